@@ -1,0 +1,80 @@
+# Everything a developer runs. Needs Python >= 3.11, make and a package index; nothing else.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python -X utf8
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format bench fuzz docs cookbook package postgres node
+
+help: ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# -- environments: one stamp per set of dependencies ------------------------------------------
+
+$(VENV)/.base: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "langchain-convmem needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@echo "installing langchain-convmem into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "installing the test tools into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,openai,aws,postgres,langgraph]' --group dev
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "installing the documentation tools into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --group docs --group cookbook --group package
+	@touch $@
+
+# -- what users run -----------------------------------------------------------------------------
+
+demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that remembers them
+	@$(RUN) examples/demo.py
+
+test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
+	@$(RUN) -m pytest -q -m "not package and not postgres and not node"
+
+# -- what developers run ------------------------------------------------------------------------
+
+check: $(VENV)/.dev ## Format, lint, types, layers, unit and contract tests
+	@$(BIN)/ruff format --check --quiet . && echo "format ok"
+	@$(BIN)/ruff check --quiet . && echo "lint ok"
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(RUN) -m pytest -q -m "not postgres and not node and not sockets" tests/unit tests/contract
+
+format: $(VENV)/.dev ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
+	@.ci/parts check postgres node package docs cookbook
+
+package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
+	@$(RUN) -m pytest -q -m package tests/integration
+
+postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
+	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration
+
+node: $(VENV)/.dev ## DynamoDBLog on dynalite, where npm is there
+	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node dynalite@4; fi
+	@$(RUN) -m pytest -q -m node tests/integration
+
+docs: $(VENV)/.docs ## Build the documentation; a warning is an error
+	@$(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
+
+cookbook: $(VENV)/.docs ## Execute every notebook, offline
+	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook
+
+bench: $(VENV)/.dev ## Speed, side by side (recall quality: python -m benchmarks.recall --help)
+	@$(RUN) -m benchmarks.import_time
+
+N ?= 2000
+SEED ?= 1
+fuzz: $(VENV)/.dev ## Random histories through every profile, and property tests: make fuzz N=20000
+	@$(RUN) -m tests.fuzz --histories $(N) --seed $(SEED) --jobs 2
+	@CONVMEM_FUZZ=$(N) $(RUN) -m pytest -q -m "not package and not sockets" --timeout=3600 --hypothesis-profile=fuzz tests/unit

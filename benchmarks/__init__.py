@@ -1,0 +1,1 @@
+"""Measurements, not tests: run one with `python -m benchmarks.NAME --help`."""

@@ -1,0 +1,9 @@
+"""`python -m langchain_convmem.cli` is `convmem`."""
+
+from __future__ import annotations
+
+import sys
+
+from langchain_convmem.cli.app import main
+
+sys.exit(main())

@@ -1,0 +1,104 @@
+"""The part of a history that takes back and replaces what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.history.added_turn import AddedTurn
+from langchain_convmem.history.thread import LogThread
+from langchain_convmem.records import Draft, Entry, Turn
+from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.views.editing import clearing, redoing, replacing, undoing
+from langchain_convmem.views.turns import runs, turn_of
+
+__all__ = ["EditedThread"]
+
+
+class EditedThread(LogThread):
+    """Undo, redo, replace and clear. Every view follows; the log keeps everything."""
+
+    def undo(self, exchanges: int = 1) -> list[Turn]:
+        """Take back the last exchanges: what the user said and all that followed.
+
+        Several messages of the user in a row are one question. System messages stay. A summary
+        that tells of what is taken back goes with it, so that what else it covers is shown again.
+
+        Args:
+            exchanges: How many; more than there are is all of them.
+
+        Returns:
+            What was taken back, in order; empty if nothing was said.
+
+        Raises:
+            ConfigError: If `exchanges` is not at least 1.
+        """
+        return run(self._undoing(exchanges))
+
+    async def aundo(self, exchanges: int = 1) -> list[Turn]:
+        """Take back the last exchanges; see `undo`."""
+        return await arun(self._undoing(exchanges))
+
+    def _undoing(self, exchanges: int) -> Steps[list[Turn]]:
+        drafts, undone = undoing((yield from self._entries()), exchanges)
+        yield from self._append(drafts)
+        return [turn_of(parts) for parts in runs(undone)]
+
+    def redo(self) -> bool:
+        """Bring back what the latest undo or clear took out, summaries included.
+
+        Returns:
+            Whether anything came back: not if something was said since.
+        """
+        return bool(run(self._edited(redoing)))
+
+    async def aredo(self) -> bool:
+        """Bring back what the latest undo or clear took out; see `redo`."""
+        return bool(await arun(self._edited(redoing)))
+
+    def clear(self) -> None:
+        """Let every view start anew; the log keeps what was said (`forget` erases)."""
+        run(self._edited(clearing))
+
+    async def aclear(self) -> None:
+        """Let every view start anew; see `clear`."""
+        await arun(self._edited(clearing))
+
+    def _edited(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
+        return (yield from self._append(edit((yield from self._entries()))))
+
+    def replace(
+        self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
+    ) -> AddedTurn:
+        """Put another message in the place of one, and return the turn that now holds it.
+
+        The message keeps its id and its place. By default all that was said after it is taken
+        back, since it answered something else; the same text again thus asks for a new answer.
+        Behind a system message nothing is taken back. A summary that tells of anything replaced or
+        taken back goes with it.
+
+        Args:
+            message_id: Id of the message, as `messages` show it.
+            message: The new message, of the same role, or its text.
+            keep_later: Keep what was said after it.
+
+        Raises:
+            ConfigError: If the thread shows no such message.
+            InvalidMessageError: If the text is blank or the role another; nothing is written.
+        """
+        return run(self._replacing(message_id, message, keep_later=keep_later))
+
+    async def areplace(
+        self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
+    ) -> AddedTurn:
+        """Put another message in the place of one; see `replace`."""
+        return await arun(self._replacing(message_id, message, keep_later=keep_later))
+
+    def _replacing(
+        self, message_id: str, message: BaseMessage | str, *, keep_later: bool
+    ) -> Steps[AddedTurn]:
+        entries = yield from self._entries()
+        drafts = replacing(entries, message_id, message, keep_later=keep_later)
+        added = yield from self._append(drafts)
+        return AddedTurn.holding(added[-1], (yield from self._entries()), self.log)

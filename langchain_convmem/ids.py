@@ -1,0 +1,81 @@
+"""ULIDs as text: increasing within a process, and derived ones that every process agrees on.
+
+The ULID library draws fresh randomness per id in some of its versions and counts up in others;
+here ids always increase, even when the clock steps back, and a forked child starts anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+
+from ulid import ULID
+
+__all__ = ["derived_ulid", "is_ulid", "new_ulid", "now_ms", "ulid_ms"]
+
+_ULID_TEXT = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_RANDOM_BITS = 80
+_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+
+
+def now_ms() -> int:
+    """Return the current time in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def ulid_ms(ulid: str) -> int:
+    """Return the time a ULID was created, in milliseconds since the epoch."""
+    return int(ULID.from_str(ulid).milliseconds)
+
+
+def is_ulid(text: str) -> bool:
+    """Return whether `text` is a ULID in its canonical form."""
+    return _ULID_TEXT.fullmatch(text) is not None
+
+
+def _to_text(value: int) -> str:
+    return str(ULID.from_bytes(value.to_bytes(16, "big")))
+
+
+class _Clock:
+    """Hands out increasing ULIDs; thread-safe, and safe after fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+        self._pid = 0
+
+    def next(self) -> str:
+        with self._lock:
+            # A forked child must not count up from the parent's last value as its siblings do.
+            if self._pid != os.getpid():
+                self._pid, self._last = os.getpid(), 0
+            fresh = now_ms() << _RANDOM_BITS | int.from_bytes(os.urandom(10), "big") >> 1
+            if fresh >> _RANDOM_BITS <= self._last >> _RANDOM_BITS:
+                fresh = self._last + 1
+            self._last = fresh
+        return _to_text(fresh)
+
+
+_CLOCK = _Clock()
+if hasattr(os, "register_at_fork"):
+    # The lock may be held by another thread of the parent at the moment of the fork.
+    os.register_at_fork(after_in_child=_CLOCK.__init__)  # type: ignore[misc]
+
+
+def new_ulid() -> str:
+    """Return a new ULID (26 characters), greater than every earlier one of this process."""
+    return _CLOCK.next()
+
+
+def derived_ulid(at_ms: int, *parts: str | None) -> str:
+    """Return the ULID of `at_ms` whose randomness is a hash of `parts`: the same everywhere."""
+    digest = hashlib.blake2b(digest_size=10)
+    for part in parts:
+        # Lengths keep ("ab", "c") apart from ("a", "bc"), whatever characters the parts hold.
+        text = b"" if part is None else part.encode("utf-8", "surrogatepass")
+        digest.update(f"{-1 if part is None else len(text)}:".encode() + text)
+    return _to_text(max(at_ms, 0) << _RANDOM_BITS | int.from_bytes(digest.digest(), "big"))

@@ -1,0 +1,31 @@
+"""What joins this package to others; each part is imported only when asked for.
+
+`BaseStoreLog` needs the extra `langgraph`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langchain_convmem.integrations.base_store_log import BaseStoreLog
+
+__all__ = ["BaseStoreLog"]
+
+_HOMES = {"BaseStoreLog": "base_store_log"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,220 @@
+"""Batches of entries in a DynamoDB table: adding, changing and reading them whole.
+
+A batch becomes visible with its head item, which is written last and under a condition; readers
+never look for pieces without a head.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from langchain_convmem.errors import CorruptEntryError
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.logs.dynamodb.client import Table
+from langchain_convmem.logs.dynamodb.items import (
+    SUMMARY_FIELDS,
+    Batch,
+    batch_item,
+    batch_of,
+    joined_rows,
+    marker_item,
+    text,
+)
+from langchain_convmem.logs.dynamodb.keys import (
+    GENERATION_KEY,
+    batch_key,
+    batch_range,
+    partition_key,
+    piece_key,
+    piece_prefix,
+    position_of,
+    thread_range,
+)
+from langchain_convmem.logs.rows import Row
+from langchain_convmem.records import Owner, ThreadKey
+
+__all__ = ["SETTLED_US", "Batches", "now_us"]
+
+SETTLED_US = 3600 * 1_000_000
+"""After so long no writer still holds a number it has read, or pieces it has not yet named."""
+
+_UNCHANGED = "#rev = :rev"
+_FREE = "attribute_not_exists(#pk)"
+
+
+def now_us() -> int:
+    """Return the current time in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+class Batches:
+    """The batches in a table. Thread-safe; every read is consistent."""
+
+    def __init__(self, table: Table, *, ttl_seconds: int | None) -> None:
+        """Use `table`; new batches end after `ttl_seconds`, if that is set."""
+        self._table = table
+        self._ttl_seconds = ttl_seconds
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def add(self, key: ThreadKey, number: int, rows: Sequence[Row]) -> Batch | None:
+        """Write a new batch; return None if another writer has taken its number.
+
+        Raises:
+            LogUnavailableError: If the service cannot be reached; the batch may still arrive.
+        """
+        blank = self._blank(key, number)
+        head, pieces = batch_item(key, blank, rows, now_us=now_us())
+        batch = replace(blank, size=len(rows), pieces=len(pieces))
+        self._table.write(pieces)
+        if self._table.put_marked(head, "batch", _FREE):
+            return batch
+        self._drop_pieces(batch)
+        return None
+
+    def _blank(self, key: ThreadKey, number: int) -> Batch:
+        born, token = now_us(), new_ulid()
+        ends = None if self._ttl_seconds is None else born // 1_000_000 + self._ttl_seconds
+        return Batch(
+            partition=partition_key(key.owner),
+            number=number,
+            thread=key.thread_id,
+            batch=token,
+            revision=token,
+            size=0,
+            first="",
+            last="",
+            born_us=born,
+            expires_s=ends,
+            pieces=0,
+            rows=None,
+        )
+
+    def change(self, key: ThreadKey, old: Batch, rows: Sequence[Row]) -> bool:
+        """Put other rows into a batch; return False if another writer changed it meanwhile."""
+        new = replace(old, revision=new_ulid())
+        head, pieces = batch_item(key, new, rows, now_us=now_us())
+        self._table.write(pieces)
+        done = self._table.put_marked(head, "rev", _UNCHANGED, {":rev": text(old.revision)})
+        self._drop_pieces(old if done else replace(new, pieces=len(pieces)))
+        return done
+
+    def empty(self, old: Batch) -> bool:
+        """Leave nothing of a batch but its number; return False if it was changed meanwhile."""
+        marker = marker_item(old.partition, old.number, now_us=now_us())
+        done = self._table.put(marker, _UNCHANGED, {":rev": text(old.revision)})
+        if done:
+            self._drop_pieces(old)
+        return done
+
+    def _drop_pieces(self, batch: Batch) -> None:
+        parts = range(batch.pieces)
+        keys = [(batch.partition, piece_key(batch.revision, part)) for part in parts]
+        self._table.write(deletes=keys)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def newest(self, owner: Owner) -> Batch | None:
+        """Return an owner's newest batch, which may be a marker or have expired."""
+        found = self._table.query(
+            partition_key(owner),
+            batch_range(),
+            newest_first=True,
+            page=1,
+            fields=SUMMARY_FIELDS,
+        )
+        return next(map(batch_of, found), None)
+
+    def generation(self, owner: Owner) -> int:
+        """Return a number that differs from every earlier one after anything was forgotten.
+
+        It is the time of the last `forget`, or of the oldest batch if that is later: where nothing
+        is left to tell of a `forget`, whatever was cached before it began earlier.
+        """
+        first, last = GENERATION_KEY, batch_range()[1]
+        fields = ("pk", "sk", "raised", "born")
+        moments = []
+        for item in self._table.query(partition_key(owner), (first, last), page=2, fields=fields):
+            moments.append(int((item.get("raised") or item["born"])["N"]))
+            if "born" in item:
+                break
+        return max(moments, default=now_us())
+
+    def is_empty(self, owner: Owner) -> bool:
+        """Return whether no batch is left; markers are none."""
+        fields = ("pk", "sk")
+        found = self._table.query(partition_key(owner), None, by_thread=True, page=1, fields=fields)
+        return next(found, None) is None
+
+    def again(self, batch: Batch) -> Batch | None:
+        """Return the batch as it is now, or None if it is gone."""
+        item = self._table.get(batch.partition, batch_key(batch.number))
+        newer = None if item is None else batch_of(item)
+        return newer if newer is not None and newer.size else None
+
+    def of_owner(self, owner: Owner, first: int = 0, *, page: int | None = None) -> Iterator[Batch]:
+        """Yield an owner's batches from number `first` on, oldest first, without markers."""
+        found = self._table.query(partition_key(owner), batch_range(first), page=page)
+        return self._living(map(batch_of, found))
+
+    def of_thread(
+        self,
+        key: ThreadKey,
+        first: int = 0,
+        *,
+        newest_first: bool = False,
+        page: int | None = None,
+    ) -> Iterator[Batch]:
+        """Yield a thread's batches from number `first` on."""
+        found = self._table.query(
+            partition_key(key.owner),
+            thread_range(key, first),
+            by_thread=True,
+            newest_first=newest_first,
+            page=page,
+        )
+        return self._living(map(batch_of, found))
+
+    def listed(self, user_id: str | None, prefix: str) -> Iterator[Batch]:
+        """Yield the batches of a user, or of all threads without one, without their rows."""
+        if user_id is None:
+            found = self._table.scan_index(prefix, SUMMARY_FIELDS)
+        else:
+            partition = partition_key(Owner(user_id=user_id))
+            found = self._table.query(partition, batch_range(), fields=SUMMARY_FIELDS)
+        return self._living(map(batch_of, found))
+
+    def _living(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return (batch for batch in batches if batch.size and not batch.is_over(time.time()))
+
+    def rows(self, batch: Batch) -> tuple[Row, ...]:
+        """Return a batch's rows by position, fetching its pieces; none if it is gone by now.
+
+        Raises:
+            CorruptEntryError: If pieces are missing although the batch is unchanged.
+        """
+        while batch.rows is None:
+            prefix = piece_prefix(batch.revision)
+            between = (prefix, piece_key(batch.revision, 99_999))
+            found = list(self._table.query(batch.partition, between))
+            if len(found) == batch.pieces:
+                return joined_rows(batch, [item["data"]["B"] for item in found])
+            # A change names new pieces in the head before it deletes the old ones.
+            newer = self.again(batch)
+            if newer is None:
+                return ()
+            if newer.revision == batch.revision:
+                raise _incomplete(batch, len(found))
+            batch = newer
+        return batch.rows
+
+
+def _incomplete(batch: Batch, found: int) -> CorruptEntryError:
+    msg = (
+        f"{found} of {batch.pieces} pieces {piece_prefix(batch.revision)!r} of the batch "
+        f"{batch.partition!r} {batch_key(batch.number)!r} are there; restore them from a backup"
+    )
+    at = position_of(batch.number, 0)
+    return CorruptEntryError(msg, thread_id=batch.thread, position=at)

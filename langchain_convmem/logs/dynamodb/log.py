@@ -1,0 +1,392 @@
+"""`DynamoDBLog`: a message log in one DynamoDB table, for any number of processes.
+
+One batch of entries is one item, written under the condition that its number is free: so a batch is
+there whole or not at all, and numbers are the order of commits, without transactions and without a
+counter. The layout is told in `keys`, the rights that it needs in the docs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Self
+
+from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
+from langchain_convmem.ids import now_ms, ulid_ms
+from langchain_convmem.logs.async_twins import AsyncTwins
+from langchain_convmem.logs.dynamodb.batches import Batches
+from langchain_convmem.logs.dynamodb.client import Table, pause_s
+from langchain_convmem.logs.dynamodb.documents import Documents
+from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
+from langchain_convmem.logs.dynamodb.items import Batch
+from langchain_convmem.logs.dynamodb.keys import (
+    ENTRIES_PER_BATCH,
+    LONE_PREFIX,
+    next_number,
+    number_of,
+)
+from langchain_convmem.logs.dynamodb.plan import Encoded, KnownIds, Plan, planned
+from langchain_convmem.logs.dynamodb.table import make_table
+from langchain_convmem.logs.rows import (
+    Row,
+    annotated,
+    check_key,
+    check_scope,
+    check_user,
+    encode,
+    entry_of,
+    key_hash,
+    own_id,
+)
+from langchain_convmem.records import (
+    Changes,
+    Draft,
+    Entry,
+    ForgetReceipt,
+    Owner,
+    StateDocument,
+    ThreadInfo,
+    ThreadKey,
+)
+
+__all__ = ["DynamoDBLog"]
+
+_WORKERS = 16
+_LOCKS = 64
+_PATIENCE_S = 60.0
+_MAX_PAGE = 500
+
+
+class DynamoDBLog(AsyncTwins):
+    """A message log in a DynamoDB table; `create_table` makes one.
+
+    Safe to share between threads, and to open in any number of processes. Each `append` costs one
+    write call, unless its batch is larger than 180 KB. `threads(None)` reads the whole table.
+
+    It needs the rights `dynamodb:BatchWriteItem`, `DeleteItem`, `GetItem`, `PutItem`, `Query` and
+    `Scan` on the table and its index; `create_table` also `CreateTable`, `DescribeTable`,
+    `DescribeTimeToLive` and `UpdateTimeToLive`.
+    """
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        client: Any = None,
+        region_name: str | None = None,
+        endpoint_url: str | None = None,
+        ttl_seconds: int | None = None,
+    ) -> None:
+        """Prepare a log on a table; nothing is sent yet.
+
+        Args:
+            table_name: A table that `create_table` made, or its definition.
+            client: A boto3 DynamoDB client, which stays the caller's and keeps its own settings
+                for retries. By default one is made, and closed with the log.
+            region_name: Region of the client made here; by default what the environment says.
+            endpoint_url: Where the client made here connects to, for a server of one's own.
+            ttl_seconds: Entries and documents end so long after they were written; all processes
+                should agree on it. None keeps them.
+
+        Raises:
+            MissingExtraError: If boto3 is not installed.
+            ConfigError: If an argument makes no sense, or the region is not known.
+        """
+        if not isinstance(table_name, str) or not table_name:
+            raise ConfigError(f"table_name must be a non-empty string, got {table_name!r}")
+        if ttl_seconds is not None and ttl_seconds <= 0:
+            raise ConfigError(f"ttl_seconds must be positive or None, got {ttl_seconds!r}")
+        if client is not None and (region_name is not None or endpoint_url is not None):
+            raise ConfigError("region_name and endpoint_url are for a client made here; pass one")
+        self.table_name = table_name
+        self._table = Table(
+            table_name, client=client, region_name=region_name, endpoint_url=endpoint_url
+        )
+        self._batches = Batches(self._table, ttl_seconds=ttl_seconds)
+        self._documents = Documents(self._table, ttl_seconds=ttl_seconds)
+        self._pid = 0
+        self._start_process()
+
+    def __repr__(self) -> str:
+        return f"DynamoDBLog({self.table_name!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def create_table(self, *, ttl: bool = True) -> bool:
+        """Make the table unless there is one, and wait until it can be used.
+
+        Args:
+            ttl: Also let the service delete what has ended. Entries do so only with `ttl_seconds`,
+                but what `forget` leaves of a batch ends too.
+
+        Returns:
+            Whether it was made.
+
+        Raises:
+            ConfigError: If there is a table of that name with other keys.
+            LogError: If the service refuses.
+        """
+        return make_table(self._table, ttl=ttl)
+
+    def close(self) -> None:
+        """Close the client, unless it was given; later calls raise `LogClosedError`. Idempotent."""
+        self._table.close()
+        self._stop_worker()
+
+    def _executor(self) -> ThreadPoolExecutor:
+        # Each call mostly waits for the network, and calls of one task are awaited one by one.
+        if self._worker is None or self._worker_pid != os.getpid():
+            self._worker = ThreadPoolExecutor(_WORKERS, thread_name_prefix="convmem-dynamodb")
+            self._worker_pid = os.getpid()
+        return self._worker
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def append(
+        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+    ) -> list[Entry]:
+        """Append all drafts in one conditional write; see `MessageLog.append`.
+
+        `relaxed` changes nothing here. After `LogUnavailableError` a write whose answer was lost
+        may still arrive; a repeated call then finds messages that have an id of their own, and
+        doubles others.
+
+        Raises:
+            ConfigError: If the batch has more than a million entries.
+        """
+        del relaxed
+        encoded = encode(drafts)
+        check_key(key)
+        self._table.check_open()
+        if not encoded:
+            return []
+        if 2 * len(encoded) > ENTRIES_PER_BATCH:  # each may replace another, which takes two
+            msg = f"a batch has at most {ENTRIES_PER_BATCH // 2} messages, got {len(encoded)}"
+            raise ConfigError(msg)
+        with self._writing(key.owner):
+            rows = self._appended(key, encoded)
+        return [entry_of(key, row) for row in rows]
+
+    def _appended(self, key: ThreadKey, encoded: Sequence[Encoded]) -> tuple[Row, ...]:
+        hashes = {key_hash(name) for name in map(own_id, (d for d, _, _ in encoded)) if name}
+        for _ in self._attempts():
+            newest = self._batches.newest(key.owner)
+            behind = 0 if newest is None else newest.number
+            is_over = newest is not None and newest.is_over(time.time())
+            number = next_number(behind or None, is_over=is_over, now_ms=now_ms())
+            plan = planned(encoded, self._possibly_same(key, hashes, behind), number)
+            if not plan.fresh:
+                return plan.rows
+            if self._committed(key, plan, number, behind):
+                return plan.rows
+        raise _too_many_writers(self.table_name, key)
+
+    def _committed(self, key: ThreadKey, plan: Plan, number: int, behind: int) -> bool:
+        """Write the batch; return False if another writer was faster."""
+        batch = self._batches.add(key, number, plan.fresh)
+        if batch is None:
+            return False
+        if number == behind + 1:
+            self._known.learn(key, plan.fresh, after=behind, number=number)
+            return True
+        # Only the first number of a new run depends on the clock. Where another clock said a
+        # later day, the batch would stand before what is there already.
+        newest = self._batches.newest(key.owner)
+        is_last = newest is None or newest.number == number
+        return is_last or not self._batches.empty(batch)
+
+    def _possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
+        """Return the thread's rows if one of them may have a message id of these hashes."""
+        if not hashes:
+            return []
+        known = self._known.up_to(key)
+        if known is None:
+            return self._all_rows(key, newest)
+        if known < newest:
+            fresh = self._rows(self._batches.of_thread(key, known + 1))
+            self._known.learn(key, fresh, after=known, number=newest)
+        return self._all_rows(key, newest) if self._known.has_any(key, hashes) else []
+
+    def _all_rows(self, key: ThreadKey, newest: int) -> list[Row]:
+        rows = self._rows(self._batches.of_thread(key))
+        self._known.learn(key, rows, after=None, number=newest)
+        return rows
+
+    def _rows(self, batches: Iterable[Batch]) -> list[Row]:
+        return [row for batch in batches for row in self._batches.rows(batch)]
+
+    def _start_process(self) -> None:
+        """After a fork, begin with locks that no thread of the parent can have held."""
+        if self._pid != os.getpid():
+            self._known = KnownIds()
+            self._locks = tuple(Lock() for _ in range(_LOCKS))
+            self._pid = os.getpid()
+
+    @contextmanager
+    def _writing(self, owner: Owner) -> Iterator[None]:
+        """Let one thread of this process write for an owner at a time; two would collide."""
+        self._start_process()
+        with self._locks[hash(owner) % _LOCKS]:
+            yield
+
+    def _attempts(self) -> Iterator[int]:
+        """Yield the numbers of attempts, with pauses between them, as long as it makes sense."""
+        deadline = time.monotonic() + _PATIENCE_S
+        attempt = 0
+        while time.monotonic() < deadline:
+            yield attempt
+            self._table.pause(pause_s(attempt))
+            attempt += 1
+
+    def annotate(
+        self,
+        key: ThreadKey,
+        entry_id: str,
+        *,
+        attributes: Sequence[str] = (),
+        timing: Mapping[str, int] | None = None,
+        aux: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
+        with self._writing(key.owner):
+            for _ in self._attempts():
+                batch, rows, place = self._found(key, entry_id)
+                before = rows[place].metadata
+                text = annotated(before, attributes=attributes, timing=timing, aux=aux)
+                new = replace(rows[place], metadata=text)
+                if self._batches.change(key, batch, [*rows[:place], new, *rows[place + 1 :]]):
+                    return entry_of(key, new)
+        raise _too_many_writers(self.table_name, key)
+
+    def _found(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[Row, ...], int]:
+        """Return an entry's batch with its rows and the place among them; newest batches first."""
+        for batch in self._batches.of_thread(key, newest_first=True, page=25):
+            if batch.first <= entry_id <= batch.last:
+                rows = self._batches.rows(batch)
+                for place, row in enumerate(rows):
+                    if row.id == entry_id:
+                        return batch, rows, place
+        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
+        raise LogError(msg, thread_id=key.thread_id)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        """Return entries in order of position; see `MessageLog.entries`.
+
+        With `last`, batches are read newest first, and no more of them than needed.
+        """
+        self._table.check_open()
+        self._start_process()
+        if last is not None:
+            rows = self._latest(key, after, last)
+        else:
+            rows = self._rows(self._batches.of_thread(key, number_of(after)))
+            if rows and not number_of(after):
+                self._known.learn(key, rows, after=None, number=number_of(rows[-1].position))
+        return [entry_of(key, row) for row in rows if row.position > after]
+
+    def _latest(self, key: ThreadKey, after: int, last: int) -> list[Row]:
+        found: list[Row] = []
+        if last <= 0:
+            return found
+        page = min(last, _MAX_PAGE)
+        first = number_of(after)
+        for batch in self._batches.of_thread(key, first, newest_first=True, page=page):
+            found.extend(row for row in reversed(self._batches.rows(batch)) if row.position > after)
+            if len(found) >= last:
+                break
+        return found[:last][::-1]
+
+    def threads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return a user's threads, latest first; see `MessageLog.threads`.
+
+        A user's whole partition is read, and for None the whole table.
+        """
+        check_user(user_id)
+        self._table.check_open()
+        spans: dict[str, tuple[int, str, str]] = {}
+        for batch in self._batches.listed(user_id, LONE_PREFIX):
+            count, first, last = spans.get(batch.thread, (0, batch.first, batch.last))
+            spans[batch.thread] = (
+                count + batch.size,
+                min(first, batch.first),
+                max(last, batch.last),
+            )
+        ordered = sorted(spans.items(), key=lambda item: item[1][2], reverse=True)
+        return [
+            ThreadInfo(ThreadKey(user_id, thread), count, ulid_ms(first), ulid_ms(last))
+            for thread, (count, first, last) in ordered
+        ]
+
+    def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        # Before the entries: one forgotten in between must not come with the new generation.
+        generation = self._batches.generation(owner)
+        wanted = None if limit is None else max(limit, 0)
+        entries: list[Entry] = []
+        page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
+        for batch in self._batches.of_owner(owner, number_of(cursor), page=page):
+            key = ThreadKey(owner.user_id, batch.thread)
+            rows = [row for row in self._batches.rows(batch) if row.position > cursor]
+            entries.extend(entry_of(key, row) for row in rows)
+            if wanted is not None and len(entries) >= wanted:
+                del entries[wanted:]
+                break
+        end = entries[-1].position if entries else cursor
+        return Changes(tuple(entries), end, generation)
+
+    # -- erasing --------------------------------------------------------------------------------
+
+    def forget(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
+    ) -> ForgetReceipt:
+        """Erase an owner, a thread or some of its entries; see `MessageLog.forget`.
+
+        If it fails half-way, call it again: what is gone stays gone. Backups of the table, if there
+        are any, are out of its reach.
+        """
+        check_scope(scope, entry_ids)
+        self._table.check_open()
+        owner = scope.owner if isinstance(scope, ThreadKey) else scope
+        with self._writing(owner):
+            if isinstance(scope, Owner):
+                return erase_owner(self._table, self._batches, scope)
+            if entry_ids is None:
+                return erase_thread(self._table, self._batches, scope)
+            attempts = self._attempts()
+            return erase_entries(self._table, self._batches, scope, entry_ids, attempts)
+
+    # -- state documents ------------------------------------------------------------------------
+
+    def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return the document, or None."""
+        return self._documents.get(key, name)
+
+    def set_state(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        """Write the document if its version is `expected`; see `ThreadState.set_state`."""
+        check_key(key)
+        return self._documents.set(key, name, value, expected=expected)
+
+    def delete_state(self, key: ThreadKey, name: str) -> None:
+        """Delete the document if there is one."""
+        self._documents.delete(key, name)
+
+
+def _too_many_writers(table_name: str, key: ThreadKey) -> LogUnavailableError:
+    msg = (
+        f"other writers of {key.owner} in table {table_name!r} were faster for {_PATIENCE_S:.0f} s;"
+        " try again later"
+    )
+    return LogUnavailableError(msg, thread_id=key.thread_id)

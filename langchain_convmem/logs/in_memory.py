@@ -1,0 +1,295 @@
+"""`InMemoryLog`: the same promises as a log on disk, for tests, scripts and `:memory:`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ParamSpec, Self, TypeVar
+
+from langchain_convmem.errors import LogClosedError, LogError
+from langchain_convmem.ids import new_ulid, now_ms, ulid_ms
+from langchain_convmem.logs.async_twins import AsyncTwins
+from langchain_convmem.logs.rows import (
+    Row,
+    annotated,
+    check_key,
+    check_scope,
+    check_user,
+    encode,
+    entry_of,
+    message_id_of,
+    next_version,
+    own_id,
+    replacement_control,
+    same_payload,
+    state_text,
+)
+from langchain_convmem.records import (
+    Changes,
+    Draft,
+    Entry,
+    ForgetReceipt,
+    Owner,
+    StateDocument,
+    ThreadInfo,
+    ThreadKey,
+)
+from langchain_convmem.views.codec import encode_body, loads
+from langchain_convmem.views.live import retracted_ids
+
+__all__ = ["InMemoryLog"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Thread:
+    rows: list[Row] = field(default_factory=list)
+    versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
+    documents: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        if row.role != "control":  # a control entry's id is no message's
+            message_id = message_id_of(row.id, row.body)
+            self.versions.setdefault(message_id, []).append(len(self.rows))
+        self.rows.append(row)
+
+    def live_with_key(self, message_id: str) -> Row | None:
+        versions = [self.rows[place] for place in self.versions.get(message_id, ())]
+        if not versions:
+            return None
+        key = ThreadKey(None, "-")  # controls are judged by their ids alone
+        controls = [entry_of(key, row) for row in self.rows if row.role == "control"]
+        dead = retracted_ids(controls)
+        return next((row for row in reversed(versions) if row.id not in dead), None)
+
+
+class InMemoryLog(AsyncTwins):
+    """A message log that lives as long as the object. Thread-safe; one process only.
+
+    Rows are kept encoded, so that a message changed after it was added, or after it was handed
+    out, changes nothing here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._threads: dict[ThreadKey, _Thread] = {}
+        self._generations: dict[Owner, int] = {}
+        self._epoch = 0
+        self._position = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"InMemoryLog({len(self._threads)} threads)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
+        return call(*args, **kwargs)
+
+    def close(self) -> None:
+        """Refuse later calls. Idempotent."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError("the log in memory is closed; make a new InMemoryLog()")
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def append(
+        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+    ) -> list[Entry]:
+        """Append all drafts; see `MessageLog.append`. `relaxed` changes nothing here."""
+        del relaxed
+        encoded = encode(drafts)
+        check_key(key)
+        self._check_open()
+        if not encoded:
+            return []
+        with self._lock:
+            thread = self._thread(key)
+            rows = [self._put(thread, *parts) for parts in encoded]
+        return [entry_of(key, row) for row in rows]
+
+    def _thread(self, key: ThreadKey) -> _Thread:
+        self._generations.setdefault(key.owner, self._epoch)
+        return self._threads.setdefault(key, _Thread())
+
+    def _put(self, thread: _Thread, draft: Draft, body: str, metadata: str | None) -> Row:
+        message_id = own_id(draft)
+        before = None if message_id is None else thread.live_with_key(message_id)
+        if before is None:
+            return self._insert(thread, new_ulid(), draft, body, metadata)
+        if same_payload(before.body, body):
+            return before
+        mark_id, entry_id = new_ulid(), new_ulid()
+        mark = replacement_control(before.id, entry_id)
+        self._insert(thread, mark_id, mark, encode_body(mark), None)
+        again = replace(draft, turn_id=before.turn_id)
+        return self._insert(thread, entry_id, again, body, metadata)
+
+    def _insert(
+        self, thread: _Thread, entry_id: str, draft: Draft, body: str, metadata: str | None
+    ) -> Row:
+        self._position += 1
+        turn_id = draft.turn_id or entry_id
+        row = Row(entry_id, self._position, turn_id, draft.role, body, metadata)
+        thread.add(row)
+        return row
+
+    def annotate(
+        self,
+        key: ThreadKey,
+        entry_id: str,
+        *,
+        attributes: Sequence[str] = (),
+        timing: Mapping[str, int] | None = None,
+        aux: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Add to an entry's metadata; see `MessageLog.annotate`."""
+        with self._lock:
+            self._check_open()
+            rows = self._threads[key].rows if key in self._threads else []
+            for number, row in enumerate(rows):
+                if row.id == entry_id:
+                    text = annotated(row.metadata, attributes=attributes, timing=timing, aux=aux)
+                    rows[number] = replace(row, metadata=text)
+                    return entry_of(key, rows[number])
+        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
+        raise LogError(msg, thread_id=key.thread_id)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        """Return entries in order of position; see `MessageLog.entries`."""
+        with self._lock:
+            self._check_open()
+            rows = list(self._threads[key].rows) if key in self._threads else []
+        kept = [row for row in rows if row.position > after]
+        if last is not None:
+            kept = kept[max(0, len(kept) - max(last, 0)) :]
+        return [entry_of(key, row) for row in kept]
+
+    def threads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return a user's threads, latest first; see `MessageLog.threads`."""
+        check_user(user_id)
+        with self._lock:
+            self._check_open()
+            found = [
+                (thread.rows[-1].id, _info(key, thread.rows))
+                for key, thread in self._threads.items()
+                if key.user_id == user_id and thread.rows
+            ]
+        return [info for _, info in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+    def owners(self) -> list[Owner]:
+        """Return every user and every thread of no user that has entries."""
+        with self._lock:
+            self._check_open()
+            return list({key.owner for key, thread in self._threads.items() if thread.rows})
+
+    async def aowners(self) -> list[Owner]:
+        """Return the owners."""
+        return await self._off_loop(self.owners)
+
+    def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        with self._lock:
+            self._check_open()
+            generation = self._generations.get(owner, self._epoch)
+            rows = [
+                (row.position, key, row)
+                for key, thread in self._threads.items()
+                if key.owner == owner
+                for row in thread.rows
+                if row.position > cursor
+            ]
+        rows.sort(key=lambda item: item[0])
+        wanted = rows if limit is None else rows[: max(limit, 0)]
+        entries = tuple(entry_of(key, row) for _, key, row in wanted)
+        end = entries[-1].position if entries else cursor
+        return Changes(entries, end, generation)
+
+    # -- erasing --------------------------------------------------------------------------------
+
+    def forget(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
+    ) -> ForgetReceipt:
+        """Erase an owner, a thread or some of its entries; see `MessageLog.forget`."""
+        check_scope(scope, entry_ids)
+        with self._lock:
+            self._check_open()
+            owner = scope.owner if isinstance(scope, ThreadKey) else scope
+            self._epoch += 1
+            if owner in self._generations:
+                self._generations[owner] = self._epoch
+            if isinstance(scope, ThreadKey) and entry_ids is not None:
+                return self._forget_entries(scope, frozenset(entry_ids))
+            keys = [key for key in self._threads if scope in (key, key.owner)]
+            gone = [self._threads.pop(key) for key in keys]
+            if not any(key.owner == owner for key in self._threads):
+                self._generations.pop(owner, None)
+        return ForgetReceipt(
+            entries=sum(len(thread.rows) for thread in gone),
+            threads=len(gone),
+            documents=sum(len(thread.documents) for thread in gone),
+            at_ms=now_ms(),
+        )
+
+    def _forget_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
+        thread = self._threads.get(key, _Thread())
+        kept = [
+            row
+            for row in thread.rows
+            if row.id not in ids and message_id_of(row.id, row.body) not in ids
+        ]
+        count = len(thread.rows) - len(kept)
+        thread.rows, thread.versions = [], {}
+        for row in kept:
+            thread.add(row)
+        return ForgetReceipt(entries=count, at_ms=now_ms())
+
+    # -- state documents ------------------------------------------------------------------------
+
+    def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return the document, or None."""
+        with self._lock:
+            self._check_open()
+            documents = self._threads[key].documents if key in self._threads else {}
+            found = documents.get(name)
+        return None if found is None else StateDocument(loads(found[0]), found[1])
+
+    def set_state(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        """Write the document if its version is `expected`; see `ThreadState.set_state`."""
+        text = state_text(value)
+        check_key(key)
+        with self._lock:
+            self._check_open()
+            found = self._threads[key].documents.get(name) if key in self._threads else None
+            if (None if found is None else found[1]) != expected:
+                return None
+            version = next_version(expected)
+            self._thread(key).documents[name] = (text, version)
+        return StateDocument(loads(text), version)
+
+    def delete_state(self, key: ThreadKey, name: str) -> None:
+        """Delete the document if there is one."""
+        with self._lock:
+            self._check_open()
+            if key in self._threads:
+                self._threads[key].documents.pop(name, None)
+
+
+def _info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
+    return ThreadInfo(key, len(rows), ulid_ms(rows[0].id), ulid_ms(rows[-1].id))

@@ -1,0 +1,84 @@
+"""Reading from a PostgreSQL log: entries, threads and changes."""
+
+from __future__ import annotations
+
+from langchain_convmem.ids import ulid_ms
+from langchain_convmem.logs.postgres.owners import THREAD, thread_values
+from langchain_convmem.logs.postgres.rows import (
+    COLUMNS,
+    owner_digest,
+    read_name,
+    row_of,
+    ulid_of,
+)
+from langchain_convmem.logs.postgres.transactions import Transaction
+from langchain_convmem.logs.rows import entry_of
+from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
+from langchain_convmem.steps import Steps
+
+__all__ = ["changes", "entries", "threads"]
+
+
+def entries(tx: Transaction, key: ThreadKey, *, after: int, last: int | None) -> Steps[list[Entry]]:
+    """Return a thread's entries behind a position, ascending; the latest `last` of them."""
+    found = yield tx.query(
+        f"SELECT {COLUMNS} FROM {{s}}.entries e WHERE e.thread = {THREAD} AND e.position > %s "
+        "ORDER BY e.position DESC LIMIT %s",
+        *thread_values(key),
+        after,
+        _limit(last),
+    )
+    return [entry_of(key, row_of(columns)) for columns in reversed(found)]
+
+
+def _limit(wanted: int | None) -> int | None:
+    return None if wanted is None else max(wanted, 0)
+
+
+def threads(tx: Transaction, user_id: str | None) -> Steps[list[ThreadInfo]]:
+    """Return a user's threads that have entries, latest first; None: the threads of no user."""
+    whose, values = "o.user_id IS NULL", []
+    if user_id is not None:
+        whose, values = "o.digest = %s", [owner_digest(Owner(user_id=user_id))]
+    found = yield tx.query(
+        "SELECT t.thread_id, ends.count, first.id, last.id FROM {s}.owners o "
+        "JOIN {s}.threads t ON t.owner = o.owner "
+        "CROSS JOIN LATERAL (SELECT count(*), min(e.position), max(e.position) "
+        "FROM {s}.entries e WHERE e.thread = t.thread) ends "
+        "JOIN {s}.entries first ON first.owner = o.owner AND first.position = ends.min "
+        "JOIN {s}.entries last ON last.owner = o.owner AND last.position = ends.max "
+        f"WHERE {whose} ORDER BY last.id DESC",
+        *values,
+    )
+    return [
+        ThreadInfo(
+            ThreadKey(user_id, read_name(name)),
+            count,
+            ulid_ms(ulid_of(first)),
+            ulid_ms(ulid_of(last)),
+        )
+        for name, count, first, last in found
+    ]
+
+
+def changes(tx: Transaction, owner: Owner, cursor: int, *, limit: int | None) -> Steps[Changes]:
+    """Return an owner's entries behind a cursor, in the order they were committed."""
+    [(number, generation)] = yield tx.query(
+        "SELECT o.owner, coalesce(o.generation, m.forget_epoch) "
+        "FROM {s}.log_meta m LEFT JOIN {s}.owners o ON o.digest = %s",
+        owner_digest(owner),
+    )
+    found = yield tx.query(
+        f"SELECT t.thread_id, {COLUMNS} FROM {{s}}.entries e "
+        "JOIN {s}.threads t ON t.thread = e.thread "
+        "WHERE e.owner = %s AND e.position > %s ORDER BY e.position LIMIT %s",
+        number,
+        cursor,
+        _limit(limit),
+    )
+    keys: dict[str, ThreadKey] = {}
+    read = []
+    for name, *columns in found:
+        key = keys.get(name) or keys.setdefault(name, ThreadKey(owner.user_id, read_name(name)))
+        read.append(entry_of(key, row_of(columns)))
+    return Changes(tuple(read), read[-1].position if read else cursor, generation)

@@ -1,0 +1,190 @@
+"""Rows between a log and its storage: encoding, keys and equality, the same for every log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_convmem.errors import ConfigError, CorruptEntryError
+from langchain_convmem.ids import ulid_ms
+from langchain_convmem.records import Control, Draft, Entry, Metadata, Owner, Role, ThreadKey
+from langchain_convmem.views.codec import (
+    decode_body,
+    decode_metadata,
+    dumps,
+    encode_body,
+    encode_metadata,
+    loads,
+)
+
+__all__ = [
+    "Row",
+    "annotated",
+    "check_key",
+    "check_scope",
+    "check_user",
+    "encode",
+    "entry_of",
+    "key_hash",
+    "message_id_of",
+    "next_version",
+    "own_id",
+    "replacement_control",
+    "same_payload",
+    "state_text",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An entry as it is stored: columns and JSON text."""
+
+    id: str
+    position: int
+    turn_id: str
+    role: Role
+    body: str
+    metadata: str | None
+
+
+def encode(drafts: Sequence[Draft]) -> list[tuple[Draft, str, str | None]]:
+    """Return each draft with its body and metadata text; raises before anything is written."""
+    return [(draft, encode_body(draft), encode_metadata(draft.metadata)) for draft in drafts]
+
+
+def entry_of(key: ThreadKey, row: Row) -> Entry:
+    """Return the entry of a row.
+
+    Raises:
+        CorruptEntryError: If the row cannot be read; the message names thread and position.
+    """
+    try:
+        message, contents, control, cover = decode_body(row.body)
+        metadata = decode_metadata(row.metadata, created_ms=ulid_ms(row.id))
+    except ValueError as error:
+        msg = (
+            f"entry {row.position} of thread {key.thread_id!r} cannot be read: {error}; "
+            "restore it from a backup, or forget it by its id "
+            f"({row.id})"
+        )
+        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position) from error
+    return Entry(
+        id=row.id,
+        key=key,
+        position=row.position,
+        turn_id=row.turn_id,
+        role=row.role,
+        message=message,
+        contents=contents,
+        metadata=metadata,
+        control=control,
+        cover=cover,
+    )
+
+
+def key_hash(message_id: str) -> int:
+    """Return 31 bits that find a message's id in an index without storing the id twice.
+
+    Other ids may share them: compare the id of what was found.
+    """
+    digest = hashlib.blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=4)
+    return int.from_bytes(digest.digest(), "big") >> 1
+
+
+def own_id(draft: Draft) -> str | None:
+    """Return the message's own id; an empty one, as some services send, is none."""
+    return (draft.message.id or None) if draft.message is not None else None
+
+
+def message_id_of(entry_id: str, body: str) -> str:
+    """Return the key of a stored message within its thread: its own id, else the entry's."""
+    try:
+        return json.loads(body)["m"]["id"] or entry_id
+    except (ValueError, TypeError, LookupError):
+        # Without a message, without an id, or damaged: such an entry goes by its own id, so that
+        # it can still be forgotten.
+        return entry_id
+
+
+def same_payload(first: str, second: str) -> bool:
+    """Return whether two bodies hold the same message, its id aside."""
+    return _without_id(first) == _without_id(second)
+
+
+def _without_id(body: str) -> str:
+    fields = json.loads(body)
+    fields.get("m", {}).pop("id", None)
+    # As text, since True, 1 and 1.0 are equal as values.
+    return json.dumps(fields, sort_keys=True)
+
+
+def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> None:
+    """Refuse what would forget something else than was meant.
+
+    Raises:
+        ConfigError: If entry ids come as one text or without their thread.
+    """
+    if entry_ids is not None and not isinstance(scope, ThreadKey):
+        raise ConfigError("entry_ids need the thread they belong to; pass a ThreadKey")
+    if isinstance(entry_ids, str):
+        raise ConfigError(f"entry_ids must be a collection of ids, got the text {entry_ids!r}")
+
+
+def check_key(key: ThreadKey) -> None:
+    """Refuse ids with lone surrogates, which no encoding can hold.
+
+    Raises:
+        ConfigError: If one of the ids is such a text.
+    """
+    for name in (key.user_id or "", key.thread_id):
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"the id {name!r} is no valid Unicode: {error.reason}") from error
+
+
+def check_user(user_id: str | None) -> None:
+    """Refuse an empty user, which must not be taken for no user.
+
+    Raises:
+        ConfigError: If the id is empty.
+    """
+    if user_id is not None and not user_id:
+        raise ConfigError(f"user_id must be None or a non-empty string, got {user_id!r}")
+
+
+def replacement_control(old_id: str, new_id: str) -> Draft:
+    """Return the control entry that puts `new_id` in the place of `old_id`."""
+    return Draft(role="control", control=Control((old_id,), "replaced", new_id))
+
+
+def annotated(
+    text: str | None,
+    *,
+    attributes: Sequence[str],
+    timing: Mapping[str, int] | None,
+    aux: Mapping[str, Any] | None,
+) -> str | None:
+    """Return stored metadata with additions: attributes append, the others overwrite by name."""
+    before: dict[str, Any] = loads(text) if text else {}
+    metadata = Metadata(
+        attributes=(*before.get("a", ()), *attributes),
+        timing={**before.get("t", {}), **(timing or {})},
+        summary_ids=tuple(before.get("s", ())),
+        aux={**before.get("x", {}), **(aux or {})},
+    )
+    return encode_metadata(metadata)
+
+
+def state_text(value: Any) -> str:
+    """Return a state document as JSON text; refuses what JSON cannot keep."""
+    return dumps(value, what="state document")
+
+
+def next_version(before: int | None) -> int:
+    """Return a version greater than `before`, and than any deleted document's version was."""
+    return max((before or 0) + 1, time.time_ns() // 1000)

@@ -1,0 +1,125 @@
+"""The SQLite schema as numbered migrations: append to the list, never edit what has shipped.
+
+meta      one row: the epoch that every `forget` raises
+owners    a user, or a thread of no user; generation = epoch of its last `forget`
+threads   one row per (owner, thread_id)
+entries   seq is position and commit order in one; key_hash finds a message's id. As its primary
+          key, seq stands behind the columns of every index anyway
+documents small JSON documents beside a thread, with a version for compare-and-set
+segments  what recall derived from lines; rebuildable, gone with its entry
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from langchain_convmem.errors import SchemaVersionError
+
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "check_version", "migrate"]
+
+APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
+
+_M001 = """
+CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK (one = 1), forget_epoch INTEGER NOT NULL);
+INSERT INTO meta VALUES (1, 0);
+CREATE TABLE owners(
+  owner INTEGER PRIMARY KEY,
+  user_id TEXT NOT NULL,
+  lone_thread TEXT NOT NULL,
+  generation INTEGER NOT NULL,
+  UNIQUE (user_id, lone_thread)
+);
+CREATE TABLE threads(
+  thread INTEGER PRIMARY KEY,
+  owner INTEGER NOT NULL REFERENCES owners ON DELETE CASCADE,
+  thread_id TEXT NOT NULL,
+  UNIQUE (owner, thread_id)
+);
+CREATE TABLE entries(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+  id BLOB NOT NULL,
+  turn BLOB,
+  role INTEGER NOT NULL,
+  key_hash INTEGER,
+  body TEXT NOT NULL,
+  metadata TEXT
+);
+CREATE INDEX entries_by_thread ON entries(thread);
+CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
+CREATE INDEX entries_by_id ON entries(thread, id);
+CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
+CREATE TABLE documents(
+  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (thread, name)
+) WITHOUT ROWID;
+CREATE TABLE fingerprints(fingerprint INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE segments(
+  seq INTEGER NOT NULL REFERENCES entries ON DELETE CASCADE,
+  part INTEGER NOT NULL,
+  segment INTEGER NOT NULL,
+  fingerprint INTEGER NOT NULL REFERENCES fingerprints,
+  terms TEXT NOT NULL,
+  vector BLOB,
+  UNIQUE (seq, part, segment, fingerprint)
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001,)
+"""Script n brings a file from version n to n + 1."""
+
+
+def migrate(db: sqlite3.Connection, *, path: str) -> None:
+    """Bring an open database to the newest schema, in one transaction.
+
+    Raises:
+        SchemaVersionError: If a newer release wrote the file, or another program did.
+    """
+    if check_version(db, path=path) == len(MIGRATIONS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have migrated while this one waited for the lock.
+        for script in MIGRATIONS[_version(db, path) :]:
+            for statement in script.split(";"):
+                db.execute(statement)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def check_version(db: sqlite3.Connection, *, path: str) -> int:
+    """Return the file's schema version; 0 for an empty file. Writes nothing.
+
+    Raises:
+        SchemaVersionError: If a newer release wrote the file, or another program did.
+    """
+    db.execute("BEGIN")  # one state of the file, also while another process creates it
+    try:
+        return _version(db, path)
+    finally:
+        if db.in_transaction:
+            db.execute("COMMIT")
+
+
+def _version(db: sqlite3.Connection, path: str) -> int:
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application != APPLICATION_ID and (tables or application or version):
+        msg = f"{path} is a SQLite database of another program; choose another file"
+        raise SchemaVersionError(msg, found=version, supported=len(MIGRATIONS))
+    if version > len(MIGRATIONS):
+        msg = (
+            f"{path} has schema version {version}, this release supports up to "
+            f"{len(MIGRATIONS)}; upgrade langchain-convmem"
+        )
+        raise SchemaVersionError(msg, found=version, supported=len(MIGRATIONS))
+    return version

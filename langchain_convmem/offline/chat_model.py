@@ -1,0 +1,221 @@
+"""A chat model for demos and tests without key, network or weights. It is not a language model."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables.config import run_in_executor
+from langchain_core.tools import BaseTool
+from pydantic import Field
+
+from langchain_convmem.offline.answers import answer
+from langchain_convmem.views.tokens import count_text_tokens, count_tokens
+
+__all__ = ["MODEL_NAME", "OfflineChatModel"]
+
+MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
+
+_WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    text: str
+    finish_reason: str
+    input_tokens: int
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"model_name": MODEL_NAME, "finish_reason": self.finish_reason}
+
+    @property
+    def output_tokens(self) -> int:
+        return count_text_tokens(self.text)
+
+
+def _until_stop(text: str, stop: Sequence[str]) -> str:
+    places = [text.find(word) for word in stop if word]
+    return text[: min((at for at in places if at >= 0), default=len(text))]
+
+
+def _within(text: str, max_tokens: int) -> str:
+    """Return as many whole words from the start of `text` as fit into `max_tokens`."""
+    words = _WORD.findall(text)
+    while words and count_text_tokens("".join(words)) > max_tokens:
+        words.pop()
+    return "".join(words)
+
+
+def _usage(input_tokens: int, output_tokens: int) -> UsageMetadata:
+    return UsageMetadata(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+    )
+
+
+def _chunks(reply: _Reply) -> Iterator[ChatGenerationChunk]:
+    """Yield the reply word by word; a last chunk without text closes it.
+
+    The first chunk carries the input tokens and the last the output tokens, so that the sum of
+    all chunks is the usage of the whole reply.
+    """
+    for number, word in enumerate(_WORD.findall(reply.text)):
+        usage = _usage(reply.input_tokens, 0) if number == 0 else None
+        yield ChatGenerationChunk(message=AIMessageChunk(content=word, usage_metadata=usage))
+    input_tokens = 0 if reply.text else reply.input_tokens
+    yield ChatGenerationChunk(
+        message=AIMessageChunk(
+            content="",
+            usage_metadata=_usage(input_tokens, reply.output_tokens),
+            response_metadata=reply.metadata,
+            chunk_position="last",
+        ),
+        generation_info={"finish_reason": reply.finish_reason},
+    )
+
+
+class OfflineChatModel(BaseChatModel):
+    """Answers by quoting, word for word, what its context holds that fits the question best.
+
+    Not a language model: it has no weights, knows nothing, opens no connection, and says so when
+    asked. Lines inside a `<recalled>` fence, earlier messages, summaries and tool results can be
+    quoted; the question is the latest user message. Equal input gives equal output. Tools and
+    structured output are not supported. Safe to use from several threads.
+
+    Example:
+        ```python
+        model = OfflineChatModel()
+        model.invoke(
+            [
+                HumanMessage("I parked on level 3."),
+                AIMessage("Good to know."),
+                HumanMessage("Where did I park?"),
+            ]
+        ).text
+        # 'You said: "I parked on level 3."'
+        ```
+    """
+
+    stop: list[str] | None = None
+    """The answer ends before the first of these texts; those of a call come in addition."""
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    """The answer ends before the word that would exceed so many tokens; None: no limit."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "convmem-offline"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        return {"model_name": MODEL_NAME, "stop": self.stop, "max_tokens": self.max_tokens}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = LangSmithParams(
+            ls_provider="convmem-offline",
+            # Traces name the model a caller asked for; the response says which one answered.
+            ls_model_name=str(kwargs.get("model", MODEL_NAME)),
+            ls_model_type="chat",
+        )
+        stops = self._stops(stop)
+        if stops:
+            params["ls_stop"] = stops
+        max_tokens = kwargs.get("max_tokens", self.max_tokens)
+        if max_tokens is not None:
+            params["ls_max_tokens"] = max_tokens
+        return params
+
+    # -- counting -----------------------------------------------------------------------------
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Return one number for each approximate token of `text`, in order.
+
+        There is no vocabulary behind them: equal pieces have equal numbers, nothing more.
+        """
+        if self.custom_get_token_ids is not None:
+            return self.custom_get_token_ids(text)
+        total = count_text_tokens(text)
+        cuts = [number * len(text) // total for number in range(total)] + [len(text)]
+        return [
+            zlib.crc32(text[start:end].encode("utf-8", "surrogatepass"))
+            for start, end in pairwise(cuts)
+        ]
+
+    def get_num_tokens_from_messages(
+        self,
+        messages: list[BaseMessage],
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool] | None = None,  # noqa: ARG002 - tools are never sent anywhere
+    ) -> int:
+        """Return the approximate size of `messages` in tokens; `tools` count nothing."""
+        return count_tokens(messages)
+
+    # -- answering ----------------------------------------------------------------------------
+
+    def _stops(self, stop: Sequence[str] | None) -> list[str]:
+        return [*(self.stop or ()), *(stop or ())]
+
+    def _reply(
+        self,
+        messages: Sequence[BaseMessage],
+        stop: Sequence[str] | None,
+        options: Mapping[str, Any],
+    ) -> _Reply:
+        text = _until_stop(answer(messages), self._stops(stop))
+        max_tokens = options.get("max_tokens", self.max_tokens)
+        kept = text if max_tokens is None else _within(text, max_tokens)
+        return _Reply(kept, "stop" if kept == text else "length", count_tokens(messages))
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
+        **kwargs: Any,
+    ) -> ChatResult:
+        reply = self._reply(messages, stop, kwargs)
+        message = AIMessage(
+            reply.text,
+            usage_metadata=_usage(reply.input_tokens, reply.output_tokens),
+            response_metadata=reply.metadata,
+        )
+        info = {"finish_reason": reply.finish_reason}
+        return ChatResult(generations=[ChatGeneration(message=message, generation_info=info)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in _chunks(self._reply(messages, stop, kwargs)):
+            if run_manager is not None:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        reply = await run_in_executor(None, self._reply, messages, stop, kwargs)
+        for chunk in _chunks(reply):
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+            # Nothing else here waits, and a reader must be able to cancel between two words.
+            await asyncio.sleep(0)

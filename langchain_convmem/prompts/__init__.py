@@ -1,0 +1,16 @@
+"""Prompt files: `__ Section __` text to sections, rendered prompts and LangChain chat prompts."""
+
+from __future__ import annotations
+
+from langchain_convmem.prompts.diagnostics import Diagnostic
+from langchain_convmem.prompts.placeholders import Occurrence
+from langchain_convmem.prompts.prompt_file import PromptFile
+from langchain_convmem.prompts.variables import registered_functions, variable_function
+
+__all__ = [
+    "Diagnostic",
+    "Occurrence",
+    "PromptFile",
+    "registered_functions",
+    "variable_function",
+]

@@ -1,0 +1,134 @@
+"""What is wrong with a prompt file, and where: one value per finding, printed as compilers do.
+
+Lines and columns count from 1, columns in code points of the source line. A byte order mark at
+the start of the text is no column.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from langchain_convmem.errors import PromptSyntaxError
+
+__all__ = ["Diagnostic", "Findings", "Level", "Where", "split_lines"]
+
+Level: TypeAlias = Literal["error", "warning", "info"]
+"""`error`: what was written has no effect; `warning`: hardly meant so; `info`: worth knowing."""
+
+Where: TypeAlias = tuple[int, int]
+"""Line and column, both from 1."""
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_SHOWN_COLUMNS = 120
+_CUT = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding; `str()` of it has the source line under the message and a caret under that.
+
+    Attributes:
+        level: How bad it is.
+        message: What was found and what to do, without the place.
+        line: Line of the source, from 1.
+        column: Column of the source line in code points, from 1.
+        source_line: The line as it stands in the source, without its end.
+        name: What was parsed: a path, or `<text>`.
+    """
+
+    level: Level
+    message: str
+    line: int
+    column: int
+    source_line: str = ""
+    name: str = "<text>"
+
+    def __str__(self) -> str:
+        place = f"{_printable(self.name)}:{self.line}:{self.column}"
+        text = f"{place}: {self.level}: {_printable(self.message)}"
+        if not self.source_line.strip():
+            return text
+        shown, caret = _excerpt(self.source_line, self.column)
+        return f"{text}\n    {shown}\n    {caret}"
+
+    def to_error(self) -> PromptSyntaxError:
+        """Return the exception that says the same."""
+        return PromptSyntaxError(
+            str(self),
+            path=self.name,
+            line=self.line,
+            column=self.column,
+            source_line=self.source_line,
+        )
+
+
+class Findings:
+    """Collects the diagnostics of one text. Not thread-safe: each parse has its own."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """Create an empty collection for `text`, which is called `name` in what is printed."""
+        self._name = name
+        self._text = text
+        self._found: list[Diagnostic] = []
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return split_lines(self._text)
+
+    def add(self, level: Level, message: str, where: Where) -> None:
+        """Add a finding at `where`."""
+        line, column = where
+        source_line = self._lines[line - 1]
+        self._found.append(Diagnostic(level, message, line, column, source_line, self._name))
+
+    def error(self, message: str, where: Where) -> None:
+        """Add an error: something that was written has no effect."""
+        self.add("error", message, where)
+
+    def warning(self, message: str, where: Where) -> None:
+        """Add a warning: something is hardly meant the way it was taken."""
+        self.add("warning", message, where)
+
+    def info(self, message: str, where: Where) -> None:
+        """Add a note."""
+        self.add("info", message, where)
+
+    def in_order(self) -> tuple[Diagnostic, ...]:
+        """Return all findings by place in the source; those of one place as they were added."""
+        return tuple(sorted(self._found, key=lambda found: (found.line, found.column)))
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines without their ends, whichever these are; there is always at least one."""
+    return _LINE_END.split(text)
+
+
+def _printable(text: str) -> str:
+    # A prompt file may come from anywhere, and a terminal obeys escape sequences.
+    return "".join(char if char.isprintable() or char == "\t" else "\ufffd" for char in text)
+
+
+def _excerpt(source_line: str, column: int) -> tuple[str, str]:
+    """Return the part of the line around the column, and the line that carries the caret."""
+    start = max(0, min(column - 1 - _SHOWN_COLUMNS // 2, len(source_line) - _SHOWN_COLUMNS))
+    end = start + _SHOWN_COLUMNS
+    lead = _CUT if start else ""
+    tail = _CUT if end < len(source_line) else ""
+    shown = _printable(source_line[start:end])
+    return f"{lead}{shown}{tail}", _padding(lead + shown[: column - 1 - start]) + "^"
+
+
+def _padding(text: str) -> str:
+    return "".join(_pad(char) for char in text)
+
+
+def _pad(char: str) -> str:
+    if char == "\t":
+        return char
+    if unicodedata.combining(char):
+        return ""
+    return "  " if unicodedata.east_asian_width(char) in "WF" else " "

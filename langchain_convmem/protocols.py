@@ -1,0 +1,272 @@
+"""The seams of the package, as structural protocols: no code, no base class repeats one.
+
+Optional abilities are protocols of their own, asked for once at the border with `isinstance`.
+Asynchronous twins carry the prefix `a` and keep every promise of their synchronous method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from langchain_core.messages import MessageLikeRepresentation
+    from numpy.typing import NDArray
+
+    from langchain_convmem.records import (
+        Changes,
+        Draft,
+        Entry,
+        ForgetReceipt,
+        Owner,
+        StateDocument,
+        StoredSegment,
+        ThreadInfo,
+        ThreadKey,
+    )
+
+__all__ = ["LineIndex", "MessageLog", "OwnerListing", "SegmentCache", "ThreadState", "TokenCounter"]
+
+TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
+"""Counts the tokens of messages; the signature that `trim_messages` takes too."""
+
+
+@runtime_checkable
+class MessageLog(Protocol):
+    """An append-only log of entries, by thread.
+
+    Every method is safe to call from several threads and processes at once.
+    """
+
+    def append(
+        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+    ) -> list[Entry]:
+        """Append all drafts, or none; return one entry for each, in order.
+
+        A message whose own id is already in the thread is stored once: with equal payload the
+        entry that is there comes back; with another payload a control entry (`replaced`) retracts
+        it and the new one is appended. On return the entries survive a crash of the machine.
+
+        Args:
+            key: The thread.
+            drafts: What to append; an empty sequence does nothing.
+            relaxed: Survive a crash of the process only; for bulk imports that can be repeated.
+
+        Raises:
+            InvalidMessageError: If a message cannot be stored; nothing was written.
+            LogUnavailableError: If the storage cannot be reached; nothing was written.
+        """
+        ...
+
+    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+        """Return entries in order of position, control entries included.
+
+        Args:
+            key: The thread; an unknown one has no entries.
+            after: Only positions greater than this.
+            last: Only the latest so many, still in ascending order.
+        """
+        ...
+
+    def annotate(
+        self,
+        key: ThreadKey,
+        entry_id: str,
+        *,
+        attributes: Sequence[str] = (),
+        timing: Mapping[str, int] | None = None,
+        aux: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Add to an entry's metadata, durably; attributes append, the others overwrite by name.
+
+        Raises:
+            LogError: If the thread has no such entry.
+        """
+        ...
+
+    def threads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return a user's threads, latest first; None lists the threads of no user."""
+        ...
+
+    def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return the owner's entries behind `cursor` in commit order, at most `limit` of them."""
+        ...
+
+    def forget(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
+    ) -> ForgetReceipt:
+        """Erase a whole owner, one thread, or some entries of a thread, with all derived from them.
+
+        Raises:
+            ConfigError: If `entry_ids` come without a `ThreadKey`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the log opened; later calls raise `LogClosedError`. Idempotent."""
+        ...
+
+    async def aappend(
+        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+    ) -> list[Entry]:
+        """Append, without blocking the event loop."""
+        ...
+
+    async def aentries(
+        self, key: ThreadKey, *, after: int = 0, last: int | None = None
+    ) -> list[Entry]:
+        """Return entries, without blocking the event loop."""
+        ...
+
+    async def aannotate(
+        self,
+        key: ThreadKey,
+        entry_id: str,
+        *,
+        attributes: Sequence[str] = (),
+        timing: Mapping[str, int] | None = None,
+        aux: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Annotate, without blocking the event loop."""
+        ...
+
+    async def athreads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return threads, without blocking the event loop."""
+        ...
+
+    async def achanges(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return changes, without blocking the event loop."""
+        ...
+
+    async def aforget(
+        self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
+    ) -> ForgetReceipt:
+        """Forget, without blocking the event loop."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class OwnerListing(Protocol):
+    """Optional ability of a log: it knows whose entries it holds."""
+
+    def owners(self) -> list[Owner]:
+        """Return every user and every thread of no user that has entries, in no order."""
+        ...
+
+    async def aowners(self) -> list[Owner]:
+        """Return the owners, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class ThreadState(Protocol):
+    """Small JSON documents by thread and name, with compare-and-set; `forget` deletes them."""
+
+    def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return the document, or None."""
+        ...
+
+    def set_state(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        """Write the document if its version is `expected` (None: if there is none yet).
+
+        Returns:
+            The document written, or None when another writer was faster and nothing was written.
+        """
+        ...
+
+    def delete_state(self, key: ThreadKey, name: str) -> None:
+        """Delete the document if there is one."""
+        ...
+
+    async def aget_state(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return the document, without blocking the event loop."""
+        ...
+
+    async def aset_state(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        """Write the document, without blocking the event loop."""
+        ...
+
+    async def adelete_state(self, key: ThreadKey, name: str) -> None:
+        """Delete the document, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class SegmentCache(Protocol):
+    """Optional ability of a log: keeps what recall derived from its lines. Always rebuildable.
+
+    Rows belong to their entry: `forget` erases them with it.
+    """
+
+    def load_segments(
+        self, owner: Owner, fingerprint: str, *, after: int = 0
+    ) -> list[StoredSegment]:
+        """Return rows made under `fingerprint` with a position greater than `after`, in order."""
+        ...
+
+    def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Add or overwrite rows; those whose entry is gone meanwhile are left out."""
+        ...
+
+
+class LineIndex(Protocol):
+    """Vectors by consecutive number, searched by cosine similarity. Not thread-safe."""
+
+    dim: int
+    """Components of a vector."""
+
+    def __len__(self) -> int:
+        """Return how many vectors were added, removed ones included."""
+        ...
+
+    def add(self, vectors: NDArray[np.float32]) -> None:
+        """Append vectors; their numbers continue the earlier ones.
+
+        Args:
+            vectors: Shape (n, dim). Need not be unit length; a zero vector is similar to nothing.
+
+        Raises:
+            DimensionMismatchError: If the second axis is not `dim`.
+        """
+        ...
+
+    def replace(self, number: int, vector: NDArray[np.float32]) -> None:
+        """Put another vector at `number` (an embedding that had been pending)."""
+        ...
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Take vectors out of every later search; the numbers of others stay."""
+        ...
+
+    def search(
+        self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the numbers and cosine similarities of the k nearest, nearest first.
+
+        Args:
+            query: Shape (dim,), any length.
+            k: Fewer come back when fewer are searchable.
+            allowed: Shape (len(self),); only numbers that are True are searched.
+
+        Returns:
+            Two arrays of equal length; ties in ascending number.
+
+        Raises:
+            DimensionMismatchError: If `query` does not have `dim` components.
+        """
+        ...
+
+    def similarities(
+        self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the exact cosine similarity of the given numbers (None: of all), in order."""
+        ...

@@ -1,0 +1,20 @@
+"""Recall of verbatim dialog lines: embedding, indexes, fusion, blocks, retriever."""
+
+from __future__ import annotations
+
+from langchain_convmem.recall.embedding import EmbeddedEmbeddings, fingerprint_of
+from langchain_convmem.recall.engine import LineRecall
+from langchain_convmem.recall.exact_index import ExactIndex
+from langchain_convmem.recall.faiss_index import FaissIndex
+from langchain_convmem.recall.retriever import DialogLineRetriever
+from langchain_convmem.recall.settings import RecallSettings
+
+__all__ = [
+    "DialogLineRetriever",
+    "EmbeddedEmbeddings",
+    "ExactIndex",
+    "FaissIndex",
+    "LineRecall",
+    "RecallSettings",
+    "fingerprint_of",
+]

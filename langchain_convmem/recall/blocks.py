@@ -1,0 +1,294 @@
+"""From ranked segments to the blocks that a model reads. Pure.
+
+Invariants: no line stands in two blocks; lines inside a block are in the order of the dialogue and
+neighbours of one another; blocks come best first; a budget is never exceeded, headers included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from langchain_convmem.recall.segment_table import SegmentTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["CHARS_PER_TOKEN", "Ground", "Group", "fill_budget", "render", "take_blocks"]
+
+CHARS_PER_TOKEN = 4
+"""A budget of n tokens is 4 n characters of returned text."""
+
+_GAP = "[...]"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# After this many segments in a row that no longer fit, the rest of the ranking hardly will.
+_MISSES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where blocks may grow.
+
+    Attributes:
+        table: The lines.
+        allowed: Which segments may come back; a window ends before any other.
+        cross_sessions: Whether a block may hold lines of two sittings of a thread.
+    """
+
+    table: SegmentTable
+    allowed: NDArray[np.bool_]
+    cross_sessions: bool = False
+
+    def next_line(self, line: int, step: int) -> int | None:
+        """Return the line behind (`step` 1) or before (-1), if it may share a block."""
+        found = self.table.next_line(line, step, cross_sessions=self.cross_sessions)
+        if found is None or not self.allowed[self.table.segments_of(found).start]:
+            return None
+        return found
+
+
+@dataclass(slots=True)
+class Group:
+    """Lines to be returned as one block.
+
+    Attributes:
+        lines: Line numbers in the order of the dialogue, each with its chosen segments.
+        hits: The segments that brought the group about, best first.
+    """
+
+    lines: dict[int, set[int]]
+    hits: list[int] = field(default_factory=list)
+
+
+# -- text ------------------------------------------------------------------------------------
+
+
+def render(group: Group, table: SegmentTable) -> str:
+    """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
+
+    Of a long line only the chosen segments stand there, `[...]` for what is left out.
+    """
+    first = table.line(next(iter(group.lines)))
+    lines = [
+        f"{table.line(number).speaker}: {_line_text(number, chosen, table)}"
+        for number, chosen in group.lines.items()
+    ]
+    return "\n".join([_header(first.time_ms), *lines])
+
+
+def _header(time_ms: int) -> str:
+    try:
+        day = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        # A time from a foreign file may lie outside the calendar.
+        return "[undated]"
+    return f"[{day:%Y-%m-%d}]"
+
+
+def _line_text(line_number: int, chosen: set[int], table: SegmentTable) -> str:
+    segments = table.segments_of(line_number)
+    if len(chosen) == len(segments):
+        return table.line(line_number).text
+    parts: list[str] = []
+    for is_chosen, run in groupby(segments, key=chosen.__contains__):
+        parts.append("".join(map(table.text, run)).strip() if is_chosen else _GAP)
+    return " ".join(parts)
+
+
+# -- lines around a hit ----------------------------------------------------------------------
+
+
+def _window(ground: Ground, line: int, reach: int) -> list[int]:
+    """Return the line with up to `reach` lines on each side, in the order of the dialogue."""
+    before, behind = _walk(ground, line, -1, reach), _walk(ground, line, 1, reach)
+    return [*reversed(before), line, *behind]
+
+
+def _walk(ground: Ground, line: int, step: int, reach: int) -> list[int]:
+    lines: list[int] = []
+    at = line
+    while len(lines) < reach:
+        following = ground.next_line(at, step)
+        if following is None:
+            break
+        at = following
+        lines.append(at)
+    return lines
+
+
+def _chosen_segments(table: SegmentTable, line: int, hit: int, reach: int) -> set[int]:
+    """Return which segments of a line in the window of a hit are worth their room."""
+    segments = table.segments_of(line)
+    hit_line = table.line_number(hit)
+    if line == hit_line:
+        around = 1 if reach else 0
+        return set(range(max(hit - around, segments.start), min(hit + around + 1, segments.stop)))
+    return {segments[-1] if line < hit_line else segments[0]}
+
+
+# -- a budget of tokens ----------------------------------------------------------------------
+
+
+def fill_budget(
+    ranked: Iterable[int],
+    ground: Ground,
+    max_tokens: int,
+    *,
+    window: int = 0,
+    max_blocks: int | None = None,
+) -> list[Group]:
+    """Return the groups of the best segments that fit, best first.
+
+    Whatever does not fit is left out, and less good but shorter lines may take its place.
+    Neighbouring lines share a group, so that they share a header.
+
+    Args:
+        ranked: Segment numbers, best first.
+        ground: Where they stand.
+        max_tokens: Four characters of the groups' text each.
+        window: Lines to add on each side of a segment, fewer where they do not fit.
+        max_blocks: No more groups than this.
+    """
+    filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks)
+    misses = 0
+    for number in ranked:
+        if number in filler:
+            filler.note_hit(number)
+            continue
+        reaches = range(window, -1, -1)
+        fits = any(filler.add(number, reach) for reach in reaches)
+        misses = 0 if fits else misses + 1
+        if misses == _MISSES:
+            break
+    return filler.groups
+
+
+class _Filler:
+    """Groups in the making, with the room that is left."""
+
+    def __init__(self, ground: Ground, room: int, max_blocks: int | None) -> None:
+        self.groups: list[Group] = []
+        self._ground = ground
+        self._table = ground.table
+        self._room = room
+        self._max_blocks = max_blocks
+        self._group_of: dict[int, Group] = {}
+
+    def __contains__(self, number: int) -> bool:
+        line = self._table.line_number(number)
+        group = self._group_of.get(line)
+        return group is not None and number in group.lines[line]
+
+    def note_hit(self, number: int) -> None:
+        self._group_of[self._table.line_number(number)].hits.append(number)
+
+    def add(self, number: int, reach: int) -> bool:
+        """Add a segment with `reach` lines on each side; say whether it fitted."""
+        table = self._table
+        line = table.line_number(number)
+        # The segment itself costs at least its text: most misses end here.
+        if len(table.text(number)) > self._room:
+            return False
+        lines = _window(self._ground, line, reach)
+        beside = self._groups_beside(lines)
+        if not beside and len(self.groups) == self._max_blocks:
+            return False
+        chosen = {line: _chosen_segments(table, line, number, reach) for line in lines}
+        merged = _merge(chosen, beside, number)
+        cost = len(render(merged, table)) - sum(len(render(old, table)) for old in beside)
+        if cost > self._room:
+            return False
+        self._room -= cost
+        self._replace(beside, merged)
+        return True
+
+    def _groups_beside(self, lines: Sequence[int]) -> list[Group]:
+        """Return the groups that overlap the lines or touch them, best first."""
+        before = self._ground.next_line(lines[0], -1)
+        behind = self._ground.next_line(lines[-1], 1)
+        touched = {
+            id(self._group_of[line])
+            for line in (before, *lines, behind)
+            if line is not None and line in self._group_of
+        }
+        return [group for group in self.groups if id(group) in touched]
+
+    def _replace(self, beside: Sequence[Group], merged: Group) -> None:
+        # The merged group takes the place of the best one that went into it.
+        if beside:
+            self.groups[self.groups.index(beside[0])] = merged
+            for group in beside[1:]:
+                self.groups.remove(group)
+        else:
+            self.groups.append(merged)
+        for line in merged.lines:
+            self._group_of[line] = merged
+
+
+# -- a number of blocks ----------------------------------------------------------------------
+
+
+def take_blocks(ranked: Sequence[int], ground: Ground, k: int, *, window: int) -> list[Group]:
+    """Return k groups, best first, or one per line where fewer lines are ranked.
+
+    Each hit comes with its window. Overlapping windows merge, and the ranking is followed further
+    down until there are k groups. Where it ends first, the best k lines share the lines around
+    them out: each line goes to the nearest hit, so the windows no longer overlap.
+    """
+    table = ground.table
+    best: dict[int, int] = {}
+    for number in ranked:
+        best.setdefault(table.line_number(number), number)
+    groups: list[Group] = []
+    for line, number in best.items():
+        if len(groups) == k:
+            return groups
+        lines = _window(ground, line, window)
+        chosen = {at: _chosen_segments(table, at, number, window) for at in lines}
+        groups = _with_group(groups, chosen, number)
+    if len(groups) >= min(k, len(best)):
+        return groups
+    hits = list(best.values())[:k]
+    return _shared_out(hits, ground, window)
+
+
+def _with_group(groups: list[Group], chosen: dict[int, set[int]], hit: int) -> list[Group]:
+    overlapping = [group for group in groups if not chosen.keys().isdisjoint(group.lines)]
+    merged = _merge(chosen, overlapping, hit)
+    if not overlapping:
+        return [*groups, merged]
+    # The merged group takes the place of the best one that went into it.
+    return [
+        merged if group is overlapping[0] else group
+        for group in groups
+        if group is overlapping[0] or group not in overlapping
+    ]
+
+
+def _merge(chosen: dict[int, set[int]], groups: Sequence[Group], hit: int) -> Group:
+    lines = dict(chosen)
+    for group in groups:
+        for line, segments in group.lines.items():
+            lines[line] = lines.get(line, set()) | segments
+    hits = [number for group in groups for number in group.hits]
+    return Group(dict(sorted(lines.items())), [*hits, hit])
+
+
+def _shared_out(hits: Sequence[int], ground: Ground, window: int) -> list[Group]:
+    """Return one group per hit; a line in several windows goes to the nearest, then best hit."""
+    table = ground.table
+    nearest: dict[int, tuple[int, int]] = {}
+    for rank, hit in enumerate(hits):
+        own = table.line_number(hit)
+        lines = _window(ground, own, window)
+        for at, line in enumerate(lines):
+            claim = (abs(at - lines.index(own)), rank)
+            nearest[line] = min(claim, nearest.get(line, claim))
+    groups = [Group({}, [hit]) for hit in hits]
+    for line, (_, rank) in sorted(nearest.items()):
+        groups[rank].lines[line] = _chosen_segments(table, line, hits[rank], window)
+    return groups

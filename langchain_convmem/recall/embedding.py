@@ -1,0 +1,190 @@
+"""The embedded embedder, and stable names for any embedder.
+
+The weights are two data files of the `wordllama` wheel: a table of token vectors and a tokenizer.
+No code of that package runs, since importing it configures the host's logging. May import nothing
+of the package but `errors`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import threading
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from langchain_convmem.errors import MissingExtraError
+from langchain_convmem.recall.workers import in_worker
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+__all__ = ["EmbeddedEmbeddings", "encodable", "fingerprint_of"]
+
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
+# What changes an embedder's vectors, over the field names of common integrations. Everything else
+# (keys, endpoints, timeouts) must stay out: a fingerprint is stored and printed.
+_MODEL_FIELDS = ("model", "model_name", "model_id", "repo_id", "deployment", "azure_deployment")
+_SHAPE_FIELDS = ("dimensions", "dimension", "size", "truncate_dim", "output_dimensionality")
+
+
+class _StaticModel:
+    """Token vectors and tokenizer; immutable after loading, so any thread may use it."""
+
+    def __init__(self, table: NDArray[np.float32], tokenizer: Tokenizer) -> None:
+        self._table = table
+        self._tokenizer = tokenizer
+        self.dim = int(table.shape[1])
+
+    def vectors(self, texts: Iterable[str]) -> list[NDArray[np.float32]]:
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        ids = self._token_ids(text)
+        if not ids:
+            return np.zeros(self.dim, dtype=np.float32)
+        # Rows are summed one after the other in float32, as the reference does: pairwise or
+        # float64 sums differ in the last bit and would give another vector for the same text.
+        total: NDArray[np.float32] = self._table[ids].sum(axis=0, dtype=np.float32)
+        return total / np.float32(len(ids))
+
+    def _token_ids(self, text: str) -> list[int]:
+        # One text at a time: the tokenizer's batch call starts a thread pool, which warns and
+        # switches itself off in every process forked later.
+        ids: list[int] = self._tokenizer.encode(encodable(text), add_special_tokens=False).ids
+        last = len(self._table) - 1
+        return ids if not ids or max(ids) <= last else [min(i, last) for i in ids]
+
+
+def encodable(text: str) -> str:
+    """Return the text with `?` for lone surrogates, which no tokenizer and no network takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class _Lazy:
+    """Loads model and fingerprint at most once per process; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._model: _StaticModel | None = None
+        self._fingerprint: str | None = None
+
+    def model(self) -> _StaticModel:
+        with self._lock:
+            if self._model is None:
+                self._model = _load_model()
+            return self._model
+
+    def fingerprint(self) -> str:
+        with self._lock:
+            if self._fingerprint is None:
+                self._fingerprint = _hash_files()
+            return self._fingerprint
+
+
+def _data_files() -> tuple[Path, Path]:
+    spec = importlib.util.find_spec("wordllama")
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        files = (Path(place) / _WEIGHTS, Path(place) / _TOKENIZER)
+        if all(file.is_file() for file in files):
+            return files
+    msg = (
+        "the embedded embedder reads its weights from the 'wordllama' wheel, which is missing or "
+        f"incomplete (looked for {_WEIGHTS} and {_TOKENIZER}). "
+        "Install it with: pip install 'wordllama>=0.3.9,<0.5'"
+    )
+    raise MissingExtraError(msg)
+
+
+def _load_model() -> _StaticModel:
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    weights, tokenizer_file = _data_files()
+    (table,) = load_file(weights).values()
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return _StaticModel(np.ascontiguousarray(table, dtype=np.float32), tokenizer)
+
+
+def _hash_files() -> str:
+    digest = hashlib.sha256()
+    for file in _data_files():
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"embedded-{digest.hexdigest()[:32]}"
+
+
+_SHARED = _Lazy()
+
+
+class EmbeddedEmbeddings(Embeddings):
+    """Static English-centred embeddings that need no key, no network and no server.
+
+    A text's vector is the float32 mean of its tokens' vectors (256 components, not unit length);
+    a text without tokens has the zero vector. The files are read on first use, once per process.
+    Thread-safe; pickles without the weights. Nearly blind in Chinese, Japanese and Korean.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of both data files: equal fingerprints mean equal vectors."""
+        return _SHARED.fingerprint()
+
+    @property
+    def dim(self) -> int:
+        """Components of a vector."""
+        return _SHARED.model().dim
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text, in order."""
+        return [vector.tolist() for vector in _SHARED.model().vectors(texts)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of `text`; queries and documents are embedded alike."""
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text, without blocking the event loop."""
+        return await in_worker(partial(self.embed_documents, texts))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Return the vector of a question, without blocking the event loop."""
+        return await in_worker(partial(self.embed_query, text))
+
+    def __repr__(self) -> str:
+        return "EmbeddedEmbeddings()"
+
+    def __eq__(self, other: object) -> bool:
+        """All instances embed alike."""
+        return isinstance(other, EmbeddedEmbeddings)
+
+    def __hash__(self) -> int:
+        return hash(EmbeddedEmbeddings)
+
+
+def fingerprint_of(embeddings: Embeddings) -> str:
+    """Return a stable name for what `embeddings` computes.
+
+    Its own `fingerprint` where it has one, else its class, its model and whatever sets the number
+    of components. Keys, endpoints and other settings never enter.
+    """
+    own = getattr(embeddings, "fingerprint", None)
+    if isinstance(own, str) and own:
+        return own
+    cls = type(embeddings)
+    named: dict[str, Any] = {}
+    for name in (*_MODEL_FIELDS, *_SHAPE_FIELDS):
+        value = getattr(embeddings, name, None)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            named[name] = value
+    return f"{cls.__module__}.{cls.__qualname__}{json.dumps(named, sort_keys=True)}"

@@ -1,0 +1,159 @@
+"""The only file naming `BaseRetriever`: recall as a LangChain retriever."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
+from pydantic import ConfigDict, Field
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall.engine import LineRecall
+from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
+
+__all__ = ["DialogLineRetriever"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DialogLineRetriever(BaseRetriever):
+    """Retrieves verbatim dialog lines, one `Document` per block of neighbouring lines.
+
+    With `user_id` all threads of that user are searched, or with `thread_id` too just that one;
+    without `user_id` the lone thread `thread_id`. A call's `k` or `max_tokens` takes the place of
+    both fields.
+
+    A document's `page_content` is a date header and `Speaker: text` lines in the order of the
+    dialogue. Its `metadata` holds plain values: `line_ids`, `thread_id`, `user_id`, `positions`,
+    `time` (ISO 8601, of the best hit), `session`, `speakers`, `similarity`, `relevance`, `why`.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    # A public field: private attributes are lost whenever LangChain makes a configured copy.
+    recall: LineRecall = Field(exclude=True, repr=False)
+    """Finds the lines; shared by all copies of the retriever."""
+    user_id: str | None = None
+    """Whose lines."""
+    thread_id: str | None = None
+    """Only this thread."""
+    k: int | None = Field(default=None, ge=1)
+    """Exactly so many documents, as long as there are lines enough."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Budget of all documents together, 4 characters of text each."""
+    threshold: float | None = Field(default=None, ge=-1, le=1)
+    """Least cosine similarity of a hit; None lets every line be one."""
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        threshold: float | None = None,
+    ) -> list[Document]:
+        del run_manager
+        found = self.recall.recall(
+            self._owner(), _question(query), **self._wish(k, max_tokens, threshold)
+        )
+        return [_document(block) for block in found.blocks]
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        threshold: float | None = None,
+    ) -> list[Document]:
+        del run_manager
+        found = await self.recall.arecall(
+            self._owner(), _question(query), **self._wish(k, max_tokens, threshold)
+        )
+        return [_document(block) for block in found.blocks]
+
+    def _owner(self) -> Owner:
+        if self.user_id is None and self.thread_id is None:
+            msg = "a DialogLineRetriever needs a user_id, a thread_id or both, got neither"
+            raise ConfigError(msg)
+        if self.user_id is None:
+            return Owner(thread_id=self.thread_id)
+        return Owner(user_id=self.user_id)
+
+    def _wish(
+        self, k: int | None, max_tokens: int | None, threshold: float | None
+    ) -> dict[str, Any]:
+        if k is None and max_tokens is None:
+            k, max_tokens = self.k, self.max_tokens
+        return {
+            "k": k,
+            "max_tokens": max_tokens,
+            "threshold": self.threshold if threshold is None else threshold,
+            "within": self._within(),
+        }
+
+    def _within(self) -> ThreadKey | None:
+        if self.user_id is None or self.thread_id is None:
+            return None
+        return ThreadKey(self.user_id, self.thread_id)
+
+    def _get_ls_params(self, **_kwargs: Any) -> LangSmithRetrieverParams:
+        return LangSmithRetrieverParams(
+            ls_retriever_name="dialogline",
+            ls_vector_store_provider="LineRecall",
+            ls_embedding_provider=type(self.recall.embeddings).__name__,
+        )
+
+
+def _question(query: Any) -> str:
+    """Return the text to search for: a text itself, or that of the last human message."""
+    if isinstance(query, str):
+        return query
+    messages = query if isinstance(query, list | tuple) else [query]
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return str(message.text)
+    kinds = sorted({type(message).__name__ for message in messages})
+    human = any(isinstance(message, BaseMessage) for message in messages)
+    what = "messages without a HumanMessage among them" if human else "something else"
+    msg = (
+        "a query must be a text, a HumanMessage or a list of messages with one, got "
+        f"{what}: {type(query).__name__} of {', '.join(kinds) or 'nothing'}"
+    )
+    raise ConfigError(msg)
+
+
+def _document(block: RecalledBlock) -> Document:
+    best = block.matches[0]
+    return Document(
+        id=best.line.line_id,
+        page_content=block.text,
+        metadata={
+            "line_ids": [line.line_id for line in block.lines],
+            "thread_id": best.line.key.thread_id,
+            "user_id": best.line.key.user_id,
+            "positions": [line.position for line in block.lines],
+            "time": _iso(best.line.time_ms),
+            "session": best.line.session,
+            "speakers": list(dict.fromkeys(line.speaker for line in block.lines)),
+            "similarity": block.similarity,
+            "relevance": block.relevance,
+            "why": list(best.why),
+        },
+    )
+
+
+def _iso(time_ms: int) -> str | None:
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat()
+    except OverflowError:
+        return None

@@ -1,0 +1,95 @@
+"""Every number that shapes a recall, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from langchain_convmem.errors import ConfigError
+
+__all__ = ["RecallSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSettings:
+    """Weights and limits of a recall. Scores are in standard deviations, so weights compare.
+
+    A segment's score is `dense_weight` x z(cosine) + `lexical_weight` x z(BM25); then it takes a
+    share of its neighbours' scores; then lines of the speaker whom the question names, and lines
+    of sittings that answer well in several places, are raised.
+
+    Attributes:
+        dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
+        lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
+        k1: Saturation of repeated words in BM25.
+        b: Share of the length normalisation in BM25, 0 to 1.
+        stop_words: Whether a question's function words are searched for too.
+        kernel: Weights of a segment's neighbours in its sitting, itself in the middle.
+        names_in_meaning: Whether speakers' names stay in the text that is embedded as the
+            question; lines are embedded without their speaker.
+        speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
+            has a standard deviation of about 2.3.
+        session_prior: Weight of the mean of a sitting's best scores in each of its lines.
+        session_best: How many best scores of a sitting that mean takes.
+        k: Blocks to return where the call names neither `k` nor `max_tokens`.
+        max_tokens: Budget where the call names neither and `k` is None.
+        threshold: Least cosine similarity of a hit; None lets every line be one.
+        window: Lines on each side of a hit in answers of k blocks.
+        budget_window: Lines on each side of a hit in answers within a budget.
+        cross_sessions: Whether windows may cross the borders of sittings (never of threads).
+        exact_limit: Segments of one owner up to which every segment is scored; beyond, an
+            approximate index proposes candidates.
+        candidates: How many each index proposes beyond `exact_limit`.
+    """
+
+    dense_weight: float = 1.0
+    lexical_weight: float = 1.0
+    k1: float = 1.2
+    b: float = 0.3
+    stop_words: bool = False
+    kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
+    names_in_meaning: bool = False
+    speaker_bonus: float = 2.25
+    session_prior: float = 0.3
+    session_best: int = 3
+    k: int | None = None
+    max_tokens: int | None = 1000
+    threshold: float | None = None
+    window: int = 2
+    budget_window: int = 0
+    cross_sessions: bool = False
+    exact_limit: int = 100_000
+    candidates: int = 500
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no recall can follow."""
+        if len(self.kernel) % 2 == 0:
+            msg = f"kernel needs an odd number of weights, got {self.kernel!r}"
+            raise ConfigError(msg)
+        counts = {
+            "session_best": self.session_best,
+            "candidates": self.candidates,
+            "window": self.window + 1,
+            "budget_window": self.budget_window + 1,
+            "exact_limit": self.exact_limit + 1,
+        }
+        for name, least in counts.items():
+            if least < 1:
+                msg = f"{name} is too small: {getattr(self, name)!r}"
+                raise ConfigError(msg)
+
+    @classmethod
+    def spec(cls) -> RecallSettings:
+        """Return plain dialog-line memory: cosine alone, three hits at 0.8, 3 lines around each."""
+        return cls(
+            lexical_weight=0.0,
+            kernel=(1.0,),
+            names_in_meaning=True,
+            speaker_bonus=0.0,
+            session_prior=0.0,
+            k=3,
+            max_tokens=None,
+            threshold=0.8,
+            window=3,
+            budget_window=3,
+            cross_sessions=True,
+        )

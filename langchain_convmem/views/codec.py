@@ -1,0 +1,324 @@
+"""LangChain messages to plain JSON and back, exactly.
+
+The encoding keeps every field that differs from its default, under a fixed table of message types:
+nothing is ever imported by a name found in data. What cannot be kept, or could not be read back,
+is refused while writing.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from langchain_core import messages as lc
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
+from langchain_convmem.views.plain_json import dumps, loads
+
+__all__ = [
+    "CODEC_VERSION",
+    "decode_body",
+    "decode_message",
+    "decode_metadata",
+    "draft_of",
+    "dumps",
+    "encode_body",
+    "encode_message",
+    "encode_metadata",
+    "line_time_ms",
+    "loads",
+    "role_of",
+    "text_pieces",
+]
+
+CODEC_VERSION = 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TYPES: dict[str, type[BaseMessage]] = {
+    "human": lc.HumanMessage,
+    "ai": lc.AIMessage,
+    "system": lc.SystemMessage,
+    "tool": lc.ToolMessage,
+    "chat": lc.ChatMessage,
+    "function": lc.FunctionMessage,
+    "HumanMessageChunk": lc.HumanMessageChunk,
+    "AIMessageChunk": lc.AIMessageChunk,
+    "SystemMessageChunk": lc.SystemMessageChunk,
+    "ToolMessageChunk": lc.ToolMessageChunk,
+    "ChatMessageChunk": lc.ChatMessageChunk,
+    "FunctionMessageChunk": lc.FunctionMessageChunk,
+}
+_NAMES = {cls: name for name, cls in _TYPES.items()}
+_DERIVED = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
+
+_ROLES: dict[type[BaseMessage], Role] = {
+    lc.HumanMessage: "user",
+    lc.AIMessage: "assistant",
+    lc.SystemMessage: "system",
+    lc.ToolMessage: "tool",
+    lc.FunctionMessage: "tool",
+}
+_CHAT_ROLES: dict[str, Role] = {
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+def _type_name(message: BaseMessage) -> str:
+    for cls in type(message).__mro__:
+        name = _NAMES.get(cls)
+        if name is not None:
+            return name
+    msg = (
+        f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
+        "function messages (removals are made with undo or forget)"
+    )
+    raise InvalidMessageError(msg)
+
+
+def encode_message(message: BaseMessage) -> dict[str, Any]:
+    """Return the message's type and every field that differs from its default."""
+    name = _type_name(message)
+    defaults = _defaults(type(message))
+    values = {**message.__dict__, **(message.__pydantic_extra__ or {})}
+    kept = {
+        key: value
+        for key, value in values.items()
+        if key not in defaults or not _is_default(value, defaults[key])
+    }
+    return {**kept, "type": name}
+
+
+@cache
+def _defaults(cls: type[BaseMessage]) -> dict[str, Any]:
+    """Return a message type's defaults by field, for comparing only: asking pydantic is slow."""
+    fields = cls.model_fields.items()
+    return {name: field.get_default(call_default_factory=True) for name, field in fields}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    # Foreign values may compare as they like: an array equals None element by element.
+    return type(value) is type(default) and bool(value == default)
+
+
+def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
+    """Return a new message from what `encode_message` returned.
+
+    Raises:
+        ValueError: If the type is unknown or the fields do not make such a message.
+    """
+    name = fields.get("type")
+    cls = _TYPES.get(name) if isinstance(name, str) else None
+    if cls is None:
+        msg = f"unknown message type {name!r}"
+        raise ValueError(msg)
+    values = {key: value for key, value in fields.items() if key != "type"}
+    values.setdefault("content", "")
+    # Chunks change their content while they are made.
+    message = cls(**(copy.deepcopy(values) if issubclass(cls, lc.AIMessageChunk) else values))
+    # The constructor refuses what is no such message, but it also completes and derives fields
+    # (tool calls from raw ones, for instance); what comes back is what was stored.
+    for key in message.__dict__:
+        if key in values:
+            message.__dict__[key] = values[key]
+        elif key in _DERIVED:
+            message.__dict__[key] = []
+    return message
+
+
+def role_of(message: BaseMessage) -> Role:
+    """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
+    for cls in type(message).__mro__:
+        role = _ROLES.get(cls)
+        if role is not None:
+            return role
+    return _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
+
+
+def text_pieces(message: BaseMessage) -> tuple[str, ...]:
+    """Return the message's text, one string per piece of content, blank pieces left out."""
+    content = message.content
+    if isinstance(content, str):
+        return (content,) if content.strip() else ()
+    pieces = []
+    for block in content:
+        if isinstance(block, str):
+            pieces.append(block)
+        elif isinstance(block, Mapping) and _is_text(block):
+            pieces.append(block["text"])
+    return tuple(piece for piece in pieces if piece.strip())
+
+
+def _is_text(block: Mapping[Any, Any]) -> bool:
+    return block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+def line_time_ms(message: BaseMessage) -> int | None:
+    """Return the time a message itself names (`additional_kwargs["timestamp"]`), if any.
+
+    Returns:
+        Milliseconds since the epoch; a time without a zone counts as UTC.
+
+    Raises:
+        InvalidMessageError: If the timestamp is neither ISO 8601 nor a number of milliseconds.
+    """
+    stamp = message.additional_kwargs.get("timestamp")
+    if stamp is None:
+        return None
+    if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):
+        return int(stamp)
+    try:
+        moment = stamp if isinstance(stamp, datetime) else datetime.fromisoformat(stamp)
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return (zoned - _EPOCH) // timedelta(milliseconds=1)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = (
+            f'additional_kwargs["timestamp"] is {stamp!r}; pass ISO 8601 text such as '
+            "'2026-09-03T18:20:00+02:00' or milliseconds since the epoch"
+        )
+        raise InvalidMessageError(msg) from error
+
+
+def draft_of(
+    message: BaseMessage, *, turn_id: str | None = None, metadata: Metadata | None = None
+) -> Draft:
+    """Return the draft that logs `message` verbatim.
+
+    Raises:
+        InvalidMessageError: If it is no message or carries a timestamp nobody can read.
+    """
+    if not isinstance(message, BaseMessage):
+        msg = f"expected a LangChain message, got {type(message).__name__}: {message!r:.80}"
+        raise InvalidMessageError(msg)
+    _type_name(message)
+    if not isinstance(message.content, str | list):
+        kind = type(message.content).__name__
+        raise InvalidMessageError(f"the content of a message must be text or a list, got {kind}")
+    line_time_ms(message)
+    return Draft(
+        role=role_of(message),
+        message=message,
+        contents=text_pieces(message),
+        turn_id=turn_id,
+        metadata=metadata or Metadata(),
+    )
+
+
+# -- entries ------------------------------------------------------------------------------------
+
+
+def encode_body(draft: Draft) -> str:
+    """Return what a log stores of a draft beside its columns and its metadata, as JSON text.
+
+    Raises:
+        InvalidMessageError: If a part of it cannot be kept, or could not be read back.
+    """
+    body: dict[str, Any] = {"v": CODEC_VERSION}
+    if draft.message is not None:
+        body["m"] = encode_message(draft.message)
+    if draft.contents != _derived_contents(draft.message):
+        body["c"] = list(draft.contents)
+    if draft.control is not None:
+        control = draft.control
+        body["k"] = {"retracts": list(control.retracts), "reason": control.reason}
+        if control.replacement is not None:
+            body["k"]["replacement"] = control.replacement
+    if draft.cover is not None:
+        cover = draft.cover
+        body["o"] = {
+            "ranges": [list(pair) for pair in cover.ranges],
+            "digest": cover.digest,
+            "model": cover.model,
+            "prompt_version": cover.prompt_version,
+        }
+    text = dumps(body, what="message")
+    try:
+        decode_body(text)
+    except ValueError as error:
+        # One entry that cannot be read would make its whole thread unreadable.
+        raise InvalidMessageError(f"a malformed message cannot be stored: {error}") from error
+    return text
+
+
+def _derived_contents(message: BaseMessage | None) -> tuple[str, ...]:
+    return () if message is None else text_pieces(message)
+
+
+def decode_body(
+    text: str,
+) -> tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]:
+    """Return message, contents, control and cover from what `encode_body` wrote.
+
+    Raises:
+        ValueError: If the text is not such a body, or of a newer version of the codec.
+    """
+    try:
+        body = loads(text)
+        version = body["v"]
+        if version != CODEC_VERSION:
+            msg = f"entry body of version {version!r}; this release reads version {CODEC_VERSION}"
+            raise ValueError(msg)
+        message = decode_message(body["m"]) if "m" in body else None
+        contents = tuple(body["c"]) if "c" in body else _derived_contents(message)
+        return message, contents, _control(body.get("k")), _cover(body.get("o"))
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise ValueError(f"not the body of an entry: {error!r}") from error
+
+
+def _control(fields: Any) -> Control | None:
+    if fields is None:
+        return None
+    return Control(tuple(fields["retracts"]), fields["reason"], fields.get("replacement"))
+
+
+def _cover(fields: Any) -> Cover | None:
+    if fields is None:
+        return None
+    ranges = tuple((first, last) for first, last in fields["ranges"])
+    return Cover(ranges, fields["digest"], fields["model"], fields["prompt_version"])
+
+
+def encode_metadata(metadata: Metadata) -> str | None:
+    """Return metadata as JSON text, or None when there is nothing to keep."""
+    fields = {
+        "a": list(metadata.attributes),
+        "t": dict(metadata.timing),
+        "s": list(metadata.summary_ids),
+        "x": dict(metadata.aux),
+    }
+    kept = {key: value for key, value in fields.items() if value}
+    return dumps(kept, what="metadata") if kept else None
+
+
+def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
+    """Return metadata; the creation time stands first unless one was set on purpose.
+
+    Raises:
+        ValueError: If the text is not what `encode_metadata` wrote.
+    """
+    try:
+        fields = loads(text) if text else {}
+        return Metadata(
+            attributes=tuple(fields.get("a", ())),
+            timing={"creation": created_ms, **fields.get("t", {})},
+            summary_ids=tuple(fields.get("s", ())),
+            aux=fields.get("x", {}),
+        )
+    except (TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"not the metadata of an entry: {error!r}") from error

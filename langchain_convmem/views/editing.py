@@ -1,0 +1,186 @@
+"""Undo, redo, replace and clear, as the entries to append: nothing is ever taken out of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.records import Control, Draft, Entry, RetractReason
+from langchain_convmem.views.codec import draft_of, role_of
+from langchain_convmem.views.copies import message_key
+from langchain_convmem.views.live import live_entries, retracted_ids
+from langchain_convmem.views.summaries import checked_pieces, summaries_over
+from langchain_convmem.views.turns import is_blank
+
+__all__ = ["clearing", "entry_named", "redoing", "replacing", "undoing"]
+
+_SAID = frozenset({"user", "assistant", "tool"})
+_REDOABLE = frozenset({"undo", "cleared"})
+
+
+def clearing(entries: Sequence[Entry]) -> list[Draft]:
+    """Return the control entry that empties every view; nothing if they are empty."""
+    return _retracting([entry.id for entry in live_entries(entries)], "cleared")
+
+
+def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
+    """Return the control entry that takes back the last exchanges, and what they hold.
+
+    An exchange begins with what the user said; what the assistant said before the user did is one
+    too. System messages stay. Summaries that tell of what is taken back go with it.
+
+    Raises:
+        ConfigError: If `exchanges` is not at least 1.
+    """
+    if isinstance(exchanges, bool) or not isinstance(exchanges, int) or exchanges < 1:
+        raise ConfigError(f"exchanges must be a whole number of at least 1, got {exchanges!r}")
+    live = live_entries(entries)
+    said = [entry for entry in live if entry.role in _SAID]
+    starts = _starts([entry for entry in said if not is_blank(entry)])
+    if not starts:
+        return [], []
+    first = starts[-exchanges] if exchanges <= len(starts) else said[0]
+    undone = said[said.index(first) :]
+    return _retracting_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
+
+
+def _starts(said: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that exchanges begin with.
+
+    Several messages of the user in a row are one beginning, unless they are known to belong to
+    turns of their own, such as a question that was never answered before the next one.
+    """
+    answered = {entry.turn_id for entry in said if entry.role != "user"}
+    return [
+        entry
+        for number, entry in enumerate(said)
+        if number == 0
+        or (
+            entry.role == "user"
+            and (said[number - 1].role != "user" or _begins_turn(said, number, answered))
+        )
+    ]
+
+
+def _begins_turn(said: Sequence[Entry], number: int, answered: Collection[str]) -> bool:
+    turn_id = said[number].turn_id
+    return turn_id in answered and said[number - 1].turn_id != turn_id
+
+
+def redoing(entries: Sequence[Entry]) -> list[Draft]:
+    """Return the control entry that takes back the latest undo or clear.
+
+    Nothing comes back once something was said after it: that would stand in another place.
+    """
+    dead = retracted_ids(entries)
+    shown = {entry.id for entry in entries if entry.control is None}
+    for entry in reversed(entries):
+        if entry.id in dead:
+            continue
+        if entry.control is None and entry.role != "summary":
+            return []
+        if _can_be_redone(entry, shown):
+            return _retracting([entry.id], "undo")
+    return []
+
+
+def _can_be_redone(entry: Entry, shown: Collection[str]) -> bool:
+    """Return whether the entry took out anything but other control entries."""
+    control = entry.control
+    if control is None or control.reason not in _REDOABLE:
+        return False
+    return any(name in shown for name in control.retracts)
+
+
+def replacing(
+    entries: Sequence[Entry], message_id: str, message: BaseMessage | str, *, keep_later: bool
+) -> list[Draft]:
+    """Return the entries that put a message in the place of another one.
+
+    The new message takes the id of the old one, by which the log knows what it replaces.
+
+    Raises:
+        ConfigError: If no live message has the id.
+        InvalidMessageError: If the new message is blank, or of another role.
+    """
+    live = live_entries(entries)
+    old = entry_named(live, message_id)
+    new = _message_like(old, message)
+    # An instruction is no part of the dialogue: nothing was said because of its place.
+    later = [] if keep_later or old.role == "system" else _later(live, old)
+    named = {entry.id for entry in later}
+    drafts = _retracting_with_summaries(live, named | {old.id}, "rewind", kept={old.id})
+    return [*drafts, draft_of(new, turn_id=old.turn_id)]
+
+
+def _later(live: Sequence[Entry], old: Entry) -> list[Entry]:
+    at = next(number for number, entry in enumerate(live) if entry.id == old.id)
+    return [entry for entry in live[at + 1 :] if entry.role in _SAID]
+
+
+def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
+    """Return the live entry of a message, by the message's id or the entry's.
+
+    Raises:
+        ConfigError: If there is none, or it is a summary.
+    """
+    for entry in reversed(live):
+        if entry.role != "summary" and message_id in (entry.id, message_key(entry)):
+            return entry
+    msg = f"there is no message {message_id!r} in the thread's view; ids are those of its messages"
+    raise ConfigError(msg)
+
+
+def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
+    name = None if old.message is None else old.message.name
+    if isinstance(message, str):
+        checked_pieces(message, what="a message")
+        message = _text_message(old, message, name)
+    elif isinstance(message, BaseMessage) and role_of(message) != old.role:
+        msg = f"a message of the role {old.role} cannot become one of {role_of(message)}"
+        raise InvalidMessageError(msg)
+    if not isinstance(message, BaseMessage):
+        raise InvalidMessageError(f"expected a message or a text, got {message!r:.80}")
+    return message.model_copy(update={"id": message_key(old)})
+
+
+def _text_message(old: Entry, text: str, name: str | None) -> BaseMessage:
+    if old.role == "tool":
+        call_id = getattr(old.message, "tool_call_id", "")
+        return ToolMessage(text, tool_call_id=call_id, name=name)
+    if old.role == "assistant":
+        return AIMessage(text, name=name)
+    return HumanMessage(text, name=name) if old.role == "user" else SystemMessage(text, name=name)
+
+
+# -- control entries ----------------------------------------------------------------------------
+
+
+def _retracting(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
+    return [Draft(role="control", control=Control(tuple(ids), reason))] if ids else []
+
+
+def _retracting_with_summaries(
+    live: Sequence[Entry],
+    ids: Collection[str],
+    reason: RetractReason,
+    kept: Collection[str] = (),
+) -> list[Draft]:
+    """Return the control entry for these entries, and for what summaries tell of them.
+
+    Args:
+        live: The live entries.
+        ids: Entries whose telling ends.
+        reason: Why.
+        kept: Those of `ids` that something else retracts.
+    """
+    named = [entry.id for entry in live if entry.id in ids and entry.id not in kept]
+    return _retracting([*named, *summaries_over(live, ids)], reason)

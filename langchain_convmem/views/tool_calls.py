@@ -1,0 +1,255 @@
+"""Tool calls and their results as every provider wants them: each call answered right behind it.
+
+Results are matched by order, not only by id, since some models count their calls from zero in
+every reply: a result belongs to the latest earlier call of its id that is still open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+
+from langchain_convmem.ids import derived_ulid, ulid_ms
+from langchain_convmem.records import Entry
+from langchain_convmem.views.copies import block_type, handed_out, message_key, plain_value
+from langchain_convmem.views.profiles import STRICT, ProviderProfile, fits
+from langchain_convmem.views.profiles_reasoning import origin_of
+
+__all__ = ["CALL_BLOCKS", "INTERRUPTED_RESULT", "INTERRUPTED_SOURCE", "ToolCalls"]
+
+INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
+INTERRUPTED_SOURCE = "convmem_interrupted"
+"""Marks the result of a call that nothing answered: `additional_kwargs["source"]`."""
+
+CALL_BLOCKS = frozenset(
+    {
+        "function_call",
+        "input_json_delta",
+        "invalid_tool_call",
+        "tool_call",
+        "tool_call_chunk",
+        "tool_use",
+    }
+)
+"""Types of content blocks that repeat what `tool_calls` says."""
+
+_REFUSED_BY = {"tool_use": {"gemini"}, "function_call": {"anthropic", "gemini"}}
+"""Blocks that every integration leaves to `tool_calls`, but for messages of these origins."""
+_NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]+")
+_LONGEST_NAME = 64
+
+_Place = tuple[str, int]
+"""Id of the entry that made a call, and the call's number in it."""
+
+
+class ToolCalls:
+    """The tool loops of a view. Not thread-safe."""
+
+    def __init__(
+        self, entries: Sequence[Entry], repairs: list[str], profile: ProviderProfile = STRICT
+    ) -> None:
+        """Match the results among `entries` with their calls.
+
+        Args:
+            entries: The view, in order.
+            repairs: Receives a sentence for whatever had to be mended.
+            profile: Whose ids and names to use.
+        """
+        self._repairs = repairs
+        self._profile = profile
+        self._used_ids: set[str] = set()
+        self._results: dict[_Place, Entry] = {}
+        open_calls: dict[str, list[_Place]] = {}
+        for entry in entries:
+            if entry.role == "tool":
+                self._match(entry, open_calls)
+            else:
+                open_calls.update(_calls_by_id(entry))
+
+    def _match(self, entry: Entry, open_calls: Mapping[str, list[_Place]]) -> None:
+        call_id = getattr(entry.message, "tool_call_id", "")
+        waiting = open_calls.get(call_id)
+        if waiting:
+            self._results[waiting.pop(0)] = entry
+        else:
+            self._repairs.append(
+                f"left out {message_key(entry)}: no open tool call {call_id!r} precedes it"
+            )
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def settle(self, message: BaseMessage, entry: Entry) -> None:
+        """Give every call of `message` an id of its own and take out what is no whole call."""
+        if not isinstance(message, AIMessage):
+            return
+        message.tool_calls = message.tool_calls or _legacy_calls(message)
+        whole = {call["id"] for call in message.tool_calls}
+        renamed = False
+        for number, call in enumerate(message.tool_calls):
+            is_valid = bool(call["id"]) and fits(call["id"], self._profile.call_id)
+            if not is_valid or call["id"] in self._used_ids:
+                renamed = True
+                self._rename(call, f"call_{entry.id}_{number}", message_key(entry), is_valid)
+            self._used_ids.add(str(call["id"]))
+            call["name"] = self._name(call["name"], message_key(entry))
+            call["args"] = plain_value(call["args"])
+        if _has_broken_calls(message, whole):
+            self._repairs.append(f"left out the unparsable tool calls of {message_key(entry)}")
+        # What repeats a renamed call elsewhere in the message would name it wrongly.
+        _drop_calls(message, kept=set() if renamed else whole)
+
+    def _rename(self, call: ToolCall, own: str, key: str, is_valid: bool) -> None:
+        # Models that count their calls anew in every reply, or not at all, are nothing to mend.
+        if call["id"] and not is_valid:
+            self._repairs.append(f"gave the tool call {call['id']!r} of {key} the id {own}")
+        call["id"] = own
+
+    def _name(self, name: str, key: str) -> str:
+        """Return the tool's name in letters the provider takes."""
+        if fits(name, self._profile.tool_name):
+            return name
+        plain = _NOT_IN_NAMES.sub("_", str(name))[: _LONGEST_NAME - 1] or "tool"
+        plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
+        self._repairs.append(f"wrote the tool name {name!r} of {key} as {plain!r}")
+        return plain
+
+    # -- results --------------------------------------------------------------------------------
+
+    def results(
+        self,
+        message: BaseMessage,
+        entry: Entry,
+        fit: Callable[[BaseMessage, Entry], None] = lambda _message, _entry: None,
+    ) -> list[tuple[ToolMessage, set[int]]]:
+        """Return one result per call of a settled message, each with the positions it shows.
+
+        A call that nothing answered gets an interrupted result.
+
+        Args:
+            message: What was settled.
+            entry: Its entry.
+            fit: Gives a result the content that the provider takes.
+        """
+        found: list[tuple[ToolMessage, set[int]]] = []
+        for number, call in enumerate(getattr(message, "tool_calls", ())):
+            answer = self._results.get((entry.id, number))
+            if answer is None:
+                self._repairs.append(
+                    f"closed the unanswered tool call {call['id']} ({call['name']})"
+                )
+                found.append((_interrupted(call, entry), set()))
+                continue
+            result = handed_out(answer)
+            fit(result, answer)
+            if isinstance(result, ToolMessage):  # every handed-out tool entry is one
+                result.tool_call_id = call["id"]
+                result.name = call["name"] if result.name else None
+                found.append((result, {answer.position}))
+        return found
+
+
+def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
+    own = str(call["id"])
+    key = entry.key
+    return ToolMessage(
+        INTERRUPTED_RESULT,
+        tool_call_id=own,
+        name=call["name"],
+        status="error",
+        id=derived_ulid(ulid_ms(entry.id), key.user_id, key.thread_id, entry.id, own),
+        additional_kwargs={"source": INTERRUPTED_SOURCE},
+    )
+
+
+# -- which calls a message makes ------------------------------------------------------------------
+
+
+def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
+    calls: dict[str, list[_Place]] = {}
+    if entry.role == "assistant" and isinstance(entry.message, AIMessage):
+        whole = entry.message.tool_calls or _legacy_calls(entry.message)
+        for number, call in enumerate(whole):
+            calls.setdefault(call["id"] or "", []).append((entry.id, number))
+    return calls
+
+
+def _legacy_calls(message: AIMessage) -> list[ToolCall]:
+    """Return the call of the times before there were ids, if its arguments are whole."""
+    call = message.additional_kwargs.get("function_call")
+    name = call.get("name") if isinstance(call, Mapping) else None
+    if not isinstance(name, str) or not name or not isinstance(call, Mapping):
+        return []
+    try:
+        args = json.loads(call.get("arguments") or "{}")
+    except (TypeError, ValueError, RecursionError):
+        return []
+    return [ToolCall(name=name, args=args, id=None)] if isinstance(args, dict) else []
+
+
+def _has_broken_calls(message: AIMessage, whole: Collection[str | None]) -> bool:
+    """Return whether the message has calls that are not in `tool_calls`."""
+    return (
+        bool(message.invalid_tool_calls)
+        or ("function_call" in message.additional_kwargs and not whole)
+        or not all(_is_named(block, whole) for block in _call_blocks(message))
+        or not all(_id_of(call) in whole for call in _raw_calls(message))
+    )
+
+
+def _drop_calls(message: AIMessage, *, kept: Collection[str | None]) -> None:
+    """Take out calls of other ids than `kept`: providers would wait for their results."""
+    message.invalid_tool_calls = []
+    message.additional_kwargs.pop("function_call", None)
+    if not all(_id_of(call) in kept for call in _raw_calls(message)):
+        del message.additional_kwargs["tool_calls"]
+    if isinstance(message.content, list):
+        message.content = [
+            _in_step(block, message) if block_type(block) in CALL_BLOCKS else block
+            for block in message.content
+            if block_type(block) not in CALL_BLOCKS or _is_kept(block, kept, origin_of(message))
+        ] or ""
+
+
+def _in_step(block: Any, message: AIMessage) -> dict[Any, Any]:
+    """Return a block that repeats a call, saying what the call says."""
+    told = plain_value(block)
+    for call in message.tool_calls:
+        if block_type(block) == "tool_use" and call["id"] == block["id"]:
+            told.update(name=call["name"], input=call["args"])
+    return dict(told)
+
+
+def _is_kept(block: Any, kept: Collection[str | None], origin: str | None) -> bool:
+    """Return whether a block that repeats a call may stay: all integrations must pass over it."""
+    refused = _REFUSED_BY.get(block_type(block))
+    if refused is None or origin in refused or not _is_named(block, kept) or "caller" in block:
+        return False
+    return block_type(block) != "tool_use" or (
+        isinstance(block.get("name"), str) and isinstance(block.get("input"), dict)
+    )
+
+
+def _call_blocks(message: AIMessage) -> list[Mapping[Any, Any]]:
+    blocks = message.content if isinstance(message.content, list) else []
+    return [
+        block for block in blocks if isinstance(block, dict) and block_type(block) in CALL_BLOCKS
+    ]
+
+
+def _is_named(block: Mapping[Any, Any], names: Collection[str | None]) -> bool:
+    own = [block.get("id"), block["call_id"] if "call_id" in block else block.get("id")]
+    return any(isinstance(name, str | None) and name in names for name in own)
+
+
+def _raw_calls(message: AIMessage) -> list[Any]:
+    raw = message.additional_kwargs.get("tool_calls")
+    return raw if isinstance(raw, list) else []
+
+
+def _id_of(call: Any) -> Any:
+    own = call.get("id") if isinstance(call, dict) else None
+    return own if isinstance(own, str | None) else repr(own)

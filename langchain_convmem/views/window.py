@@ -1,0 +1,196 @@
+"""What the next summary must cover: a snapshot of the turns that no summary stands for yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from langchain_core.messages import AIMessage
+
+from langchain_convmem.records import Cover, Entry, ThreadKey, Turn
+from langchain_convmem.views.live import live_entries, live_summary, uncovered
+from langchain_convmem.views.summary_text import TextStyle, end_sentence, window_text
+from langchain_convmem.views.turns import has_calls, runs, turn_of
+
+__all__ = ["SummaryWindow", "cover_of", "crossing_results", "summary_window"]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWindow:
+    """The turns that the next summary must cover, as they were when it was asked for.
+
+    A value: taking one changes nothing, and what arrives afterwards does not change it. `str()` of
+    it is its `format()`.
+
+    Attributes:
+        key: The thread.
+        turns: In display order, without placeholders and system turns; ends with a reply of the
+            assistant behind which no tool is awaited. Empty when there is nothing to summarise.
+        previous: The summary that the next one continues, if there is one and turns to add to it.
+        cover: Positions and digest of the entries in `turns`.
+    """
+
+    key: ThreadKey
+    turns: tuple[Turn, ...] = ()
+    previous: Turn | None = None
+    cover: Cover = field(default_factory=partial(Cover, ()))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to summarise."""
+        return not self.turns
+
+    @property
+    def summary_ids(self) -> tuple[str, ...]:
+        """What the next summary refers to: the previous summary's id, then the turns' ids."""
+        before = () if self.previous is None else (self.previous.id,)
+        return (*before, *(turn.id for turn in self.turns))
+
+    @property
+    def entry_ids(self) -> tuple[str, ...]:
+        """Ids of the entries in `turns`, in order."""
+        return tuple(entry.id for turn in self.turns for entry in turn.entries)
+
+    def __str__(self) -> str:
+        return self.format()
+
+    def format(
+        self,
+        *,
+        include_previous: bool = True,
+        preamble: str = "",
+        user_tag: str = "User",
+        assistant_tag: str = "Assistant",
+        tool_tag: str | None = "Tool",
+        summary_tag: str = "Previous Dialogue",
+        prefix: str = "[",
+        postfix: str = "]: ",
+        separator: str = " ",
+        closure: str = "\n",
+        summary_closure: str = "\n\n",
+        transformer: Callable[[str], str] = end_sentence,
+    ) -> str:
+        """Return the text to give to whoever summarises.
+
+        One line for each speaker of each turn; a message's `name` stands in place of its tag. The
+        text is data: it may hold anything that was said, closures and tags included.
+
+        Args:
+            include_previous: Put the previous summary first. Without it the summariser has to
+                know it otherwise, since the next summary takes its place.
+            preamble: Put in front as it is.
+            user_tag: Who a user's line is from, if the message has no name.
+            assistant_tag: Who an assistant's line is from, if the message has no name.
+            tool_tag: Who a tool's line is from; None leaves out tool calls and results.
+            summary_tag: What stands before the previous summary.
+            prefix: Before a tag.
+            postfix: Behind a tag.
+            separator: Between the pieces of a line.
+            closure: Between lines.
+            summary_closure: Between the previous summary and the first line.
+            transformer: Applied to each piece without the white space around it; the default ends
+                sentences.
+
+        Returns:
+            The text; of an empty window, the preamble alone.
+        """
+        style = TextStyle(
+            tags={"user": user_tag, "assistant": assistant_tag, "tool": tool_tag},
+            summary_tag=summary_tag,
+            prefix=prefix,
+            postfix=postfix,
+            separator=separator,
+            closure=closure,
+            summary_closure=summary_closure,
+            transformer=transformer,
+        )
+        previous = self.previous if include_previous else None
+        return preamble + window_text(self.turns, previous, style)
+
+
+def summary_window(key: ThreadKey, entries: Sequence[Entry]) -> SummaryWindow:
+    """Return what the next summary of a thread must cover.
+
+    Args:
+        key: The thread.
+        entries: Its entries by ascending position, control entries included.
+    """
+    live = live_entries(entries)
+    said = [entry for entry in uncovered(live) if entry.role != "system"]
+    found = _closed(runs(said))
+    if not found:
+        return SummaryWindow(key)
+    last = found[-1][-1].id
+    end = next(number for number, entry in enumerate(said) if entry.id == last)
+    before = live_summary(live)
+    return SummaryWindow(
+        key,
+        turns=tuple(turn_of(run) for run in found),
+        previous=None if before is None else turn_of([before]),
+        # Blank messages are in no turn, but left uncovered they would be mended again each time.
+        cover=cover_of(entries, said[: end + 1]),
+    )
+
+
+def _closed(found: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:
+    """Return the runs up to the last reply that no tool call reaches across."""
+    run_of = {entry.id: number for number, run in enumerate(found) for entry in run}
+    pairs = _answered_calls([entry for run in found for entry in run])
+    spans = [(run_of[call], run_of[result]) for call, result in pairs]
+    for number in range(len(found) - 1, -1, -1):
+        last = found[number][-1]
+        crossed = any(call <= number < result for call, result in spans)
+        if last.role == "assistant" and not has_calls(last) and not crossed:
+            return found[: number + 1]
+    return []
+
+
+def _answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """Return the entry ids of calls and their results: a result answers the latest open call."""
+    waiting: dict[str, list[str]] = {}
+    pairs: list[tuple[str, str]] = []
+    for entry in entries:
+        if entry.role == "tool":
+            open_calls = waiting.get(getattr(entry.message, "tool_call_id", ""))
+            if open_calls:
+                pairs.append((open_calls.pop(0), entry.id))
+        elif isinstance(entry.message, AIMessage):
+            asked: dict[str, list[str]] = {}
+            for call in entry.message.tool_calls:
+                asked.setdefault(call["id"] or "", []).append(entry.id)
+            waiting.update(asked)
+    return pairs
+
+
+def crossing_results(entries: Sequence[Entry], covered: Collection[str]) -> list[str]:
+    """Return the ids of results that are not covered although their call is."""
+    pairs = _answered_calls(entries)
+    return [result for call, result in pairs if call in covered and result not in covered]
+
+
+def cover_of(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
+    """Return ranges of positions that hold the covered entries and no other spoken entry.
+
+    Entries that are retracted at present break a range, since they may come back.
+
+    Args:
+        entries: The thread's entries.
+        covered: Those to cover, in display order.
+    """
+    wanted = {entry.id for entry in covered}
+    spoken = (entry for entry in entries if entry.role not in ("summary", "control"))
+    ranges: list[tuple[int, int]] = []
+    is_open = False
+    for entry in sorted(spoken, key=lambda entry: entry.position):
+        if entry.id in wanted:
+            first = ranges.pop()[0] if is_open else entry.position
+            ranges.append((first, entry.position))
+        is_open = entry.id in wanted
+    return Cover(tuple(ranges), _digest(covered))
+
+
+def _digest(covered: Iterable[Entry]) -> str:
+    ids = "\n".join(entry.id for entry in covered)
+    return hashlib.blake2b(ids.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,43 @@
+"""What holds for every test: no network, no keys, no settings of the machine it runs on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fuzz",
+    max_examples=int(os.environ.get("CONVMEM_FUZZ", "2000")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+_FOREIGN = (
+    "ANTHROPIC_",
+    "AWS_",
+    "AZURE_",
+    "CONVMEM_",
+    "GOOGLE_",
+    "HF_",
+    "LANGCHAIN_",
+    "LANGSMITH_",
+    "OPENAI_",
+    "PG",
+)
+"""Beginnings of environment variables that would let a test reach a provider or a tracer."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests marked `sockets` reach loopback, and nothing else."""
+    for item in items:
+        if item.get_closest_marker("sockets") is not None:
+            item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "::1"]))
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN):
+            monkeypatch.delenv(name)

@@ -1,0 +1,103 @@
+"""What a `DynamoDBLog` costs: calls, and the rights for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from dynamodb_servers import (
+    counted,
+    new_client,
+    new_table_name,
+    writes,
+)
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.logs.dynamodb import DynamoDBLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract_base import ANA, say, say_all, texts
+
+pytestmark = pytest.mark.sockets
+ANAS_OTHER = ThreadKey("ana", "t2")
+DOCS = Path(__file__).parents[3] / "docs" / "dynamodb.md"
+
+
+@pytest.mark.parametrize("recall", [True, False])
+def test_a_turn_costs_two_writes(open_log, client, recall):
+    log = open_log()
+    memory = ConversationMemory(log=log, embeddings=DeterministicFakeEmbedding(size=8))
+    chain = memory.wrap(
+        RunnableLambda(lambda _: AIMessage("On level three.", id=None)), recall=recall
+    )
+    calls = counted(client)
+    for number in range(3):
+        before = writes(calls)
+        config = {"configurable": {"user_id": "ana", "thread_id": "t1"}}
+        chain.invoke(f"Where did I park on day {number}?", config)
+        assert writes(calls) - before == 2
+    assert len(log.entries(ANA)) == 6
+
+
+def test_a_batch_of_any_number_of_entries_is_one_write(log, client):
+    calls = counted(client)
+    say_all(log, ANA, [f"line {number}" for number in range(400)])
+    assert writes(calls) == 1
+    assert len(log.entries(ANA)) == 400
+
+
+def test_an_append_costs_the_same_however_long_the_thread(log, client):
+    costs = []
+    for length in (5, 200):
+        say_all(log, ANA, [HumanMessage("x", id=f"{length}-{n}") for n in range(length)])
+        say(log, ANAS_OTHER, "elsewhere")
+        log.entries(ANA)
+        calls = counted(client)
+        say(log, ANA, AIMessage("reply", id=f"reply to {length}"))
+        costs.append(dict(calls))
+    assert costs[0] == costs[1] == {"Query": 2, "PutItem": 1}
+
+
+def test_only_the_newest_batches_are_read_for_the_last_entries(log, client):
+    for number in range(30):
+        say_all(log, ANA, [f"{number} a", f"{number} b"])
+    found = []
+    client.meta.events.register(
+        "after-call.dynamodb.Query", lambda parsed, **_: found.append(parsed["Count"])
+    )
+    assert texts(log.entries(ANA, last=3)) == ["28 b", "29 a", "29 b"]
+    assert sum(found) <= 3
+
+
+def test_the_documented_rights_are_those_that_are_used(endpoint):
+    client = new_client(endpoint)
+    calls = counted(client)
+    log = DynamoDBLog(new_table_name(), client=client)
+    log.create_table()
+    made = set(calls)
+    calls.clear()
+    large = "x" * 500_000
+    [entry, _] = say_all(log, ANA, ["Hi", large])
+    log.annotate(ANA, entry.id, attributes=["seen"])
+    log.entries(ANA, last=1)
+    log.changes(ANA.owner)
+    log.threads(None)
+    log.threads("ana")
+    log.set_state(ANA, "buffer", 1, expected=None)
+    log.get_state(ANA, "buffer")
+    log.delete_state(ANA, "buffer")
+    log.forget(ANA, [entry.id])
+    log.forget(ANA)
+    log.forget(ANA.owner)
+    [policy] = re.findall(r"```json\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    rights = {
+        statement["Sid"]: {action.removeprefix("dynamodb:") for action in statement["Action"]}
+        for statement in json.loads(policy)["Statement"]
+    }
+    assert rights == {"UseTheLog": set(calls), "MakeTheTable": made}
+    for action in rights["UseTheLog"] | rights["MakeTheTable"]:
+        assert action in DynamoDBLog.__doc__

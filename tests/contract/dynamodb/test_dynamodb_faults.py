@@ -1,0 +1,109 @@
+"""Throttling, failures and lost answers."""
+
+from __future__ import annotations
+
+import pytest
+from dynamodb_servers import (
+    THROTTLED,
+    faulty_server,
+    new_client,
+    once_only,
+)
+
+from langchain_convmem.errors import (
+    LogUnavailableError,
+)
+from langchain_convmem.logs.dynamodb import DynamoDBLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract_base import ANA, say, texts
+
+pytestmark = pytest.mark.sockets
+ANAS_OTHER = ThreadKey("ana", "t2")
+
+
+def test_throttled_calls_are_repeated_with_growing_pauses(faulty):
+    faulty.server.faults = {"PutItem": [THROTTLED] * 4, "Query": [THROTTLED] * 2}
+    entry = say(faulty.log, ANA, "Hi")
+    assert faulty.log.entries(ANA) == [entry]
+    assert len(faulty.pauses) == 6
+    assert faulty.server.seen["PutItem"] == 5
+
+
+@pytest.mark.parametrize("name", [THROTTLED, "ThrottlingException", "InternalServerError"])
+def test_what_stays_throttled_is_raised_and_can_be_repeated(faulty, name):
+    faulty.server.faults["PutItem"] = [name] * 50
+    with pytest.raises(LogUnavailableError) as caught:
+        say(faulty.log, ANA, "Hi")
+    assert caught.value.is_retryable
+    assert isinstance(caught.value, ConnectionError)
+    for said in ("put_item", repr(faulty.log.table_name), "'U#ana' 'E#", name):
+        assert said in str(caught.value)
+    assert 2 <= faulty.server.seen["PutItem"] <= 20
+    faulty.server.faults.clear()
+    assert faulty.log.entries(ANA) == []
+    say(faulty.log, ANA, "Hi")
+    assert texts(faulty.log.entries(ANA)) == ["Hi"]
+
+
+def test_writes_that_were_left_undone_are_done(faulty):
+    faulty.server.faults["BatchWriteItem"] = ["half"] * 4
+    large = "".join(map(str, range(600_000)))
+    say(faulty.log, ANA, large)
+    assert texts(faulty.log.entries(ANA)) == [large]
+    assert faulty.server.seen["BatchWriteItem"] == 5
+    assert len(faulty.pauses) == 4
+
+
+def test_writes_that_stay_undone_are_raised(faulty):
+    faulty.server.faults["BatchWriteItem"] = ["half"] * 50
+    with pytest.raises(LogUnavailableError, match=r"1 writes undone after 8 attempts.*'P#"):
+        say(faulty.log, ANA, "x" * 500_000)
+    assert faulty.log.entries(ANA) == []
+
+
+@pytest.mark.parametrize("times", [1, 50])
+def test_a_write_whose_answer_is_lost_is_not_repeated(faulty, times):
+    faulty.server.faults["PutItem"] = ["lost"] * times
+    first = say(faulty.log, ANA, "Yes")
+    faulty.server.faults.clear()
+    second = say(faulty.log, ANA, "Yes")
+    assert faulty.log.entries(ANA) == [first, second]
+
+
+@pytest.mark.parametrize("times", [1, 50])
+def test_a_change_whose_answer_is_lost_is_made_once(faulty, times):
+    entry = say(faulty.log, ANA, "Yes")
+    faulty.server.faults["PutItem"] = ["lost"] * times
+    faulty.log.annotate(ANA, entry.id, attributes=["seen"])
+    faulty.server.faults.clear()
+    assert faulty.log.entries(ANA)[0].metadata.attributes == ("seen",)
+
+
+@pytest.mark.parametrize("times", [1, 50])
+def test_a_document_whose_answer_is_lost_is_not_taken_for_anothers(faulty, times):
+    faulty.server.faults["PutItem"] = ["lost"] * times
+    written = faulty.log.set_state(ANA, "lease", "mine", expected=None)
+    faulty.server.faults.clear()
+    assert written == faulty.log.get_state(ANA, "lease")
+    assert written is not None
+
+
+def test_forgetting_goes_on_where_it_broke_off(faulty):
+    for number in range(40):
+        say(faulty.log, ANA, f"line {number}")
+    before = faulty.log.changes(ANA.owner).generation
+    faulty.server.faults["BatchWriteItem"] = ["half", *["ThrottlingException"] * 50]
+    with pytest.raises(LogUnavailableError):
+        faulty.log.forget(ANA)
+    faulty.server.faults.clear()
+    faulty.log.forget(ANA)
+    assert faulty.log.entries(ANA) == []
+    assert faulty.log.changes(ANA.owner).generation != before
+
+
+def test_a_server_that_is_not_there_is_unavailable(endpoint):
+    with faulty_server(endpoint) as server:
+        url = server.url
+    log = DynamoDBLog("log", client=new_client(url, config=once_only()))
+    with pytest.raises(LogUnavailableError, match="query failed on table 'log', key 'U#ana'"):
+        log.entries(ANA)

@@ -1,0 +1,134 @@
+"""Batches that are too large for one item."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from dynamodb_servers import (
+    faulty_server,
+    items,
+    kinds,
+    new_client,
+    once_only,
+)
+
+from langchain_convmem.errors import (
+    CorruptEntryError,
+    LogError,
+)
+from langchain_convmem.logs.dynamodb import DynamoDBLog, erasing
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract_base import ANA, say, say_all, texts
+
+pytestmark = pytest.mark.sockets
+ANAS_OTHER = ThreadKey("ana", "t2")
+ITEM_LIMIT = 400 * 1024
+
+
+def stored_bytes(item):
+    """Return the size of an item as the service counts it, nearly."""
+    if "B" in item and isinstance(item["B"], bytes):
+        return len(item["B"])
+    if "S" in item and isinstance(item["S"], str):
+        return len(item["S"].encode())
+    if "N" in item and isinstance(item["N"], str):
+        return 21
+    if "L" in item and isinstance(item["L"], list):
+        return 3 + sum(1 + stored_bytes(value) for value in item["L"])
+    inner = item["M"] if set(item) == {"M"} else item
+    return 3 + sum(1 + len(name) + stored_bytes(value) for name, value in inner.items())
+
+
+def test_no_item_is_larger_than_the_service_takes(log):
+    say_all(log, ANA, [f"{number} " + "汉" * 1000 for number in range(480)])
+    say(log, ANA, "y" * 150_000)
+    say(log, ANA, "y" * 300_000)
+    say(log, ANA, "z" * 5_000_000)
+    assert len(log.entries(ANA)) == 483
+    for item in items(log).values():
+        copies = 2 if "tp" in item else 1  # the index holds the whole item once more
+        assert copies * stored_bytes(item) < ITEM_LIMIT
+    assert kinds(log) == [*["E"] * 4, *["P"] * (5 + 1 + 14)]
+
+
+def test_pieces_without_a_head_are_no_entries(endpoint, open_log):
+    name = open_log().table_name
+    with faulty_server(endpoint) as server:
+        log = DynamoDBLog(name, client=new_client(server.url, config=once_only()))
+        server.faults["PutItem"] = ["ValidationException"]
+        with pytest.raises(LogError):
+            say(log, ANA, "secret" * 100_000)
+        assert kinds(log) == ["P", "P"]
+        assert log.entries(ANA) == []
+        assert log.threads("ana") == []
+        say(log, ANA, "after")
+        assert texts(log.changes(ANA.owner).entries) == ["after"]
+
+
+def test_forgetting_finds_the_pieces_of_a_write_that_broke_off(log, monkeypatch):
+    say(log, ANA, "secret" * 100_000)
+    say(log, ANA, "after")
+    [head, _] = [key for key in items(log) if key[1].startswith("E#")]
+    log._table.delete(*head)
+    later = time.time_ns() // 1000 + 2 * 3600 * 1_000_000
+    log.forget(ANAS_OTHER)
+    assert kinds(log).count("P") == 2, "they belong to another thread"
+    log.forget(ANA)
+    assert kinds(log).count("P") == 2, "their head may be on its way"
+    monkeypatch.setattr(erasing, "now_us", lambda: later)
+    log.forget(ANA)
+    assert kinds(log).count("P") == 0
+
+
+def test_an_annotated_large_batch_keeps_no_old_pieces(log):
+    first, second = say_all(log, ANA, ["a" * 400_000, "b" * 10])
+    before = {key for key in items(log) if key[1].startswith("P#")}
+    noted = log.annotate(ANA, second.id, attributes=["seen"], aux={"n": 1})
+    assert noted.metadata.attributes == ("seen",)
+    assert log.entries(ANA) == [first, noted]
+    after = {key for key in items(log) if key[1].startswith("P#")}
+    assert len(after) == len(before) == 2
+    assert not after & before
+
+
+def test_metadata_that_outgrows_its_item_moves_into_pieces(log):
+    entry = say(log, ANA, "a" * 100_000)
+    log.annotate(ANA, entry.id, aux={"draft": "b" * 300_000})
+    assert kinds(log) == ["E", "P", "P"]
+    [read] = log.entries(ANA)
+    assert read.metadata.aux == {"draft": "b" * 300_000}
+
+
+def test_forgetting_one_entry_of_a_large_batch_erases_its_text(log):
+    first, second = say_all(log, ANA, ["secret" * 100_000, "kept"])
+    assert log.forget(ANA, [first.id]).entries == 1
+    assert log.entries(ANA) == [second]
+    assert "secret" not in str(items(log))
+
+
+def test_a_reader_follows_a_batch_that_is_changed_while_it_is_read(log, open_log, monkeypatch):
+    entry = say(log, ANA, "a" * 400_000)
+    old = next(log._batches.of_thread(ANA))
+    open_log().annotate(ANA, entry.id, attributes=["seen"])
+    [row] = log._batches.rows(old)
+    assert row.metadata == '{"a":["seen"]}'
+    open_log().forget(ANA)
+    assert log._batches.rows(old) == ()
+
+
+def test_a_missing_piece_is_an_error_that_names_it(log):
+    say(log, ANA, "a" * 800_000)
+    piece = next(key for key in items(log) if key[1].startswith("P#"))
+    log._table.delete(*piece)
+    with pytest.raises(CorruptEntryError, match=r"2 of 3 pieces 'P#.*'U#ana' 'E#\d+'") as caught:
+        log.entries(ANA)
+    assert caught.value.thread_id == "t1"
+
+
+def test_a_damaged_head_is_an_error_that_names_it(log, client):
+    say(log, ANA, "one")
+    [item] = items(log).values()
+    client.put_item(TableName=log.table_name, Item={**item, "n": {"S": "many"}})
+    with pytest.raises(CorruptEntryError, match=r"U#ana.*E#\d+"):
+        log.entries(ANA)

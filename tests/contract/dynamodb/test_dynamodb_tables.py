@@ -1,0 +1,105 @@
+"""Tables, clients and arguments."""
+
+from __future__ import annotations
+
+import pytest
+from dynamodb_servers import (
+    new_table_name,
+)
+
+from langchain_convmem.errors import (
+    ConfigError,
+    LogError,
+    LogUnavailableError,
+    MissingExtraError,
+)
+from langchain_convmem.logs.dynamodb import DynamoDBLog
+from langchain_convmem.logs.dynamodb import log as dynamodb
+from langchain_convmem.logs.dynamodb.keys import partition_key
+from langchain_convmem.records import Draft, Owner, ThreadKey
+from langchain_convmem.testing.log_contract_base import ANA, say, say_all, texts
+
+pytestmark = pytest.mark.sockets
+ANAS_OTHER = ThreadKey("ana", "t2")
+
+
+def test_making_a_table_twice_does_nothing(client):
+    log = DynamoDBLog(new_table_name(), client=client)
+    assert log.create_table()
+    say(log, ANA, "Hi")
+    assert not log.create_table()
+    assert texts(log.entries(ANA)) == ["Hi"]
+    ttl = client.describe_time_to_live(TableName=log.table_name)["TimeToLiveDescription"]
+    assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires")
+
+
+def test_a_table_of_another_layout_is_refused(client):
+    name = new_table_name()
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "SessionId", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "SessionId", "KeyType": "HASH"}],
+    )
+    with pytest.raises(ConfigError, match=rf"{name}.*SessionId.*by_thread|{name}.*SessionId.*tp"):
+        DynamoDBLog(name, client=client).create_table()
+    with pytest.raises(LogError, match=rf"put_item failed on table '{name}'|query failed on table"):
+        say(DynamoDBLog(name, client=client), ANA, "Hi")
+
+
+def test_a_missing_table_is_named_with_the_way_out(client):
+    log = DynamoDBLog("no-such-table", client=client)
+    with pytest.raises(LogError, match=r"no-such-table.*create_table\(\)") as caught:
+        say(log, ANA, "Hi")
+    assert not isinstance(caught.value, LogUnavailableError)
+
+
+def test_a_given_client_stays_the_callers(open_log, client):
+    open_log().close()
+    assert client.list_tables()["TableNames"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"table_name": ""}, "table_name"),
+        ({"table_name": "log", "ttl_seconds": 0}, "ttl_seconds"),
+        ({"table_name": "log", "client": object(), "region_name": "eu-west-1"}, "region_name"),
+        ({"table_name": "log"}, "region_name=None"),
+        ({"table_name": "log", "region_name": "x", "endpoint_url": "nowhere"}, "'nowhere'"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments, said, monkeypatch, tmp_path):
+    pytest.importorskip("boto3", reason="boto3 is not installed")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=said):
+        DynamoDBLog(**arguments)
+
+
+def test_without_the_driver_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "boto3", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[aws\]'"):
+        DynamoDBLog("log", region_name="eu-central-1")
+
+
+def test_a_batch_of_too_many_entries_is_refused(log, monkeypatch):
+    monkeypatch.setattr(dynamodb, "ENTRIES_PER_BATCH", 10)
+    say_all(log, ANA, ["x"] * 5)
+    with pytest.raises(ConfigError, match="at most 5 messages, got 6"):
+        say_all(log, ANA, ["x"] * 6)
+    with pytest.raises(ConfigError):
+        log.append(ANA, [Draft(role="user")] * 6)
+    assert len(log.entries(ANA)) == 5
+
+
+def test_owners_of_very_long_names_are_kept_apart(log):
+    names = ["n" * 3000, "n" * 2999 + "m", "#" * 900, "%" * 900]
+    for name in names:
+        say(log, ThreadKey(name, name), name[:9])
+        log.set_state(ThreadKey(name, name), name, name, expected=None)
+    for name in names:
+        assert texts(log.entries(ThreadKey(name, name))) == [name[:9]]
+        assert log.get_state(ThreadKey(name, name), name).value == name
+        assert log.threads(name)[0].key == ThreadKey(name, name)
+        assert len(partition_key(Owner(user_id=name)).encode()) <= 2048

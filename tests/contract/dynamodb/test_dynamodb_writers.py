@@ -1,0 +1,113 @@
+"""Writers who meet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from dynamodb_servers import (
+    kinds,
+)
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem.errors import (
+    LogUnavailableError,
+)
+from langchain_convmem.logs.dynamodb import log as dynamodb
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract_base import ANA, say, say_all, texts
+
+pytestmark = pytest.mark.sockets
+ANAS_OTHER = ThreadKey("ana", "t2")
+
+
+def in_between(log, monkeypatch, act):
+    """Let `act` happen once, after `log` has read the newest number and before it writes."""
+    read = log._batches.newest
+    waiting = [act]
+
+    def newest(owner):
+        found = read(owner)
+        if waiting:
+            waiting.pop()()
+        return found
+
+    monkeypatch.setattr(log._batches, "newest", newest)
+
+
+def test_two_writers_of_one_number_both_get_through(open_log, monkeypatch):
+    slow, fast = open_log(), open_log()
+    say(slow, ANA, "before")
+    in_between(slow, monkeypatch, lambda: say_all(fast, ANA, ["fast a", "fast b"]))
+    entry = say(slow, ANA, "slow")
+    assert texts(slow.entries(ANA)) == ["before", "fast a", "fast b", "slow"]
+    assert fast.entries(ANA)[-1] == entry
+    assert fast.changes(ANA.owner).cursor == entry.position
+
+
+def test_two_writers_of_one_message_store_it_once(open_log, monkeypatch):
+    slow, fast = open_log(), open_log()
+    message = HumanMessage("Hi" * 200_000, id="m1")
+    in_between(slow, monkeypatch, lambda: say(fast, ANA, message))
+    assert [say(slow, ANA, message)] == fast.entries(ANA)
+    assert kinds(slow) == ["E", "P", "P"], "the slower one took its pieces back"
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_number_is_not_used_again_while_a_writer_holds_it(open_log, monkeypatch, by_id):
+    slow, fast = open_log(), open_log()
+    third = ThreadKey("ana", "t3")
+    say(slow, ANA, "before")
+
+    def act():
+        gone = say(fast, third, "gone")
+        say(fast, ANAS_OTHER, "there")
+        fast.forget(third, [gone.id] if by_id else None)
+
+    in_between(slow, monkeypatch, act)
+    entry = say(slow, ANA, "slow")
+    assert texts(fast.changes(ANA.owner).entries) == ["before", "there", "slow"]
+    assert entry.position > fast.entries(ANAS_OTHER)[0].position
+
+
+def test_who_loses_a_number_takes_the_pieces_back(open_log, monkeypatch):
+    slow, fast = open_log(), open_log()
+    in_between(slow, monkeypatch, lambda: say(fast, ANA, "fast"))
+    say(slow, ANA, "slow" * 100_000)
+    assert kinds(slow) == ["E", "E", "P", "P"]
+    assert texts(slow.entries(ANA)) == ["fast", "slow" * 100_000]
+
+
+def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
+    first, second = open_log(), open_log()
+    message = HumanMessage("Hi", id="m1")
+    entry = say(first, ANA, message)
+    say(second, ANA, "more")
+    assert say(second, ANA, message) == entry
+    say(first, ANA, HumanMessage("Ho", id="m2"))
+    say(second, ANA, HumanMessage("Ho", id="m2"))
+    assert texts(first.entries(ANA)) == ["Hi", "more", "Ho"]
+
+
+def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
+    slow, fast = open_log(), open_log()
+    today = dynamodb.now_ms()
+
+    def act():
+        monkeypatch.setattr(dynamodb, "now_ms", lambda: today + 86_400_000)
+        say(fast, ANA, "of tomorrow")
+        monkeypatch.setattr(dynamodb, "now_ms", lambda: today)
+
+    in_between(slow, monkeypatch, act)
+    say(slow, ANA, "of today")
+    assert texts(fast.entries(ANA)) == ["of tomorrow", "of today"]
+
+
+def test_a_writer_gives_up_after_a_while(log, monkeypatch):
+    monkeypatch.setattr(log._batches, "add", lambda *_: None)
+    moments = iter(range(0, 1000, 20))
+    monkeypatch.setattr(dynamodb, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    log._table.pause = lambda _: None
+    with pytest.raises(LogUnavailableError, match=rf"ana.*{log.table_name}") as caught:
+        say(log, ANA, "Hi")
+    assert caught.value.thread_id == "t1"

@@ -1,0 +1,383 @@
+"""`PostgresLog` keeps the contract, against a real server; and its numbers when many write."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import HumanMessage
+from postgres_server import new_schema, running_server, wait_for
+
+from langchain_convmem.errors import LogError, SchemaVersionError
+from langchain_convmem.logs.postgres import PostgresLog
+from langchain_convmem.logs.postgres import schema as postgres_schema
+from langchain_convmem.logs.postgres.reading import changes
+from langchain_convmem.logs.postgres.transactions import Mode
+from langchain_convmem.logs.rows import key_hash
+from langchain_convmem.records import Owner, StoredSegment, ThreadKey
+from langchain_convmem.testing.log_contract import MessageLogContract
+from langchain_convmem.testing.log_contract_base import say, say_all, texts
+from langchain_convmem.testing.log_contract_concurrency import check_writers
+from langchain_convmem.testing.log_contract_reading import all_changes
+from langchain_convmem.views.codec import draft_of
+
+pytestmark = pytest.mark.postgres
+
+ANA = ThreadKey("ana", "t1")
+ANAS_OTHER = ThreadKey("ana", "t2")
+
+WRITER = """
+import sys
+from langchain_core.messages import HumanMessage
+from langchain_convmem.logs.postgres import PostgresLog
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.views.codec import draft_of
+
+dsn, schema, writer = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+with PostgresLog(dsn, schema=schema) as log:
+    for number in range(25):
+        batch = [draft_of(HumanMessage(f"{writer}-{number} {half}")) for half in "ab"]
+        log.append(ThreadKey("ana", "t1"), batch)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    return running_server()
+
+
+@pytest.fixture
+def schema():
+    return new_schema()
+
+
+@pytest.fixture
+def log(server, schema):
+    with PostgresLog(server.dsn, schema=schema) as opened:
+        yield opened
+
+
+class TestPostgresLog(MessageLogContract):
+    persistent = True
+    several_handles = True
+
+    def make_log(self, tmp_path):
+        dsn, schema = running_server().dsn, new_schema()
+        return lambda: PostgresLog(dsn, schema=schema)
+
+
+class TestPostgresLogOnAGivenPool(MessageLogContract):
+    """The synchronous calls on the caller's pool, whose settings are not ours."""
+
+    persistent = True
+    several_handles = True
+
+    @pytest.fixture(autouse=True)
+    def _pool(self):
+        from psycopg.rows import dict_row
+        from psycopg_pool import ConnectionPool
+
+        kwargs = {"row_factory": dict_row, "autocommit": False}
+        dsn = running_server().dsn
+        with ConnectionPool(dsn, kwargs=kwargs, min_size=1, max_size=4, open=True) as pool:
+            self.pool = pool
+            yield
+            with pool.connection() as connection:  # closing the logs closed no pool
+                assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+                assert not connection.autocommit
+
+    def make_log(self, tmp_path):
+        dsn, schema = running_server().dsn, new_schema()
+        return lambda: PostgresLog(dsn, pool=self.pool, schema=schema)
+
+
+# -- several writers ------------------------------------------------------------------------------
+
+
+def test_four_processes_in_one_new_schema_lose_nothing(server, schema, log):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", WRITER, server.dsn, schema, str(writer)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for writer in range(4)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate()
+    assert [process.returncode for process in processes] == [0] * 4
+    check_writers(log.entries(ANA))
+    check_writers(all_changes(log, ANA.owner, limit=7))
+
+
+def test_positions_of_an_owner_are_dense_over_its_threads(log):
+    def write(writer):
+        for number in range(10):
+            key = (ANA, ANAS_OTHER)[(writer + number) % 2]
+            say_all(log, key, [f"{writer}-{number} a", f"{writer}-{number} b"])
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(write, writer) for writer in range(4)]:
+            done.result()
+    positions = [entry.position for entry in log.changes(ANA.owner).entries]
+    assert positions == list(range(1, 81))
+
+
+def test_a_cursor_never_passes_a_slow_writer(server, schema, log):
+    """One transaction has its numbers and does not commit; others of the same user wait for it."""
+    import psycopg
+
+    say(log, ANA, "first")
+    cursor = log.changes(ANA.owner).cursor
+    seen: list[str] = []
+
+    def write(writer):
+        for number in range(5):
+            say(log, (ANA, ANAS_OTHER)[number % 2], f"{writer}-{number}")
+
+    with psycopg.connect(server.dsn) as slow, ThreadPoolExecutor(4) as pool:
+        slow.execute(
+            f"WITH o AS (UPDATE {schema}.owners SET last_position = last_position + 1 "
+            "WHERE user_id = 'ana' RETURNING owner, last_position) "
+            f"INSERT INTO {schema}.entries(owner, position, thread, id, role, key_hash, body) "
+            "SELECT o.owner, o.last_position, e.thread, gen_random_uuid(), e.role, 0, e.body "
+            f"FROM o JOIN {schema}.entries e USING (owner) LIMIT 1"
+        )
+        writers = [pool.submit(write, writer) for writer in range(4)]
+        wait_for(lambda: len(server.backends(wait_event_type="Lock")) == 4)
+        assert log.changes(ANA.owner, cursor).entries == ()
+        say(log, ThreadKey("bo", "t1"), "other users do not wait")
+        slow.commit()
+        finished = False
+        while not finished:
+            finished = all(writer.done() for writer in writers)
+            page = log.changes(ANA.owner, cursor)
+            seen += texts(page.entries)
+            cursor = page.cursor
+        for writer in writers:
+            writer.result()
+    assert seen[0] == "first"  # the copy that the slow writer made
+    assert sorted(seen[1:]) == sorted(f"{writer}-{n}" for writer in range(4) for n in range(5))
+    assert [entry.position for entry in log.changes(ANA.owner).entries] == list(range(1, 23))
+
+
+def test_a_user_forgotten_while_another_process_writes_starts_above_the_old_numbers(log):
+    """Forgetting drops the owner's row; whoever waited for it must not number from 1 again."""
+    last = 0
+    for _ in range(10):
+        entries = say_all(log, ANA, ["one", "two", "three"])
+        assert entries[0].position > last
+        with ThreadPoolExecutor(2) as pool:
+            forgotten = pool.submit(log.forget, ANA.owner)
+            written = pool.submit(say, log, ANA, "at the same time")
+            forgotten.result()
+            last = written.result().position
+        assert last > entries[-1].position
+        generation = log.changes(ANA.owner).generation
+        log.forget(ANA.owner)
+        assert log.changes(ANA.owner).generation > generation
+
+
+def test_users_who_are_new_at_the_same_moment_get_one_owner(server, schema, log):
+    log.setup()
+
+    def write(number):
+        say(log, ThreadKey("new", "t1"), f"line {number}")
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(write, number) for number in range(16)]:
+            done.result()
+    assert server.execute(f"SELECT count(*) FROM {schema}.owners") == [(1,)]
+    assert len(log.entries(ThreadKey("new", "t1"))) == 16
+
+
+def test_what_is_read_is_one_state_of_the_log(log):
+    """Someone forgets between the two statements of a reader: it must not mix old and new."""
+    before = (say(log, ANA, "one"), say(log, ANA, "two"))
+    generation = log.changes(ANA.owner).generation
+
+    def interrupted(tx):
+        steps = changes(tx, ANA.owner, 0, limit=None)
+        answer = yield next(steps)
+        log.forget(ANA, [before[0].id])
+        answer = yield steps.send(answer)
+        with pytest.raises(StopIteration) as done:
+            steps.send(answer)
+        return done.value.value
+
+    read = log._connections.transact(Mode.READ, interrupted)
+    assert (read.entries, read.generation) == (before, generation)
+    after = log.changes(ANA.owner)
+    assert after.entries == before[1:]
+    assert after.generation > generation
+
+
+def test_segments_saved_while_their_entries_are_forgotten_are_left_out(log):
+    for _ in range(10):
+        entries = say_all(log, ANA, [f"line {number}" for number in range(20)])
+        rows = [StoredSegment(entry.position, 0, 0, "words", b"") for entry in entries]
+        with ThreadPoolExecutor(3) as pool:
+            jobs = [
+                pool.submit(log.save_segments, ANA.owner, "model", rows),
+                pool.submit(log.forget, ANA, [entry.id for entry in entries[:10]]),
+                pool.submit(log.save_segments, ANA.owner, "model", list(reversed(rows))),
+            ]
+            for job in jobs:
+                job.result()
+        there = {entry.position for entry in log.entries(ANA)}
+        assert {row.position for row in log.load_segments(ANA.owner, "model")} == there
+
+
+# -- what is stored -------------------------------------------------------------------------------
+
+
+def test_ids_are_readable_in_the_tables(server, schema, log):
+    say(log, ThreadKey("ana@example.org", "caf\u00e9 \\ \x00"), "Hi")
+    assert server.execute(f"SELECT user_id FROM {schema}.owners") == [("ana@example.org",)]
+    assert server.execute(f"SELECT thread_id FROM {schema}.threads") == [("café \\\\ \\0",)]
+    assert [info.key.thread_id for info in log.threads("ana@example.org")] == ["café \\ \x00"]
+
+
+def test_ids_may_be_longer_than_an_index_can_hold(log):
+    keys = [ThreadKey("u" * 20_000 + end, "t" * 20_000 + end) for end in "ab"]
+    for key in keys:
+        say(log, key, f"of {key.user_id[-1]}")
+    assert [texts(log.entries(key)) for key in keys] == [["of a"], ["of b"]]
+    assert log.forget(keys[0].owner).entries == 1
+    assert texts(log.entries(keys[1])) == ["of b"]
+
+
+def test_nothing_of_a_forgotten_user_is_left_in_any_table(server, schema, log):
+    key = ThreadKey("forgettable", "forgettable thread")
+    entry = say(log, key, HumanMessage("forgettable text", id="forgettable id"))
+    log.annotate(key, entry.id, aux={"note": "forgettable"})
+    log.set_state(key, "buffer", "forgettable", expected=None)
+    log.forget(Owner(user_id="forgettable"))
+    tables = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", schema)
+    assert len(tables) == 7
+    for (table,) in tables:
+        rows = server.execute(f"SELECT * FROM {schema}.{table}")
+        assert "forgettable" not in str(rows), table
+
+
+def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
+    """Where the server would acknowledge early, only relaxed writes do."""
+    note_settings = (
+        f"CREATE FUNCTION {schema}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "NEW.role := current_setting('synchronous_commit'); RETURN NEW; END $$; "
+        f"CREATE TRIGGER note BEFORE INSERT ON {schema}.entries "
+        f"FOR EACH ROW EXECUTE FUNCTION {schema}.note()"
+    )
+    early = f"{server.dsn} options='-c synchronous_commit=off'"
+    with PostgresLog(early, schema=schema) as log:
+        log.setup()
+        server.execute(note_settings)
+        say(log, ANA, "kept")
+        log.append(ANA, [draft_of(HumanMessage("relaxed"))], relaxed=True)
+    assert server.execute(f"SELECT role FROM {schema}.entries ORDER BY position") == [
+        ("on",),
+        ("off",),
+    ]
+
+
+# -- the schema -----------------------------------------------------------------------------------
+
+
+def test_users_who_are_first_at_the_same_moment_migrate_once(server, schema):
+    """All have seen that there is no schema, and stand before the lock, when one goes first."""
+    import psycopg
+
+    logs = [PostgresLog(server.dsn, schema=schema) for _ in range(4)]
+    lock = "SELECT pg_advisory_xact_lock(%s)", (key_hash(f"langchain_convmem {schema}"),)
+    with psycopg.connect(server.dsn) as holder, ThreadPoolExecutor(4) as pool:
+        holder.execute(*lock)
+        writers = [pool.submit(say, log, ANA, "first") for log in logs]
+        wait_for(lambda: len(server.backends(wait_event="advisory")) == 4)
+        holder.commit()
+        for writer in writers:
+            writer.result()
+    assert len(logs[0].entries(ANA)) == 4
+    for log in logs:
+        log.close()
+
+
+def test_an_older_schema_is_migrated_with_what_it_holds(server, schema, monkeypatch):
+    with PostgresLog(server.dsn, schema=schema) as log:
+        say(log, ANA, "old")
+    added = "ALTER TABLE {s}.entries ADD COLUMN mood text NOT NULL DEFAULT 'calm'"
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, added))
+    with PostgresLog(server.dsn, schema=schema) as log:
+        say(log, ANA, "new")
+        assert texts(log.entries(ANA)) == ["old", "new"]
+    assert server.execute(f"SELECT mood FROM {schema}.entries") == [("calm",)] * 2
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(server, schema, monkeypatch):
+    broken = "CREATE TABLE {s}.half(); SELECT 1 / 0"
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, broken))
+    with PostgresLog(server.dsn, schema=schema) as log, pytest.raises(LogError, match="division"):
+        log.setup()
+    assert server.execute("SELECT to_regnamespace(%s)::text", schema) == [(None,)]
+
+
+def test_a_schema_of_a_newer_release_is_refused(server, schema, log):
+    log.setup()
+    server.execute(f"UPDATE {schema}.log_meta SET version = 99")
+    with PostgresLog(server.dsn, schema=schema) as older:
+        with pytest.raises(SchemaVersionError, match="99") as caught:
+            older.entries(ANA)
+        assert (caught.value.found, caught.value.supported) == (99, 1)
+
+
+def test_a_table_of_another_program_is_left_alone(server, schema):
+    server.execute(f"CREATE SCHEMA {schema}")
+    server.execute(f"CREATE TABLE {schema}.log_meta(version text)")
+    with (
+        PostgresLog(server.dsn, schema=schema) as log,
+        pytest.raises(SchemaVersionError, match="another program"),
+    ):
+        log.entries(ANA)
+    with PostgresLog(server.dsn, schema=f"{schema}b") as log:
+        server.execute(f"CREATE SCHEMA {schema}b")
+        server.execute(f"CREATE TABLE {schema}b.entries(a int)")
+        with pytest.raises(LogError, match="already exists"):
+            log.setup()
+
+
+def test_a_role_without_the_right_to_create_can_use_a_schema_that_is_there(server, schema, log):
+    log.setup()
+    for statement in (
+        f"CREATE ROLE {schema}_app LOGIN",
+        f"GRANT USAGE ON SCHEMA {schema} TO {schema}_app",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_app",
+    ):
+        server.execute(statement)
+    with PostgresLog(f"{server.dsn} user={schema}_app", schema=schema) as restricted:
+        entry = say(restricted, ANA, "Hi")
+        restricted.set_state(ANA, "buffer", 1, expected=None)
+        assert restricted.entries(ANA) == [entry]
+        assert restricted.forget(ANA.owner).entries == 1
+    with (
+        PostgresLog(f"{server.dsn} user={schema}_app", schema=f"{schema}_new") as restricted,
+        pytest.raises(LogError, match="permission denied"),
+    ):
+        say(restricted, ANA, "Hi")
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(server, schema):
+    server.execute(f"CREATE DATABASE {schema} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with (
+        PostgresLog(f"{server.dsn} dbname={schema}", schema=schema) as log,
+        pytest.raises(LogError, match="LATIN1"),
+    ):
+        say(log, ANA, "Hi")

@@ -1,0 +1,102 @@
+"""What a context promises beside being valid: nothing vanishes unsaid, and the question stays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_convmem.errors import BudgetError
+from langchain_convmem.records import Context, Entry
+from langchain_convmem.views.context import context
+from langchain_convmem.views.copies import clean_text, message_key
+from langchain_convmem.views.live import live_entries, uncovered
+from langchain_convmem.views.tokens import count_tokens
+from tests.fuzz.validators import VALIDATORS
+
+__all__ = ["Thread", "broken_promises", "budget_faults"]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread and what follows from its entries, whatever the profile."""
+
+    entries: Sequence[Entry]
+    uncovered: Sequence[Entry]
+    people: frozenset[str]
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Self:
+        """Return the thread of these entries."""
+        live = live_entries(entries)
+        people = {e.message.name for e in live if e.role == "user" and e.message and e.message.name}
+        return cls(entries, uncovered(live), frozenset(people))
+
+
+def broken_promises(thread: Thread, profile: str) -> list[str]:
+    """Return which promises the whole view of a thread breaks, and what its provider refuses."""
+    shown = context(thread.entries, profile=profile)  # type: ignore[arg-type]  # one of the names
+    faults = VALIDATORS[profile](shown.messages)
+    faults += _unaccounted(thread, shown)
+    faults += _silenced(thread, shown, profile)
+    if shown.tokens != count_tokens(shown.messages):
+        faults.append(f"counts {shown.tokens} tokens where there are others")
+    return faults
+
+
+def _unaccounted(thread: Thread, shown: Context) -> Iterator[str]:
+    """Yield entries that are neither shown nor named among the repairs."""
+    named = "\n".join(shown.repairs)
+    for entry in thread.uncovered:
+        if entry.position not in shown.positions and f"left out {message_key(entry)}:" not in named:
+            yield f"drops {message_key(entry)} ({entry.role}) without a word"
+
+
+def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
+    """Yield texts and names of people that the model cannot see."""
+    said = [message for message in shown.messages if isinstance(message, HumanMessage)]
+    whole = "\n".join(str(message.text) for message in said)
+    names = {message.name for message in said} if profile == "openai" else frozenset()
+    for entry in thread.uncovered:
+        if entry.role != "user" or entry.position not in shown.positions:
+            continue
+        if not all(clean_text(text) in whole for text in entry.contents):
+            yield f"changes the words of {message_key(entry)}"
+        name = entry.message.name if entry.message is not None else None
+        label = clean_text(" ".join((name or "").split()))
+        if label and len(thread.people) > 1 and name not in names and f"{label}:" not in whole:
+            yield f"hides that {name!r} said {message_key(entry)}"
+
+
+# -- budgets --------------------------------------------------------------------------------------
+
+
+def budget_faults(thread: Thread, profile: str, rng: random.Random) -> list[str]:
+    """Return what is wrong with the view of a thread within a random budget."""
+    place = rng.choice(("system", "system", "omit"))
+    whole = context(thread.entries, profile=profile, summary=place)  # type: ignore[arg-type]
+    budget = rng.randint(1, max(whole.tokens, 1))
+    needed = count_tokens(_never_cut(whole.messages))
+    try:
+        cut = context(thread.entries, profile=profile, summary=place, max_tokens=budget)  # type: ignore[arg-type]
+    except BudgetError as error:
+        is_right = budget < error.needed == needed and error.available == budget
+        return [] if is_right else [f"refuses {budget} tokens saying {error}; needed: {needed}"]
+    faults = VALIDATORS[profile](cut.messages)
+    if budget < needed or cut.tokens > budget:
+        faults.append(f"makes {cut.tokens} tokens of a budget of {budget}, {needed} needed")
+    question = [message.content for message in _never_cut(whole.messages)]
+    if [message.content for message in _never_cut(cut.messages)] != question:
+        faults.append("cuts the latest exchange")
+    return faults
+
+
+def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the system messages and what begins with the latest user turn."""
+    users = [number for number, message in enumerate(messages) if message.type == "human"]
+    latest = users[-1] if users else 0
+    kept = [message for message in messages[:latest] if message.type == "system"]
+    return [*kept, *messages[latest:]]

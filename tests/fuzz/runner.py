@@ -1,0 +1,157 @@
+"""One run: histories, their judges, and what these found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from langchain_convmem.records import Entry
+from langchain_convmem.views.context import context
+from langchain_convmem.views.profiles import PROFILES
+from tests.fuzz.generator import history
+from tests.fuzz.oracles import ORACLES, Oracle
+from tests.fuzz.promises import Thread, broken_promises, budget_faults
+from tests.fuzz.service import Service
+
+__all__ = ["Report", "Tally", "run", "run_shared"]
+
+
+@dataclass
+class Tally:
+    """What one judge saw."""
+
+    judged: int = 0
+    invalid: int = 0
+    skipped: int = 0
+
+
+@dataclass
+class Report:
+    """What a run found."""
+
+    tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
+    failures: list[tuple[int, str, str, str]] = field(default_factory=list)
+    entries: int = 0
+    histories: int = 0
+    seconds: float = 0.0
+
+    def tally(self, judge: str, profile: str) -> Tally:
+        """Return the counts of a judge for a profile."""
+        return self.tallies.setdefault((judge, profile), Tally())
+
+    def add(self, other: Report) -> None:
+        """Take in what another run found."""
+        for (judge, profile), part in other.tallies.items():
+            tally = self.tally(judge, profile)
+            tally.judged += part.judged
+            tally.invalid += part.invalid
+            tally.skipped += part.skipped
+        self.failures += other.failures
+        self.entries += other.entries
+        self.histories += other.histories
+
+    def note(self, seed: int, judge: str, profile: str, faults: Sequence[str]) -> None:
+        """Count one judgement."""
+        tally = self.tally(judge, profile)
+        tally.judged += 1
+        tally.invalid += bool(faults)
+        self.failures.extend((seed, judge, profile, fault) for fault in faults)
+
+
+class Fuzz:
+    """The judges of one run."""
+
+    def __init__(self, oracle_every: int, http_every: int, stack: ExitStack) -> None:
+        """Set up every judge that the installed packages allow."""
+        self.report = Report()
+        self._oracle_every = oracle_every
+        self._http_every = http_every
+        self._oracles: list[Oracle] = []
+        self._absent: list[type[Oracle]] = []
+        for kind in ORACLES:
+            try:
+                self._oracles.append(kind())
+            except ImportError:
+                self._absent.append(kind)
+        self._service: Service | None = None
+        if http_every:
+            with suppress(ImportError):
+                self._service = stack.enter_context(Service())
+
+    def judge(self, seed: int, number: int) -> None:
+        """Make the history of `seed` and let every judge see it whose turn it is."""
+        entries = history(seed)
+        self.report.histories += 1
+        self.report.entries += len(entries)
+        thread = Thread.of(entries)
+        for profile in PROFILES:
+            self._seen(seed, "validators", profile, partial(broken_promises, thread, profile))
+        if number % 2 == 0:
+            rng = random.Random(seed)
+            profile = rng.choice(list(PROFILES))
+            self._seen(seed, "budget", profile, partial(budget_faults, thread, profile, rng))
+        if self._oracle_every and number % self._oracle_every == 0:
+            self._consult(seed, entries)
+        if self._http_every and number % self._http_every == 0:
+            self._send(seed, entries)
+
+    def _seen(self, seed: int, judge: str, profile: str, look: Callable[[], list[str]]) -> None:
+        try:
+            faults = look()
+        except Exception as error:  # noqa: BLE001 - a crash is a finding, and its seed is printed
+            faults = [f"crashed: {type(error).__name__}: {error!s:.200}"]
+        self.report.note(seed, judge, profile, faults)
+
+    def _consult(self, seed: int, entries: Sequence[Entry]) -> None:
+        for oracle in self._oracles:
+            for name in oracle.profiles:
+                self._seen(seed, oracle.name, name, partial(_verdict, oracle, entries, name))
+        for absent in self._absent:
+            for name in absent.profiles:
+                self.report.tally(absent.name, name).skipped += 1
+
+    def _send(self, seed: int, entries: Sequence[Entry]) -> None:
+        for name in Service.profiles:
+            if self._service is None:
+                self.report.tally("HTTP service", name).skipped += 1
+            else:
+                look = partial(_verdict, self._service, entries, name)
+                self._seen(seed, "HTTP service", name, look)
+
+
+def _verdict(judge: Oracle | Service, entries: Sequence[Entry], profile: str) -> list[str]:
+    shown = context(entries, profile=profile)  # type: ignore[arg-type]  # one of the names
+    return judge.faults(shown.messages)
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def run(seeds: range, oracle_every: int, http_every: int) -> Report:
+    """Judge the histories of these seeds, one after the other."""
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        fuzz = Fuzz(oracle_every, http_every, stack)
+        for number, seed in enumerate(seeds):
+            fuzz.judge(seed, number)
+    fuzz.report.seconds = time.perf_counter() - began
+    return fuzz.report
+
+
+def run_shared(seeds: range, oracle_every: int, http_every: int, jobs: int) -> Report:
+    """Judge the histories of these seeds in several processes."""
+    shares = [seeds[job::jobs] for job in range(jobs)]
+    began = time.perf_counter()
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        parts = pool.map(run, shares, [oracle_every] * jobs, [http_every] * jobs)
+        whole = Report()
+        for part in parts:
+            whole.add(part)
+    whole.seconds = time.perf_counter() - began
+    return whole

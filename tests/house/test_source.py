@@ -1,0 +1,187 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import langchain_convmem
+
+PACKAGE = Path(langchain_convmem.__file__).parent
+PROJECT = PACKAGE.parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+FOREIGN_CODE_BORDERS = {
+    "cli/models.py": 2,  # a provider's constructor, and its calls
+    "prompts/variables.py": 1,  # functions that prompts name
+    "recall/embedding_border.py": 2,  # lines and questions
+}
+"""Where code that is not ours may raise anything; how many such handlers each file holds."""
+
+LAST_HANDLERS = {
+    "cli/app.py",  # Ctrl-C becomes an exit code
+    "steps.py",  # every exception is handed to the job that runs, which decides
+}
+"""Where what stops a process may be caught without being raised again."""
+
+VAGUE = {"base2", "common", "helper", "helpers", "manager", "misc", "util", "utils"}
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def _handlers(path: Path) -> Iterator[tuple[ast.ExceptHandler, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler):
+            caught = "" if node.type is None else ast.unparse(node.type)
+            yield node, caught
+
+
+def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if is_docstring else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring
+
+
+def test_there_are_sources_to_look_at():
+    assert {"memory/wrapping.py", "logs/sqlite/log.py", "recall/engine.py"} <= set(
+        map(_name, SOURCES)
+    )
+
+
+# -- exceptions ---------------------------------------------------------------------------------
+
+
+def test_everything_is_caught_at_the_borders_to_foreign_code_and_nowhere_else():
+    found = {
+        _name(path): sum(1 for _, caught in _handlers(path) if re.search(r"\bException\b", caught))
+        for path in SOURCES
+    }
+    assert {name: count for name, count in found.items() if count} == FOREIGN_CODE_BORDERS
+
+
+def test_nothing_is_caught_without_naming_it():
+    assert [_name(path) for path in SOURCES for _, caught in _handlers(path) if not caught] == []
+
+
+def test_what_stops_the_process_is_passed_on():
+    swallowing = [
+        f"{_name(path)}:{handler.lineno}"
+        for path in SOURCES
+        if _name(path) not in LAST_HANDLERS
+        for handler, caught in _handlers(path)
+        if re.search(r"BaseException|KeyboardInterrupt|SystemExit|GeneratorExit", caught)
+        and not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    ]
+    assert swallowing == []
+
+
+# -- size and names -----------------------------------------------------------------------------
+
+
+def test_no_file_is_longer_than_400_lines():
+    long = {_name(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: lines for name, lines in long.items() if lines > 400} == {}
+
+
+def test_no_function_is_longer_than_60_lines():
+    long = [
+        f"{_name(path)}:{function.name}"
+        for path in SOURCES
+        for function in _functions(path)
+        if _body_lines(function) > 60
+    ]
+    assert long == []
+
+
+def test_modules_are_named_after_what_they_hold():
+    assert [_name(path) for path in SOURCES if path.stem.strip("_") in VAGUE] == []
+
+
+def test_imports_are_absolute():
+    relative = [
+        _name(path)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert relative == []
+
+
+# -- one place for each foreign thing -----------------------------------------------------------
+
+HOMES = {
+    "boto3": "logs/dynamodb",
+    "botocore": "logs/dynamodb",
+    "faiss": "recall/faiss_index.py",
+    "langchain_core.chat_history": "history/conversation_history.py",
+    "langchain_core.retrievers": "recall/retriever.py",
+    "psycopg": "logs/postgres",
+    "sqlite3": ("logs/sqlite", "moving/database.py"),
+    "pickle": "(nowhere)",
+}
+"""How the names of the files begin that may import a thing."""
+
+
+@pytest.mark.parametrize("module", HOMES)
+def test_what_is_foreign_stands_in_its_own_files(module):
+    users = [_name(path) for path in SOURCES if _imports(path, module)]
+    assert [name for name in users if not name.startswith(HOMES[module])] == []
+
+
+@pytest.mark.parametrize("module", ["boto3", "faiss"])
+def test_a_heavy_driver_stands_in_one_file(module):
+    assert len([path for path in SOURCES if _imports(path, module)]) <= 1
+
+
+def _imports(path: Path, module: str) -> bool:
+    return any(f"{name}.".startswith(f"{module}.") for name in _imported_modules(path))
+
+
+def _imported_modules(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+# -- no trace of a machine ----------------------------------------------------------------------
+
+_MACHINE = re.compile("/" + "(tmp|work|root|home)" + "/")
+_WRITTEN = {".cfg", ".ipynb", ".json", ".jsonl", ".md", ".prompt", ".py", ".toml", ".yaml", ".yml"}
+_LEFT_OUT = {".git", ".venv", "__pycache__", "build", "dist", "node_modules"}
+
+
+def _project_files() -> Iterator[Path]:
+    for path in PROJECT.rglob("*"):
+        parts = path.relative_to(PROJECT).parts
+        hidden = [part for part in parts[:-1] if part.startswith(".") and part != ".ci"]
+        if hidden or _LEFT_OUT & set(parts) or not path.is_file():
+            continue
+        if path.suffix in _WRITTEN or path.name in {"Makefile", "LICENSE", "NOTICE", "run"}:
+            yield path
+
+
+def test_nothing_names_a_directory_of_the_machine_it_was_written_on():
+    traces = [
+        f"{path.relative_to(PROJECT).as_posix()}:{number}: {line.strip()[:80]}"
+        for path in _project_files()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if _MACHINE.search(line)
+    ]
+    assert traces == []

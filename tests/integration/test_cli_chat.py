@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.cli import chat_command, main
+from langchain_convmem.cli.models import OFFLINE_NOTICE, ChosenModel
+
+PROMPT_FILE = """\
+__ Role __
+You are a gardener who never says {why}.
+
+__ Manner __
+Answer with care in {{ nosuch }} words.
+"""
+
+
+class ScriptedModel(BaseChatModel):
+    """Answers each call with the next list of pieces; a piece may be an exception to raise."""
+
+    replies: list
+    seen: list = []  # noqa: RUF012 - pydantic copies defaults
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        raise AssertionError("the chat streams")
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        self.seen.append([message.text for message in messages])
+        for piece in self.replies.pop(0):
+            if isinstance(piece, BaseException):
+                raise piece
+            yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
+
+
+@pytest.fixture
+def db(tmp_path, monkeypatch):
+    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def chat(db, capsys, monkeypatch):
+    """Chat through a pipe; the answer is code, stdout and stderr."""
+
+    def run(*lines, options=(), thread="t1"):
+        data = "".join(f"{line}\n" for line in lines).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+        named = () if thread is None else ("--thread", thread)
+        code = main(["chat", "--db", str(db), *named, *options])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """Let a scripted model answer instead of the offline one."""
+
+    def script(*replies):
+        scripted = ScriptedModel(replies=list(replies))
+        monkeypatch.setattr(
+            chat_command, "choose_model", lambda name, base_url: ChosenModel(scripted, None)
+        )
+        return scripted
+
+    return script
+
+
+@pytest.fixture
+def person(db, capsys, monkeypatch):
+    """Chat as a person at a terminal; an exception is raised where it would be typed."""
+
+    def run(*lines):
+        queue = [*lines, EOFError()]
+
+        def answer(prompt=""):
+            line = queue.pop(0)
+            if isinstance(line, BaseException):
+                raise line
+            return line
+
+        monkeypatch.setattr("builtins.input", answer)
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+        code = main(["chat", "--db", str(db), "--thread", "t1"])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def said(db, thread_id="t1"):
+    with ConversationMemory.open(db) as memory:
+        entries = memory.history(thread_id, user_id="me").entries
+    return [(e.role, e.message.text, e.metadata.attributes) for e in entries if e.message]
+
+
+def test_each_line_of_a_pipe_is_answered_on_its_own_line(chat, db, model):
+    model(["Hello ", "Ana."], ["I do."])
+    code, out, err = chat("Hi!", "", "  You remember? ")
+    assert (code, out) == (0, "Hello Ana.\nI do.\n")
+    assert err == "thread t1: continue it with --thread t1\n"
+    assert said(db) == [
+        ("user", "Hi!", ()),
+        ("assistant", "Hello Ana.", ()),
+        ("user", "  You remember? ", ()),
+        ("assistant", "I do.", ()),
+    ]
+
+
+def test_a_thread_goes_on_where_it_stopped(chat, model):
+    scripted = model(["one"], ["two"])
+    chat("first", options=["--no-recall"])
+    chat("second", options=["--no-recall"])
+    assert scripted.seen[1] == ["first", "one", "second"]
+
+
+def test_every_chat_without_a_name_is_a_new_thread(chat, model):
+    scripted = model(["one"], ["two"])
+    first = chat("first", thread=None, options=["--no-recall"])[2]
+    second = chat("second", thread=None, options=["--no-recall"])[2]
+    assert first != second
+    assert scripted.seen[1] == ["second"]
+
+
+def test_the_offline_model_says_what_it_is_and_remembers_other_threads(chat):
+    chat("I locked my bicycle behind the bakery on Mill Lane.")
+    code, out, err = chat("Where did I lock my bicycle?", thread="t2")
+    assert code == 0
+    assert "bakery" in out
+    assert OFFLINE_NOTICE in err.splitlines()
+
+
+def test_recalled_lines_reach_the_model_unless_they_are_switched_off(chat, model):
+    scripted = model(["ok"], ["ok"], ["ok"])
+    chat("I locked my bicycle behind the bakery.")
+    chat("Where is the bicycle?", thread="t2")
+    chat("Where is the bicycle?", thread="t3", options=["--no-recall"])
+    assert "behind the bakery" in scripted.seen[1][-1]
+    assert scripted.seen[2] == ["Where is the bicycle?"]
+
+
+def test_what_was_recalled_is_shown_before_the_answer(chat, model):
+    scripted = model(["ok"], ["Behind the bakery."])
+    chat("I locked my bicycle behind the bakery.")
+    _, out, _ = chat("Where is the bicycle?", thread="t2", options=["--show-recall"])
+    shown, answer = out.rsplit("\n", 2)[0], out.splitlines()[-1]
+    assert shown.splitlines()[0] == "> Where is the bicycle?"
+    assert "User: I locked my bicycle behind the bakery." in shown.splitlines()[1]
+    line = "User: I locked my bicycle behind the bakery."
+    assert line in scripted.seen[1][-1]
+    assert answer == "Behind the bakery."
+
+
+def test_commands_are_answered_and_not_remembered(chat, db, model):
+    model(["Noted."])
+    lines = ("My oboe is new.", "/recall oboe", "/history", "/help", "/quit", "unheard")
+    code, out, _ = chat(*lines)
+    assert code == 0
+    answer, recalled, history = re.split("1. thread t1|   why.*\n", out, maxsplit=2)
+    assert answer == "Noted.\n"
+    assert "User: My oboe is new." in recalled
+    assert "My oboe is new." in history
+    assert "/recall TEXT" in history
+    assert [text for _, text, _ in said(db)] == ["My oboe is new.", "Noted."]
+
+
+def test_a_misspelt_command_ends_a_pipe_with_a_sentence(chat, db, model):
+    model(["ok"])
+    code, _, err = chat("hello", "/hsitory", "unheard")
+    assert code == 1
+    assert "'/hsitory' is no command" in err
+    assert [text for _, text, _ in said(db)] == ["hello", "ok"]
+
+
+def test_a_prompt_file_stands_before_the_conversation(chat, model, tmp_path):
+    prompt = tmp_path / "garden.prompt"
+    prompt.write_text(PROMPT_FILE)
+    scripted = model(["ok"])
+    code, _, err = chat("the roses", options=["--prompt", str(prompt), "--no-recall"])
+    assert code == 0
+    assert "never says {why}" in scripted.seen[0][0]
+    assert scripted.seen[0][1:] == ["the roses"]
+    assert "garden.prompt:5:21: warning: 'nosuch'" in err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model", "nosuchprovider:x"],
+        ["--base-url", "http://127.0.0.1:1/v1"],
+        ["--prompt", "/nosuch/file.prompt"],
+    ],
+)
+def test_a_chat_that_cannot_begin_is_one_sentence_and_leaves_no_database(chat, db, options):
+    code, out, err = chat("hi", options=options)
+    assert (code, out) == (1, "")
+    assert err.startswith("convmem: ")
+    assert not db.exists()
+
+
+def test_a_failing_provider_ends_a_pipe_and_the_message_is_kept(chat, db, model):
+    model([OSError("no route to host")], ["never"])
+    code, _, err = chat("Are you there?", "Hello?")
+    assert code == 1
+    assert err.splitlines()[-1] == "convmem: the model failed: OSError: no route to host"
+    assert said(db) == [("user", "Are you there?", ())]
+
+
+def test_a_failing_provider_does_not_end_a_persons_chat(person, db, model):
+    model(["I ", OSError("line is dead")], ["Yes."])
+    code, out, err = person("Are you there?", "And now?")
+    assert (code, out) == (0, "I \nYes.\n\n")
+    assert "convmem: the model failed: OSError: line is dead" in err
+    assert [text for role, text, _ in said(db) if role == "user"] == ["Are you there?", "And now?"]
+
+
+def test_ctrl_c_stops_an_answer_keeps_it_and_goes_on(person, db, model):
+    model(["One ", "two ", KeyboardInterrupt(), "three"], ["Yes."])
+    code, out, err = person("Count!", "Still there?")
+    assert code == 0
+    assert "stopped" in err
+    assert "three" not in out
+    assert said(db) == [
+        ("user", "Count!", ()),
+        ("assistant", "One two ", ("interrupted",)),
+        ("user", "Still there?", ()),
+        ("assistant", "Yes.", ()),
+    ]
+
+
+def test_ctrl_c_and_a_misspelt_command_at_the_prompt(person, db, model):
+    model(["ok"])
+    code, _, err = person("/hsitory", "hello", KeyboardInterrupt())
+    assert code == 0
+    assert "'/hsitory' is no command" in err
+    assert [text for _, text, _ in said(db)] == ["hello", "ok"]
+
+
+def test_an_error_that_is_no_provider_failure_keeps_its_traceback(chat, model, monkeypatch):
+    model(["ok"])
+    monkeypatch.setattr(chat_command, "parse_line", lambda line: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        chat("hello")
+
+
+def test_a_chat_is_found_by_later_commands(chat, db, capsys, model):
+    model(["Noted."])
+    chat("The spare key hangs in the cellar.")
+    main(["recall", "spare key", "--db", str(db), "--json"])
+    (block,) = json.loads(capsys.readouterr().out)["blocks"]
+    assert "cellar" in block["text"]

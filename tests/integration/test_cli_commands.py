@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.cli import main
+from langchain_convmem.recall import LineRecall
+
+WEEKS = {
+    "conversation_id": "weeks",
+    "speakers": ["Ana", "assistant"],
+    "lines": [
+        {
+            "id": f"D{session}:{number}",
+            "session": session,
+            "time": f"7:{10 + session} pm on {3 * session} March, 2024",
+            "speaker": speaker,
+            "text": text,
+        }
+        for session, sitting in enumerate(
+            [
+                [
+                    ("Ana", "I locked my bicycle behind the bakery on Mill Lane."),
+                    ("assistant", "Behind the bakery, noted."),
+                    ("Ana", "My sister Ruth visits in May."),
+                ],
+                [
+                    ("Ana", "The plumber comes on Thursday to mend the boiler."),
+                    ("assistant", "I hope the hot water is back soon."),
+                ],
+                [
+                    ("Ana", "I am learning to play the oboe."),
+                    ("assistant", "A demanding instrument! Which piece do you practise?"),
+                ],
+            ],
+            start=1,
+        )
+        for number, (speaker, text) in enumerate(sitting, start=1)
+    ],
+}
+GOOD_ROW = json.dumps({"role": "user", "content": "The spare key hangs in the cellar."})
+
+
+@pytest.fixture
+def db(tmp_path, monkeypatch):
+    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def convmem(db, capsys):
+    """Run a command on the test's database; the answer is code, stdout and stderr."""
+
+    def run(*words):
+        command, *rest = map(str, words)
+        code = main([command, "--db", str(db), *rest])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def weeks(tmp_path):
+    path = tmp_path / "any.name"
+    path.write_text(json.dumps(WEEKS))
+    return path
+
+
+@pytest.fixture
+def weeks_imported(convmem, weeks):
+    assert convmem("import", weeks)[0] == 0
+
+
+def entries_of(db, thread_id="weeks", user_id="me"):
+    with ConversationMemory.open(db) as memory:
+        return memory.history(thread_id, user_id=user_id).entries
+
+
+def test_an_imported_dialogue_is_in_the_log_word_for_word(convmem, db, weeks):
+    code, out, err = convmem("import", weeks)
+    assert (code, err) == (0, "")
+    assert out == f"{weeks}: 7 lines, 7 new, 3 sessions, thread weeks\n"
+    stored = [(entry.message.id, entry.message.content) for entry in entries_of(db)]
+    assert stored == [(line["id"], line["text"]) for line in WEEKS["lines"]]
+
+
+def test_importing_twice_doubles_nothing(convmem, db, weeks):
+    convmem("import", weeks)
+    code, out, _ = convmem("import", weeks)
+    assert code == 0
+    assert "7 lines, 0 new" in out
+    assert len(entries_of(db)) == 7
+
+
+def test_an_appended_file_adds_just_its_new_lines(convmem, db, tmp_path):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(GOOD_ROW + "\n")
+    convmem("import", path)
+    with path.open("a") as file:
+        file.write(json.dumps({"role": "assistant", "content": "Noted."}) + "\n")
+    _, out, _ = convmem("import", path)
+    assert "2 lines, 1 new" in out
+    assert [entry.message.content for entry in entries_of(db, "chat")] == [
+        "The spare key hangs in the cellar.",
+        "Noted.",
+    ]
+
+
+def test_a_bad_second_file_keeps_the_first_one_out(convmem, db, weeks, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(f'{GOOD_ROW}\n{{"role": "user", "content": 42}}\n')
+    code, out, err = convmem("import", weeks, bad)
+    assert (code, out) == (1, "")
+    assert err == f"convmem: {bad}, line 2, content: found 42, expected text\n"
+    assert not db.exists()
+
+
+def test_a_bad_file_leaves_an_existing_database_as_it_was(convmem, db, weeks, tmp_path):
+    convmem("import", weeks)
+    before = entries_of(db)
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"lines": [{"speaker": "Ana", "text": " "}]}')
+    code, _, err = convmem("import", bad)
+    assert code == 1
+    assert "$.lines[0].text" in err
+    assert entries_of(db) == before
+    assert json.loads(convmem("threads", "--json")[1])[0]["entries"] == 7
+
+
+def test_a_thread_name_can_be_given_for_one_file_only(convmem, db, weeks):
+    assert convmem("import", weeks, "--thread", "mine")[0] == 0
+    assert len(entries_of(db, "mine")) == 7
+    code, _, err = convmem("import", weeks, weeks, "--thread", "mine")
+    assert code == 1
+    assert "--thread" in err
+
+
+def test_recall_shows_the_line_its_time_its_thread_and_why(convmem, weeks):
+    convmem("import", weeks)
+    code, out, err = convmem("recall", "Where is the bicycle locked?")
+    assert (code, err) == (0, "")
+    first = out.split("\n2. ")[0]
+    assert first.startswith("1. thread weeks, session 1, 2024-03-03 19:11, relevance ")
+    assert "Ana: I locked my bicycle behind the bakery on Mill Lane." in first
+    assert 'why: "I locked my bicycle behind the bakery..." (Ana, 2024-03-03 19:11): ' in first
+
+
+def test_recall_as_json_marks_the_matching_line(convmem, weeks):
+    convmem("import", weeks)
+    code, out, _ = convmem("recall", "Who mends the boiler?", "--json", "-k", 1)
+    data = json.loads(out)
+    assert code == 0
+    assert data["query"] == "Who mends the boiler?"
+    (block,) = data["blocks"]
+    assert block["thread_id"] == "weeks"
+    assert "The plumber comes on Thursday" in block["text"]
+    best = max(
+        (line for line in block["lines"] if line["is_match"]), key=lambda line: line["relevance"]
+    )
+    assert best["line_id"] == "D2:1"
+    assert best["why"]
+
+
+def test_recall_keeps_to_its_budget(convmem, weeks):
+    convmem("import", weeks)
+    blocks = json.loads(convmem("recall", "oboe", "--json", "--max-tokens", 40)[1])["blocks"]
+    assert "oboe" in blocks[0]["text"]
+    assert sum(len(block["text"]) for block in blocks) <= 160
+
+
+def test_recall_in_one_thread_leaves_the_others_out(convmem, weeks, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps({"role": "user", "content": "Another bicycle stands in Rome."}))
+    convmem("import", weeks, other)
+    everywhere = json.loads(convmem("recall", "bicycle", "--json")[1])["blocks"]
+    assert {block["thread_id"] for block in everywhere} == {"weeks", "other"}
+    for thread_id in ("weeks", "other"):
+        found = json.loads(convmem("recall", "bicycle", "--json", "--thread", thread_id)[1])
+        assert {block["thread_id"] for block in found["blocks"]} == {thread_id}
+
+
+def test_recall_never_crosses_users(convmem, weeks):
+    convmem("import", weeks, "--user", "ana")
+    code, out, _ = convmem("recall", "bicycle", "--user", "ben")
+    assert code == 0
+    assert out == "nothing that fits was found\n"
+    assert "bicycle" in convmem("recall", "bicycle", "--user", "ana")[1]
+
+
+def test_the_log_prints_the_thread_as_it_was_said(convmem, weeks):
+    convmem("import", weeks)
+    code, out, _ = convmem("log", "--thread", "weeks")
+    assert code == 0
+    assert out.splitlines()[:2] == [
+        "2024-03-03 19:11  Ana: I locked my bicycle behind the bakery on Mill Lane.",
+        "2024-03-03 19:11  Assistant: Behind the bakery, noted.",
+    ]
+    data = json.loads(convmem("log", "--thread", "weeks", "--json")[1])
+    assert [item["message_id"] for item in data] == [line["id"] for line in WEEKS["lines"]]
+
+
+def test_threads_are_those_of_the_user(convmem, weeks):
+    convmem("import", weeks)
+    convmem("import", weeks, "--user", "ben", "--thread", "bens")
+    assert "weeks" in convmem("threads")[1]
+    assert [row["thread_id"] for row in json.loads(convmem("threads", "--json")[1])] == ["weeks"]
+    assert convmem("threads", "--user", "nobody") == (0, "no threads\n", "")
+
+
+def test_forget_without_a_terminal_needs_a_yes(convmem, db, weeks):
+    convmem("import", weeks)
+    code, out, err = convmem("forget", "--thread", "weeks")
+    assert (code, out) == (1, "")
+    assert "7 entries" in err
+    assert "--yes" in err
+    assert len(entries_of(db)) == 7
+
+
+def test_forgetting_a_thread_erases_it_alone_and_prints_the_receipt(convmem, db, weeks):
+    convmem("import", weeks)
+    convmem("import", weeks, "--thread", "kept")
+    code, out, _ = convmem("forget", "--thread", "weeks", "--yes")
+    assert code == 0
+    assert out.startswith("erased 7 entries, 1 threads, ")
+    assert entries_of(db) == []
+    assert len(entries_of(db, "kept")) == 7
+
+
+def test_forgetting_everything_is_of_one_user(convmem, db, weeks):
+    convmem("import", weeks)
+    convmem("import", weeks, "--thread", "second")
+    convmem("import", weeks, "--user", "ben")
+    assert convmem("forget", "--everything", "--yes")[1].startswith("erased 14 entries, 2 threads")
+    assert convmem("threads")[1] == "no threads\n"
+    assert len(entries_of(db, user_id="ben")) == 7
+    assert convmem("recall", "bicycle")[1] == "nothing that fits was found\n"
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y", 0), ("", 7), ("never", 7)])
+@pytest.mark.usefixtures("weeks_imported")
+def test_forget_asks_a_person_first(convmem, db, monkeypatch, answer, left):
+    monkeypatch.setattr("builtins.input", lambda prompt="": answer)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    code, *_ = convmem("forget", "--thread", "weeks")
+    assert code == (1 if left else 0)
+    assert len(entries_of(db)) == left
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recall", "bicycle"),
+        ("log", "--thread", "weeks"),
+        ("threads",),
+        ("forget", "--everything", "--yes"),
+    ],
+)
+def test_a_missing_database_is_named_and_not_made(convmem, db, words):
+    code, out, err = convmem(*words)
+    assert (code, out) == (1, "")
+    assert str(db) in err
+    assert "convmem import" in err
+    assert not db.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("log", "--thread", "nosuch"),
+        ("recall", "bicycle", "--thread", "nosuch"),
+        ("forget", "--thread", "nosuch", "--yes"),
+    ],
+)
+def test_an_unknown_thread_is_an_error(convmem, weeks, words):
+    convmem("import", weeks)
+    code, out, err = convmem(*words)
+    assert (code, out) == (1, "")
+    assert "'nosuch'" in err
+
+
+def test_a_file_that_is_no_database_is_one_sentence(convmem, db):
+    db.write_text("these are my notes, not a database\n" * 100)
+    code, _, err = convmem("threads")
+    assert code == 1
+    assert err.startswith("convmem: ")
+    assert err.count("\n") == 1
+
+
+def test_what_was_said_cannot_command_the_terminal(convmem, tmp_path):
+    path = tmp_path / "evil.jsonl"
+    path.write_text(json.dumps({"role": "user", "content": "bicycle \x1b]0;owned\x07"}))
+    convmem("import", path)
+    for words in (("recall", "bicycle"), ("log", "--thread", "evil")):
+        out = convmem(*words)[1]
+        assert "\x1b" not in out
+        assert "bicycle \\x1b]0;owned\\x07" in out
+
+
+def test_what_indexing_complains_of_is_said(convmem, weeks, monkeypatch):
+    monkeypatch.setattr(LineRecall, "refresh", lambda self, owner, progress: ("2 lines wait",))
+    code, out, err = convmem("import", weeks)
+    assert (code, err) == (0, "2 lines wait\n")
+    assert "7 new" in out
+
+
+def test_ctrl_c_ends_a_command_without_a_traceback(convmem, weeks, monkeypatch):
+    def interrupted(self, owner, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LineRecall, "refresh", interrupted)
+    assert convmem("import", weeks) == (130, "", "")

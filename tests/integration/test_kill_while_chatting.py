@@ -1,0 +1,151 @@
+"""A process killed while it chats loses nothing that it had acknowledged."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem import ConversationMemory
+
+ROUNDS = 20
+
+CHILD = """
+import sys
+from langchain_convmem import ConversationMemory
+from langchain_convmem.offline import OfflineChatModel
+
+path, round_number = sys.argv[1:]
+memory = ConversationMemory.open(path)
+log = memory.log
+append = log.append
+
+def acknowledged_append(key, drafts, **options):
+    entries = append(key, drafts, **options)
+    for entry in entries:
+        if entry.role == "user":
+            print("said", entry.contents[0], flush=True)
+    return entries
+
+log.append = acknowledged_append
+chain = memory.wrap(OfflineChatModel(), max_tokens=100)
+config = {"configurable": {"user_id": "ana", "thread_id": "t"}}
+turn = 0
+while True:
+    turn += 1
+    said = f"Round {round_number}, turn {turn}: my lucky number is {turn * 7}."
+    if turn % 2:
+        chain.invoke(said, config)
+    else:
+        for chunk in chain.stream(said, config):
+            pass
+    print("answered", said, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When to kill: so long after the child's first word, or after it was started."""
+
+    delay_s: float
+    after_first_word: bool
+
+
+def _moments(seed: int) -> list[Moment]:
+    """Return a moment per round; every fifth may hit the opening of the file."""
+    chance = random.Random(seed)
+    return [
+        Moment(chance.uniform(0.0, 0.4), after_first_word=True)
+        if number % 5
+        else Moment(chance.uniform(0.8, 2.0), after_first_word=False)
+        for number in range(ROUNDS)
+    ]
+
+
+@dataclass
+class Acknowledged:
+    """What the children said was stored, in order."""
+
+    said: list[str] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+
+    def read(self, lines: Iterator[str]) -> None:
+        """Take what a child printed; a line that the kill cut off was no acknowledgement."""
+        for line in lines:
+            if line.endswith("\n"):
+                kind, text = line.rstrip("\n").split(" ", 1)
+                (self.said if kind == "said" else self.answered).append(text)
+
+
+def _chat_and_kill(path: Path, round_number: int, moment: Moment, known: Acknowledged) -> None:
+    """Let a child chat, kill it, and read what it acknowledged."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), str(round_number)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    first = child.stdout.readline() if moment.after_first_word else ""
+    killer = threading.Timer(moment.delay_s, child.kill)
+    killer.start()
+    known.read(iter([first, *child.stdout]))
+    child.wait()
+    killer.join()
+    errors = child.stderr.read()
+    child.stdout.close()
+    child.stderr.close()
+    assert child.returncode == -signal.SIGKILL, errors
+
+
+def _check(path: Path, known: Acknowledged) -> None:
+    """Open the file as the next process would, and look for everything acknowledged."""
+    with ConversationMemory.open(path) as memory:
+        history = memory.history("t", user_id="ana")
+        entries = history.entries
+        context = history.context()
+    stored = [entry.contents[0] for entry in entries if entry.role == "user"]
+    # At most one message per round was stored when its acknowledgement was cut off.
+    assert [text for text in stored if text in set(known.said)] == known.said
+    assert len(stored) - len(known.said) <= ROUNDS
+    assert len(set(stored)) == len(stored)
+    replied = {entry.turn_id for entry in entries if entry.role == "assistant"}
+    asked = {entry.contents[0]: entry.turn_id for entry in entries if entry.role == "user"}
+    assert [text for text in known.answered if asked[text] not in replied] == []
+    assert sorted(entry.position for entry in entries) == [entry.position for entry in entries]
+    assert [message.type for message in context.messages] == (
+        ["human", "ai"] * (len(context.messages) // 2) + ["human"] * (len(context.messages) % 2)
+    )
+    assert context.repairs == ()
+
+
+def _integrity(path: Path) -> str:
+    db = sqlite3.connect(path)
+    try:
+        return str(db.execute("PRAGMA integrity_check").fetchone()[0])
+    finally:
+        db.close()
+
+
+@pytest.mark.timeout(240)
+def test_a_process_killed_while_chatting_loses_nothing_that_it_acknowledged(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    known = Acknowledged()
+    for round_number, moment in enumerate(_moments(seed=20)):
+        _chat_and_kill(path, round_number, moment, known)
+        _check(path, known)
+        assert _integrity(path) == "ok"
+    assert len(known.answered) > ROUNDS, "the children chatted"
+
+    with ConversationMemory.open(path) as memory:
+        found = memory.recall("What is my lucky number?", user_id="ana", k=1)
+        assert "lucky number is" in found.blocks[0].text

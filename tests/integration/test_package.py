@@ -1,0 +1,76 @@
+"""The wheel, installed into an empty environment, runs the README's first example."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+
+
+def sh(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dist")
+    sh(sys.executable, "-m", "build", "--wheel", "--outdir", out, ROOT)
+    [built] = out.glob("*.whl")
+    return built
+
+
+def lowest_versions() -> list[str]:
+    """Every direct dependency, pinned to the lower bound that pyproject.toml allows."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pins = []
+    for requirement in project["dependencies"]:
+        name, lower = re.fullmatch(r"([\w.-]+)>=([\w.]+),<.*", requirement).groups()
+        pins.append(f"{name}=={lower}")
+    return pins
+
+
+@pytest.mark.parametrize("versions", ["lowest", "newest"])
+def test_the_readme_example_runs_in_an_empty_environment(
+    versions: str, wheel: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    pins = lowest_versions() if versions == "lowest" else []
+    sh(python, "-m", "pip", "install", "--quiet", wheel, *pins)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    example = re.search(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL).group(1)
+    (tmp_path / "example.py").write_text(example, "utf-8")
+    printed = sh(python, "-W", "error", "example.py", cwd=tmp_path)
+    assert "level C, next to the blue pillar" in printed
+    installed = sh(python, "-m", "pip", "list", "--format=freeze")
+    for pin in pins:
+        name, version = pin.split("==")
+        found = re.search(rf"^{re.escape(name)}==(.*)$", installed, re.MULTILINE | re.IGNORECASE)
+        assert found, name
+        assert re.fullmatch(rf"{re.escape(version)}(\.0|\.post\d+)*", found.group(1)), pin
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = sh(sys.executable, "-m", "zipfile", "-l", wheel)
+    tops = set(re.findall(r"^([\w.-]+)/", names, re.MULTILINE))
+    assert tops == {"langchain_convmem"} | {top for top in tops if top.endswith(".dist-info")}
+    assert "langchain_convmem/py.typed" in names
+    assert "licenses/NOTICE" in names

@@ -1,0 +1,242 @@
+"""What `PostgresLog` does when connections break, commits go unanswered, or others hold locks."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage
+from postgres_proxy import cutting_proxy
+from postgres_server import new_schema, running_server, wait_for
+
+from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.logs.postgres import PostgresLog
+from langchain_convmem.logs.postgres import calls as postgres_calls
+from langchain_convmem.logs.postgres.transactions import Transaction
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.views.codec import draft_of
+
+pytestmark = pytest.mark.postgres
+
+ANA = ThreadKey("ana", "t1")
+COMMIT = b"COMMIT\0"  # the whole statement, not the end of READ COMMITTED
+
+
+@pytest.fixture(scope="module")
+def server():
+    return running_server()
+
+
+@pytest.fixture
+def schema():
+    return new_schema()
+
+
+@pytest.fixture
+def log(server, schema):
+    with PostgresLog(server.dsn, schema=schema, max_size=2) as opened:
+        say(opened, ANA, "first")
+        yield opened
+
+
+@pytest.fixture
+def proxy(server):
+    with (
+        tempfile.TemporaryDirectory(prefix="convmem-px-") as directory,
+        cutting_proxy(server.directory, Path(directory)) as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def owner_lock(server, schema, log):
+    """Hold the lock that ana's writers need, until the test ends or commits."""
+    import psycopg
+
+    with psycopg.connect(server.dsn) as holder:
+        holder.execute(f"SELECT FROM {schema}.owners FOR UPDATE")
+        yield holder
+
+
+def drafts(*said):
+    return [draft_of(HumanMessage(text)) for text in said]
+
+
+# -- broken connections ---------------------------------------------------------------------------
+
+
+def test_idle_connections_that_broke_are_noticed_by_nobody(server, log):
+    server.kill(server.backends())
+    assert texts(log.entries(ANA)) == ["first"]
+    server.kill(server.backends())
+    say(log, ANA, "second")
+    server.kill(server.backends())
+    log.set_state(ANA, "buffer", 1, expected=None)
+
+    async def scenario():
+        await log.aentries(ANA)
+        await asyncio.to_thread(server.kill, server.backends())
+        await log.aappend(ANA, drafts("third"))
+        await asyncio.to_thread(server.kill, server.backends())
+        assert texts(await log.aentries(ANA)) == ["first", "second", "third"]
+
+    asyncio.run(scenario())
+
+
+def test_all_idle_connections_may_break_at_once(server, log):
+    pool = log._connections._own
+    with pool.lend(), pool.lend():
+        pass
+    assert len(server.backends()) == 2
+    server.kill(server.backends())
+    say(log, ANA, "second")
+    assert texts(log.entries(ANA)) == ["first", "second"]
+
+
+def test_a_backend_killed_in_the_middle_of_an_append_loses_and_doubles_nothing(
+    server, log, owner_lock
+):
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(say, log, ANA, "second")
+        server.kill(wait_for(lambda: server.backends(wait_event_type="Lock")))
+        wait_for(lambda: server.backends(wait_event_type="Lock"))  # on its second connection
+        owner_lock.commit()
+        entry = written.result()
+    assert log.entries(ANA)[1:] == [entry]
+
+
+def test_a_backend_killed_again_and_again_ends_in_an_error_that_may_be_retried(
+    server, log, owner_lock
+):
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(say, log, ANA, "second")
+        server.kill(wait_for(lambda: server.backends(wait_event_type="Lock")))
+        server.kill(wait_for(lambda: server.backends(wait_event_type="Lock")))
+        with pytest.raises(LogUnavailableError, match="terminating connection") as caught:
+            written.result()
+    assert caught.value.is_retryable
+    owner_lock.commit()
+    assert texts(log.entries(ANA)) == ["first"]
+    say(log, ANA, "second")
+    assert texts(log.entries(ANA)) == ["first", "second"]
+
+
+def test_a_server_that_is_down_is_unavailable_until_it_is_back(server, log):
+    server.stop()
+    try:
+        for call in (log.entries, lambda key: say(log, key, "while it is down")):
+            with pytest.raises(LogUnavailableError, match="unavailable") as caught:
+                call(ANA)
+            assert caught.value.is_retryable
+        with pytest.raises(LogUnavailableError):
+            asyncio.run(log.aentries(ANA))
+    finally:
+        server.start()
+    assert texts(log.entries(ANA)) == ["first"]
+    assert texts(asyncio.run(log.aentries(ANA))) == ["first"]
+
+
+def test_no_password_is_shown(server):
+    with PostgresLog("postgresql://ana:hunter2@127.0.0.1:1/base") as log:
+        assert "hunter2" not in repr(log)
+        with pytest.raises(LogUnavailableError) as caught:
+            log.entries(ANA)
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(ConfigError) as refused:
+        PostgresLog("postgresql+psycopg://ana:hunter2@localhost/base")
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+# -- commits whose answer is lost -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("reached", [False, True])
+def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_async):
+    with PostgresLog(proxy.dsn, schema=schema) as through:
+        through.entries(ANA)
+        proxy.cut(COMMIT, answered=reached)
+
+        def write():
+            if is_async:
+                return asyncio.run(through.aappend(ANA, drafts("second")))
+            return through.append(ANA, drafts("second"))
+
+        if reached:
+            assert write() == log.entries(ANA)[1:]
+        else:
+            with pytest.raises(LogUnavailableError, match="nothing was written"):
+                write()
+            assert texts(log.entries(ANA)) == ["first"]
+        assert proxy.at is None
+        say(through, ANA, "third")
+    assert texts(log.entries(ANA))[-1] == "third"
+
+
+def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(proxy, schema, log, monkeypatch):
+    monkeypatch.setattr(postgres_calls, "_PAUSES_S", (0.01, 0.01))
+    with PostgresLog(proxy.dsn, schema=schema) as through:
+        through.entries(ANA)
+        proxy.cut(COMMIT, answered=True, cuts=100)
+        with pytest.raises(LogUnavailableError, match="not known: repeat"):
+            through.append(ANA, [draft_of(HumanMessage("second", id="m2"))])
+        proxy.at = None
+        through.append(ANA, [draft_of(HumanMessage("second", id="m2"))])
+    assert texts(log.entries(ANA)) == ["first", "second"]
+
+
+@pytest.mark.parametrize("at", [b"BEGIN", b"FOR UPDATE", b"INSERT"])
+def test_a_connection_lost_before_the_commit_is_replaced(proxy, schema, log, at):
+    with PostgresLog(proxy.dsn, schema=schema) as through:
+        through.entries(ANA)
+        proxy.cut(at, answered=True)
+        entry = say(through, ANA, "second")
+        assert proxy.at is None
+    assert log.entries(ANA)[1:] == [entry]
+
+
+# -- locks and limits -----------------------------------------------------------------------------
+
+
+def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, owner_lock):
+    with PostgresLog(server.dsn, schema=schema, statement_timeout_s=0.2) as impatient:
+        for call in (lambda: say(impatient, ANA, "second"), lambda: impatient.forget(ANA)):
+            with pytest.raises(LogUnavailableError, match="timeout") as caught:
+                call()
+            assert caught.value.is_retryable
+        assert texts(impatient.entries(ANA)) == ["first"]  # readers do not wait
+        owner_lock.commit()
+        say(impatient, ANA, "second")
+        assert texts(impatient.entries(ANA)) == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("call", "trips"),
+    [
+        (lambda log: say(log, ANA, "second"), 5),
+        (lambda log: say(log, ANA, HumanMessage("second", id="m2")), 6),
+        (lambda log: log.append(ANA, drafts(*"many"), relaxed=True), 5),
+        (lambda log: log.entries(ANA, last=20), 3),
+        (lambda log: log.changes(ANA.owner), 4),
+    ],
+)
+def test_a_call_makes_no_more_round_trips_than_documented(log, monkeypatch, call, trips):
+    made, original = [], Transaction._sql
+    monkeypatch.setattr(
+        Transaction, "_sql", lambda self, text: made.append(text) or original(self, text)
+    )
+    call(log)
+    assert len(made) == trips
+
+
+def test_threads_share_the_connections_there_are(server, log):
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(say, log, ANA, f"{number}") for number in range(40)]:
+            done.result()
+    assert len(log.entries(ANA)) == 41
+    assert len(server.backends()) <= 2

@@ -1,0 +1,1 @@
+"""Runs data cases against the public API: one module for each kind of case."""

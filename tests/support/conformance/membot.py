@@ -1,0 +1,185 @@
+"""Cases of recall: hand-made vectors, and what comes back for a thread's newest line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, HumanMessage
+
+from conformance.cases import (
+    INFORMATION,
+    Case,
+    NotBuiltYet,
+    alternatives,
+    check_any,
+    check_equal,
+    check_keys,
+)
+from langchain_convmem import ConversationMemory, RecallSettings
+from langchain_convmem.records import Owner, Recall, ThreadKey
+
+CONFIG = {"top_k", "threshold", "before", "after", "buffer_size", "exclude_recent"}
+SPEAKERS = {"user": "HUMAN", "assistant": "AI"}
+BUFFER = "buffer"
+"""The key about the relevance buffer, which comes with it."""
+
+
+def run_recall_case(case: Case) -> None:
+    known = {"config", "embeddings", "other_vector", "ops", "expect", "accept"}
+    check_keys("case", set(case.fields) - known, INFORMATION)
+    check_keys("config", case.fields["config"], CONFIG)
+    if case.fields["config"]["before"] != case.fields["config"]["after"]:
+        raise NotBuiltYet("windows of different lengths before and after a match")
+    bot = Membot(case.fields)
+    with bot.memory:
+        for op in case.fields["ops"]:
+            bot.do(op)
+    options = alternatives(case, CHECKS)
+    check_any(options, lambda expect: _compare(bot, expect))
+    results = [result for option in options for result in option.get("results", {}).values()]
+    if any(BUFFER in result for result in results):
+        raise NotBuiltYet("the relevance buffer; what else the case expects holds")
+
+
+class CaseEmbeddings(Embeddings):
+    """Vectors by text, as the case gives them; notes what was asked for."""
+
+    def __init__(self, vectors: Mapping[str, Sequence[float]], other: Sequence[float]) -> None:
+        self._vectors = vectors
+        self._other = other
+        self.asked: list[str] = []
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.asked += texts
+        return [[float(x) for x in self._vectors.get(text, self._other)] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+class Membot:
+    """A memory whose only recall is dialog lines by meaning, as the settings of the case say."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        config = fields["config"]
+        self.recent = config["exclude_recent"]
+        self.embeddings = CaseEmbeddings(fields["embeddings"], fields["other_vector"])
+        settings = replace(
+            RecallSettings.spec(),
+            k=config["top_k"],
+            threshold=config["threshold"],
+            window=config["before"],
+            budget_window=config["before"],
+        )
+        self.memory = ConversationMemory.open(
+            ":memory:", embeddings=self.embeddings, settings=settings
+        )
+        self.results: list[Recall | None] = []
+        self.numbers: dict[str, tuple[str, int]] = {}
+
+    def do(self, op: Sequence[Any]) -> None:
+        name, *arguments = op
+        check_keys("operations", [name], {"add", "recall"})
+        self.results.append((self.add if name == "add" else self.recall)(*arguments))
+
+    def add(self, user: str, thread: str, speaker: str, text: str) -> None:
+        message = {"human": HumanMessage, "ai": AIMessage}[speaker](text)
+        [entry] = self.memory.add_messages([message], thread_id=thread, user_id=user)
+        same = [at for at in self.numbers.values() if at[0] == f"{user}/{thread}"]
+        self.numbers[entry.id] = f"{user}/{thread}", len(same) + 1
+
+    def recall(self, user: str, thread: str) -> Recall:
+        key = ThreadKey(user, thread)
+        spoken = self.memory.history(thread, user_id=user).entries
+        recent = [entry.position for entry in spoken[-self.recent :]]
+        query = spoken[-1].contents[0]
+        return self.memory.line_recall.recall(Owner(user_id=user), query, exclude={key: recent})
+
+    def number_of(self, entry_id: str) -> list[Any]:
+        owner, number = self.numbers[entry_id]
+        return [owner.partition("/")[2], number]
+
+    def shown(self, recall: Recall) -> list[list[str]]:
+        return [
+            [f"{SPEAKERS[line.role]}: {line.text}" for line in block.lines]
+            for block in recall.blocks
+        ]
+
+
+# -- checks -------------------------------------------------------------------------------------
+
+
+def _compare(bot: Membot, expect: Mapping[str, Any]) -> None:
+    for key, expected in expect.items():
+        CHECKS[key](bot, expected)
+
+
+def _results(bot: Membot, expected: Mapping[str, Any]) -> None:
+    for number, result in expected.items():
+        recall = bot.results[int(number)]
+        assert recall is not None, f"operation {number} is no recall"
+        check_keys(f"result {number}", result, {*RESULTS, BUFFER})
+        for key in set(result) - {BUFFER}:
+            RESULTS[key](bot, recall, result[key])
+
+
+def _matches(bot: Membot, recall: Recall) -> list[list[Any]]:
+    """Return the hits behind the blocks, best first."""
+    hits = [match for block in recall.blocks for match in block.matches]
+    hits.sort(key=lambda match: -match.relevance)
+    return [bot.number_of(match.line.entry_id) for match in hits]
+
+
+def _no_line_repeated(bot: Membot, recall: Recall, wanted: Any) -> None:
+    ids = [line.line_id for block in recall.blocks for line in block.lines]
+    assert not wanted or len(ids) == len(set(ids)), f"lines are repeated: {ids}"
+
+
+def _lines_covered(bot: Membot, recall: Recall, wanted: Any) -> None:
+    covered = [bot.number_of(line.entry_id) for block in recall.blocks for line in block.lines]
+    shown = [line for block in bot.shown(recall) for line in block]
+    missing = [line for line in wanted if line not in covered and line not in shown]
+    check_equal("lines not covered", missing, [])
+
+
+def _block_text(bot: Membot, recall: Recall, wanted: Any) -> None:
+    text = "\n".join("\n".join(block) for block in bot.shown(recall))
+    check_equal("not in a block", [line for line in wanted if line not in text], [])
+    bodies = [line.partition(": ")[2] for line in wanted]
+    rendered = "\n".join(block.text for block in recall.blocks)
+    check_equal("not in a block's text", [body for body in bodies if body not in rendered], [])
+
+
+RESULTS: dict[str, Any] = {
+    "matches": lambda bot, recall, wanted: check_equal("matches", _matches(bot, recall), wanted),
+    "match_count": lambda bot, recall, wanted: check_equal(
+        "match_count", len(_matches(bot, recall)), wanted
+    ),
+    "match_set": lambda bot, recall, wanted: check_equal(
+        "match_set", sorted(_matches(bot, recall)), sorted(wanted)
+    ),
+    "blocks": lambda bot, recall, wanted: check_equal("blocks", bot.shown(recall), wanted),
+    "no_line_repeated": _no_line_repeated,
+    "lines_covered_include": _lines_covered,
+    "block_text_contains": _block_text,
+}
+
+
+def _embedded(bot: Membot, expected: Any) -> None:
+    missing = [text for text in expected if text not in bot.embeddings.asked]
+    check_equal("texts that were not embedded", missing, [])
+
+
+def _not_embedded(bot: Membot, expected: Any) -> None:
+    found = [text for text in expected if text in bot.embeddings.asked]
+    check_equal("texts that were embedded", found, [])
+
+
+CHECKS = {
+    "results": _results,
+    "embed_texts_include": _embedded,
+    "embed_texts_exclude": _not_embedded,
+}

@@ -1,0 +1,180 @@
+"""Cases of prompt files."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.cases import (
+    INFORMATION,
+    Case,
+    NotBuiltYet,
+    alternatives,
+    check_any,
+    check_equal,
+    check_keys,
+)
+from langchain_convmem import PromptFile
+from langchain_convmem.errors import PromptSyntaxError
+
+DEFAULT_FUNCTIONS = {"dayStamp": "2031-05-06", "clockNow": "07:08:09"}
+STORED = {"json_include", "round_trip"}
+"""Keys about compiled prompts, which come with prompt compilation."""
+
+
+def run_prompt_case(case: Case) -> None:
+    check_keys("case", set(case.fields) - {"input", "functions", "expect", "accept"}, INFORMATION)
+    options = alternatives(case, {*CHECKS, *STORED, "raises"})
+    check_any(options, lambda expect: _compare(case, expect))
+    if any(STORED & set(option) for option in options):
+        raise NotBuiltYet("prompt compilation; what else the case expects holds")
+
+
+@dataclass
+class Functions:
+    """The functions that a case registers; counts their calls."""
+
+    values: Mapping[str, Any]
+    applied: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def registered(self) -> dict[str, Callable[[], str]]:
+        return {name: self._function(name, value) for name, value in self.values.items()}
+
+    def _function(self, name: str, value: Any) -> Callable[[], str]:
+        def call() -> str:
+            self.calls[name] += 1
+            return value[min(self.applied, len(value) - 1)] if isinstance(value, list) else value
+
+        def fail() -> str:
+            raise RuntimeError(value["raises"])
+
+        if not isinstance(value, Mapping):
+            return call
+        check_keys("function", value, {"raises"})
+        return fail
+
+
+@dataclass
+class Prompt:
+    """A parsed prompt, and everything that was reported of it."""
+
+    file: PromptFile
+    functions: Functions
+    levels: list[str]
+
+    def render(self) -> dict[str, str]:
+        self.functions.calls.clear()
+        try:
+            return self.file.render()
+        finally:
+            self.functions.applied += 1
+
+
+def _compare(case: Case, expect: Mapping[str, Any]) -> None:
+    functions = Functions(case.fields.get("functions", DEFAULT_FUNCTIONS))
+    with _reports() as levels:
+        file, error = _parsed(case.fields["input"], functions)
+        check_equal("parsing raised", error, bool(expect.get("raises")))
+        if file is None:
+            return
+        levels += [found.level for found in file.diagnostics]
+        prompt = Prompt(file, functions, levels)
+        for key in sorted(set(expect) & set(CHECKS), key=list(CHECKS).index):
+            CHECKS[key](prompt, expect[key])
+
+
+def _parsed(text: str, functions: Functions) -> tuple[PromptFile | None, bool]:
+    """Return the file, or that it was refused."""
+    try:
+        return PromptFile.parse(text, functions=functions.registered()), False
+    except PromptSyntaxError:
+        return None, True
+
+
+@contextmanager
+def _reports() -> Iterator[list[str]]:
+    """Collect the levels of what the package logs."""
+    levels: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: levels.append(record.levelname.lower())  # type: ignore[method-assign] - a handler of one line
+    logger = logging.getLogger("langchain_convmem")
+    logger.addHandler(handler)
+    try:
+        yield levels
+    finally:
+        logger.removeHandler(handler)
+
+
+def _rendered_sequence(prompt: Prompt, expected: Any) -> None:
+    raw = dict(prompt.file.sections)
+    prompt.functions.applied = 0
+    for number, wanted in enumerate(expected):
+        check_equal(f"rendered {number + 1}", prompt.render(), wanted)
+    check_equal("raw prompts afterwards", dict(prompt.file.sections), raw)
+
+
+def _calls_per_apply(prompt: Prompt, expected: Any) -> None:
+    prompt.render()
+    allowed = expected if isinstance(expected, Mapping) else {}
+    for name, count in prompt.functions.calls.items():
+        most = allowed.get(name) if isinstance(expected, Mapping) else expected
+        assert most is None or count <= most, f"{name} was called {count} times, allowed {most}"
+
+
+def _prompts_include(prompt: Prompt, expected: Mapping[str, str]) -> None:
+    found = {title: prompt.file.sections.get(title) for title in expected}
+    check_equal("prompts_include", found, expected)
+
+
+def _occurrences(prompt: Prompt, expected: Mapping[str, Any]) -> None:
+    found = {title: [list(at) for at in every] for title, every in prompt.file.occurrences.items()}
+    wanted = {title: every for title, every in expected.items() if every}
+    check_equal("occurrences", {t: every for t, every in found.items() if every}, wanted)
+
+
+def _formatted(prompt: Prompt, expected: Any) -> None:
+    known = {"titles", "include_title", "include_summary", "summary", "text"}
+    for call in expected:
+        check_keys("formatted", call, known)
+        text = prompt.file.format(
+            call["titles"],
+            include_titles=call.get("include_title", True),
+            include_summary=call.get("include_summary", True),
+            summary=call.get("summary", ""),
+        )
+        check_equal(f"formatted {call['titles']}", text, call["text"])
+
+
+def _diagnostics(prompt: Prompt, expected: Mapping[str, int]) -> None:
+    check_keys("diagnostics", expected, {"error", "problem"})
+    errors = prompt.levels.count("error")
+    found = {"error": errors, "problem": errors + prompt.levels.count("warning")}
+    for level, least in expected.items():
+        assert found[level] >= least, f"{found[level]} diagnostics of level {level}, not {least}"
+
+
+CHECKS: dict[str, Callable[[Prompt, Any], None]] = {
+    "metadata": lambda prompt, wanted: check_equal("metadata", dict(prompt.file.metadata), wanted),
+    "constants": lambda prompt, wanted: check_equal(
+        "constants", dict(prompt.file.constants), wanted
+    ),
+    "variables_definition": lambda prompt, wanted: check_equal(
+        "variables_definition", dict(prompt.file.variable_definitions), wanted
+    ),
+    "prompts": lambda prompt, wanted: check_equal("prompts", dict(prompt.file.sections), wanted),
+    "prompts_include": _prompts_include,
+    "prompt_order": lambda prompt, wanted: check_equal(
+        "prompt_order", list(prompt.file.sections), wanted
+    ),
+    "occurrences": _occurrences,
+    "rendered": lambda prompt, wanted: check_equal("rendered", prompt.render(), wanted),
+    "rendered_sequence": _rendered_sequence,
+    "calls_per_apply": _calls_per_apply,
+    "formatted": _formatted,
+    "diagnostics": _diagnostics,  # last: it counts what the others had reported
+}

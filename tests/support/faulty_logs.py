@@ -1,0 +1,390 @@
+"""Logs with one defect each, and the tests of the contract that must find it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs.in_memory import _Thread
+from langchain_convmem.records import Changes, Metadata, Owner, StateDocument
+from langchain_convmem.views.live import live_entries
+
+FAULTS = []
+
+
+def killed_by(*tests):
+    """Declare which tests of the contract find the fault."""
+
+    def note(fault):
+        FAULTS.extend((fault, test) for test in tests)
+        return fault
+
+    return note
+
+
+class Edits(InMemoryLog):
+    """A log that changes what it is given: drafts, or the fields of their messages."""
+
+    def edit(self, draft):
+        message = draft.message
+        fields = {} if message is None else self.fields(message)
+        return replace(draft, message=message.model_copy(update=fields)) if fields else draft
+
+    def append(self, key, drafts, *, relaxed=False):
+        return super().append(key, [self.edit(draft) for draft in drafts])
+
+
+class Shows(InMemoryLog):
+    """A log that reads well and then changes what it shows."""
+
+    def entries(self, key, *, after=0, last=None):
+        return self.shown(super().entries(key, after=after), last)
+
+    def changes(self, owner, cursor=0, *, limit=None):
+        page = super().changes(owner, cursor, limit=limit)
+        return replace(page, entries=tuple(self.fed(page.entries)))
+
+    def shown(self, entries, last):
+        return entries if last is None else entries[len(entries) - last :]
+
+    def fed(self, entries):
+        return entries
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+@killed_by("test_order_holds_over_batches_and_inside_one")
+class WritesOnePage(InMemoryLog):
+    def append(self, key, drafts, *, relaxed=False):
+        return super().append(key, drafts[:100], relaxed=relaxed)
+
+
+@killed_by("test_order_holds_over_batches_and_inside_one")
+class OrdersByText(Shows):
+    def shown(self, entries, last):
+        return sorted(entries, key=lambda entry: entry.contents)
+
+
+@killed_by("test_order_holds_over_batches_and_inside_one")
+class TakesTheTimeForThePosition(InMemoryLog):
+    def _insert(self, *args):
+        self._position = time.time_ns() // 1_000_000 - 1
+        return super()._insert(*args)
+
+
+@killed_by("test_a_batch_with_one_bad_message_leaves_nothing")
+class WritesBatchesPieceByPiece(InMemoryLog):
+    def append(self, key, drafts, *, relaxed=False):
+        return [InMemoryLog.append(self, key, [one])[0] for one in drafts]
+
+
+@killed_by("test_every_message_comes_back_exactly")
+class KeepsContentOnly(Edits):
+    def fields(self, message):
+        return {"additional_kwargs": {}, "response_metadata": {}, "name": None}
+
+
+@killed_by("test_everything_of_a_draft_comes_back", "test_annotations_add_to_what_is_there")
+class DropsMetadata(Edits):
+    def edit(self, draft):
+        return replace(draft, metadata=Metadata())
+
+
+@killed_by("test_a_batch_with_one_bad_message_leaves_nothing")
+class WritesWhatItCannotKeepAsText(Edits):
+    def fields(self, message):
+        kwargs = json.dumps(message.additional_kwargs, default=str)
+        return {"additional_kwargs": json.loads(kwargs)}
+
+
+@killed_by("test_texts_come_back_verbatim")
+class StripsTexts(Edits):
+    def fields(self, message):
+        return {"content": message.content.strip()}
+
+
+@killed_by("test_a_message_of_five_megabytes_comes_back_whole")
+class CutsLongTexts(Edits):
+    def fields(self, message):
+        return {"content": message.content[:400_000]}
+
+
+@killed_by("test_odd_ids_are_kept_apart", "test_documents_are_kept_apart_by_thread_and_name")
+class LooksForIdsByPattern(SQLiteLog):
+    comparison = "LIKE ?"
+
+    def _thread(self, db, key):
+        number, _ = self._owner(db, key.owner)
+        asked = f"SELECT thread FROM threads WHERE owner = ? AND thread_id {self.comparison}"
+        found = db.execute(asked, (number, key.thread_id)).fetchone()
+        return None if found is None else found[0]
+
+
+@killed_by("test_odd_ids_are_kept_apart")
+class TakesSmallLettersForLarge(LooksForIdsByPattern):
+    comparison = "= ? COLLATE NOCASE"
+
+
+@killed_by("test_odd_ids_are_kept_apart")
+class IgnoresTrailingBlanks(LooksForIdsByPattern):
+    comparison = "= ? COLLATE RTRIM"
+
+
+@killed_by("test_a_lone_thread_shares_nothing_with_a_user", "test_odd_ids_are_kept_apart")
+class TakesAThreadForAUser(InMemoryLog):
+    def changes(self, owner, cursor=0, *, limit=None):
+        name = owner.user_id or owner.thread_id
+        owners = (Owner(user_id=name), Owner(thread_id=name))
+        pages = [InMemoryLog.changes(self, one) for one in owners]
+        return Changes(pages[0].entries + pages[1].entries, 0, 0)
+
+
+@killed_by("test_nothing_is_shared_with_the_caller")
+class HandsOutItsOwnMessages(InMemoryLog):
+    def __init__(self):
+        super().__init__()
+        self.cache = {}
+
+    def entries(self, key, *, after=0, last=None):
+        found = super().entries(key, after=after, last=last)
+        return [self.cache.setdefault(entry.id, entry) for entry in found]
+
+
+@killed_by("test_nothing_is_shared_with_the_caller")
+class ReturnsWhatItWasGiven(InMemoryLog):
+    def append(self, key, drafts, *, relaxed=False):
+        entries = super().append(key, drafts)
+        pairs = zip(entries, drafts, strict=True)
+        return [replace(entry, message=draft.message) for entry, draft in pairs]
+
+
+@killed_by("test_a_closed_log_says_so")
+class AnswersWhenClosed(InMemoryLog):
+    def _check_open(self):
+        pass
+
+
+@killed_by("test_what_was_appended_is_there_after_reopening")
+class KeepsRelaxedWritesInMemory(SQLiteLog):
+    def append(self, key, drafts, *, relaxed=False):
+        return InMemoryLog().append(key, drafts) if relaxed else super().append(key, drafts)
+
+
+# -- the same message twice ---------------------------------------------------------------------
+
+
+@killed_by("test_equal_messages_without_ids_are_all_kept")
+class DropsEqualTexts(InMemoryLog):
+    def append(self, key, drafts, *, relaxed=False):
+        known = {entry.contents: entry for entry in self.entries(key)}
+        return [
+            known.get(one.contents) or InMemoryLog.append(self, key, [one])[0] for one in drafts
+        ]
+
+
+@killed_by("test_the_same_message_is_stored_once", "test_a_retracted_message_can_be_added_again")
+class StoresEveryRetry(Edits):
+    def fields(self, message):
+        return {"id": None}
+
+
+@killed_by("test_another_payload_replaces_the_message_in_its_place")
+class KeepsTheFirstVersion(InMemoryLog):
+    def _put(self, thread, draft, body, metadata):
+        before = thread.live_with_key(draft.message.id) if draft.message is not None else None
+        return before or super()._put(thread, draft, body, metadata)
+
+
+@killed_by(
+    "test_another_payload_replaces_the_message_in_its_place",
+    "test_a_message_may_be_replaced_many_times",
+)
+class ReplacesAtTheEnd(InMemoryLog):
+    def _insert(self, thread, entry_id, draft, body, metadata):
+        if draft.control is not None:
+            body = body.replace('"replacement"', '"forgotten"')
+        return super()._insert(thread, entry_id, draft, body, metadata)
+
+
+@killed_by("test_a_retracted_message_can_be_added_again")
+class RemembersRetractedMessages(InMemoryLog):
+    def _put(self, thread, draft, body, metadata):
+        versions = thread.versions.get(getattr(draft.message, "id", None) or "", ())
+        known = [thread.rows[at] for at in versions if thread.rows[at].body == body]
+        return known[0] if known else super()._put(thread, draft, body, metadata)
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+@killed_by("test_ranges_are_the_latest_in_order")
+class GivesTheFirstForTheLast(Shows):
+    def shown(self, entries, last):
+        return entries[:last]
+
+
+@killed_by("test_ranges_are_the_latest_in_order")
+class GivesTheLatestReversed(Shows):
+    def shown(self, entries, last):
+        return entries if last is None else super().shown(entries, last)[::-1]
+
+
+@killed_by("test_ranges_are_the_latest_in_order")
+class TakesNoneForAll(Shows):
+    def shown(self, entries, last):
+        return entries[-(last or 0) :]
+
+
+@killed_by("test_changes_come_in_the_order_of_commits_over_threads")
+class MissesThreadsInChanges(Shows):
+    def fed(self, entries):
+        return [entry for entry in entries if entry.key == entries[0].key]
+
+
+@killed_by("test_changes_come_in_the_order_of_commits_over_threads")
+class GroupsChangesByThread(Shows):
+    def fed(self, entries):
+        return sorted(entries, key=lambda entry: entry.key.thread_id)
+
+
+@killed_by("test_changes_behind_a_cursor_are_only_what_came_later")
+class RepeatsTheEntryAtTheCursor(InMemoryLog):
+    def changes(self, owner, cursor=0, *, limit=None):
+        return super().changes(owner, max(cursor - 1, 0), limit=limit)
+
+
+@killed_by("test_annotations_add_to_what_is_there")
+class OverwritesAttributes(InMemoryLog):
+    def annotate(self, key, entry_id, *, attributes=(), timing=None, aux=None):
+        with self._lock:
+            rows = self._threads[key].rows
+            for number, row in enumerate(rows):
+                if row.id == entry_id and attributes:
+                    fields = json.loads(row.metadata or "{}")
+                    fields.pop("a", None)
+                    rows[number] = replace(row, metadata=json.dumps(fields))
+        return super().annotate(key, entry_id, attributes=attributes, timing=timing, aux=aux)
+
+
+@killed_by("test_annotations_at_once_lose_nothing")
+class LosesAnnotationsAtOnce(InMemoryLog):
+    def annotate(self, key, entry_id, *, attributes=(), timing=None, aux=None):
+        before = list(self._threads[key].rows)
+        time.sleep(0.0005)
+        self._threads[key].rows[:] = before
+        return super().annotate(key, entry_id, attributes=attributes, timing=timing, aux=aux)
+
+
+# -- documents ----------------------------------------------------------------------------------
+
+
+@killed_by(
+    "test_a_document_is_written_over_just_the_version_that_was_read",
+    "test_one_of_several_writers_of_a_version_wins",
+)
+class IgnoresVersions(InMemoryLog):
+    def set_state(self, key, name, value, *, expected):
+        time.sleep(0.0005)
+        found = self.get_state(key, name)
+        return super().set_state(key, name, value, expected=found.version if found else expected)
+
+
+@killed_by("test_a_deleted_document_is_gone_with_its_version")
+class CountsVersionsFromOne(InMemoryLog):
+    def set_state(self, key, name, value, *, expected):
+        if super().set_state(key, name, value, expected=expected) is None:
+            return None
+        documents = self._threads[key].documents
+        documents[name] = (documents[name][0], (expected or 0) + 1)
+        return StateDocument(value, documents[name][1])
+
+
+# -- erasing ------------------------------------------------------------------------------------
+
+
+@killed_by("test_forgetting_a_thread_leaves_the_others")
+class ForgetKeepsDocuments(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        kept = self._threads[scope].documents if scope in self._threads else None
+        receipt = super().forget(scope, entry_ids)
+        if kept is not None:
+            self._threads.setdefault(scope, _Thread()).documents.update(kept)
+        return receipt
+
+
+@killed_by("test_forgetting_erases_segments")
+class ForgetKeepsSegments(SQLiteLog):
+    def load_segments(self, owner, fingerprint, *, after=0):
+        known = self.__dict__.setdefault("known", {})
+        found = super().load_segments(owner, fingerprint, after=after)
+        return known.get((owner, fingerprint), []) + found
+
+    def save_segments(self, owner, fingerprint, rows):
+        self.__dict__.setdefault("known", {})[owner, fingerprint] = list(rows)
+
+
+@killed_by("test_forgetting_a_thread_leaves_the_others")
+class ForgetsTheWholeUser(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        return super().forget(scope if entry_ids is not None else getattr(scope, "owner", scope))
+
+
+@killed_by("test_forgetting_a_message_erases_every_version")
+class ForgetsTheNewestVersionOnly(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        if entry_ids is None:
+            return super().forget(scope)
+        live = live_entries(self.entries(scope))
+        return super().forget(scope, [e.id for e in live if {e.id, e.message_id} & {*entry_ids}])
+
+
+@killed_by("test_every_forget_raises_the_generation")
+class NeverRaisesTheGeneration(InMemoryLog):
+    def changes(self, owner, cursor=0, *, limit=None):
+        return replace(super().changes(owner, cursor, limit=limit), generation=1)
+
+
+@killed_by("test_an_owner_who_starts_again_is_not_taken_for_the_one_before")
+class CountsGenerationsByOwner(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        receipt = super().forget(scope, entry_ids)
+        if isinstance(scope, Owner):
+            self._epoch = 0
+        return receipt
+
+
+@killed_by("test_forgetting_entries_leaves_the_rest_of_the_thread")
+class UsesPositionsAgain(InMemoryLog):
+    def forget(self, scope, entry_ids=None):
+        receipt = super().forget(scope, entry_ids)
+        self._position = 0
+        return receipt
+
+
+@killed_by("test_another_handle_sees_what_was_forgotten")
+class TrustsItsCache(SQLiteLog):
+    def entries(self, key, *, after=0, last=None):
+        cache = self.__dict__.setdefault("cache", {})
+        return cache.setdefault(key, super().entries(key, after=after, last=last))
+
+
+# -- many callers -------------------------------------------------------------------------------
+
+
+@killed_by("test_writers_in_threads_lose_nothing")
+class LosesWritesAtOnce(InMemoryLog):
+    def append(self, key, drafts, *, relaxed=False):
+        rows = list(self._threads[key].rows) if key in self._threads else []
+        time.sleep(0.0005)
+        entries = super().append(key, drafts)
+        self._threads[key].rows[: -len(drafts)] = rows
+        return entries
+
+
+@killed_by("test_other_tasks_run_while_entries_are_appended")
+class BlocksTheLoop(SQLiteLog):
+    async def _off_loop(self, call, *args, **kwargs):
+        return call(*args, **kwargs)

@@ -1,0 +1,84 @@
+"""A proxy in front of a test's PostgreSQL that breaks connections at a chosen message."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class CuttingProxy:
+    """Forwards between a client's and the server's Unix socket, until the client sends `at`.
+
+    Attributes:
+        at: Cut when a message of the client holds these bytes; None lets everything pass.
+        answered: Whether the server still gets the fatal message (its answer is lost), or not
+            even that.
+        cuts: How many connections to cut before `at` is reset.
+    """
+
+    def __init__(self, server: Path, directory: Path) -> None:
+        self._server = server / ".s.PGSQL.5432"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(directory / ".s.PGSQL.5432"))
+        self._listener.listen()
+        self.dsn = f"host={directory} user=postgres dbname=postgres"
+        self.at: bytes | None = None
+        self.answered = False
+        self.cuts = 1
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self, at: bytes, *, answered: bool, cuts: int = 1) -> None:
+        """Cut the next connections whose client sends `at`."""
+        self.answered, self.cuts, self.at = answered, cuts, at
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(str(self._server))
+                self._open += [client, server]
+                threading.Thread(target=self._to_server, args=(client, server), daemon=True).start()
+                threading.Thread(target=_pump, args=(server, client), daemon=True).start()
+
+    def _to_server(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                if self.at is not None and self.at in data:
+                    self.cuts -= 1
+                    if self.cuts == 0:
+                        self.at = None
+                    # First of all the client: it must not hear what the server answers.
+                    client.shutdown(socket.SHUT_RDWR)
+                    if self.answered:
+                        server.sendall(data)
+                    break
+                server.sendall(data)
+            server.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Break every connection and accept no more."""
+        self._listener.close()
+        for end in self._open:
+            end.close()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def cutting_proxy(server: Path, directory: Path) -> Iterator[CuttingProxy]:
+    """Run a proxy in front of the server whose socket is in `server`."""
+    proxy = CuttingProxy(server, directory)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

@@ -1,0 +1,164 @@
+"""Chat models, logs and calls for tests of wrapped chains."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from pydantic import ConfigDict, Field
+
+from langchain_convmem.errors import LogUnavailableError
+
+
+class ProviderError(Exception):
+    """What a provider's client raises when the provider fails."""
+
+
+class ScriptedChatModel(BaseChatModel):
+    """Gives its replies in order, the last one for ever, and keeps what it was called with.
+
+    A reply is text, an `AIMessage`, an exception to raise, or a function of the messages that
+    returns one of these. Streams go word by word.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    replies: list[Any]
+    breaks_after: int | None = None
+    """Streams raise `ProviderError` after so many chunks."""
+    turnstile: Any = None
+    """An `asyncio.Event` that asynchronous streams wait for before their second chunk."""
+    seen: list[list[BaseMessage]] = Field(default_factory=list)
+    lock: Any = Field(default_factory=threading.Lock, exclude=True, repr=False)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    @property
+    def asked(self) -> list[str]:
+        """Return the text of the last message of every call."""
+        return [str(messages[-1].text) for messages in self.seen]
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, AIMessage]:
+        return self.bind(tools=list(tools), **kwargs)
+
+    def _reply(self, messages: list[BaseMessage]) -> AIMessage:
+        with self.lock:
+            self.seen.append(messages)
+            reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if callable(reply):
+            reply = reply(messages)
+        if isinstance(reply, BaseException):
+            raise reply
+        if isinstance(reply, AIMessage):
+            return reply
+        usage = {"input_tokens": len(messages), "output_tokens": 2, "total_tokens": 2}
+        usage["total_tokens"] += usage["input_tokens"]
+        return AIMessage(reply, usage_metadata=usage)  # type: ignore[arg-type]  # a plain dict
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._reply(messages))])
+
+    def _chunks(self, messages: list[BaseMessage]) -> Iterator[ChatGenerationChunk]:
+        chunks = list(chunks_of(self._reply(messages)))
+        if self.breaks_after is None:
+            # The end of a message is part of it, as with real providers.
+            chunks[-1] = chunks[-1].model_copy(update={"chunk_position": "last"})
+        for chunk in chunks[: self.breaks_after]:
+            yield ChatGenerationChunk(message=chunk)
+        if self.breaks_after is not None:
+            raise ProviderError("the connection broke")
+
+    def _stream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        yield from self._chunks(messages)
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for number, chunk in enumerate(self._chunks(messages)):
+            if number == 1 and self.turnstile is not None:
+                await self.turnstile.wait()
+            yield chunk
+            await asyncio.sleep(0)
+
+
+def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
+    """Yield a message as a provider streams it: words, then pieces of tool calls, then usage."""
+    for word in re.findall(r"\S+\s*", str(message.text)):
+        yield AIMessageChunk(content=word, id=message.id)
+    for index, call in enumerate(message.tool_calls):
+        args = str(call["args"]).replace("'", '"')
+        for name, call_id, part in (
+            (call["name"], call["id"], args[: len(args) // 2]),
+            (None, None, args[len(args) // 2 :]),
+        ):
+            piece = {"name": name, "args": part, "id": call_id, "index": index}
+            yield AIMessageChunk(content="", id=message.id, tool_call_chunks=[piece])  # type: ignore[list-item]  # a plain dict
+    yield AIMessageChunk(content="", id=message.id, usage_metadata=message.usage_metadata)
+
+
+# -- calling ------------------------------------------------------------------------------------
+
+
+def at(thread_id: str = "t", user_id: str | None = "ana", **switches: Any) -> RunnableConfig:
+    """Return the config of a call in a thread."""
+    return {"configurable": {"thread_id": thread_id, "user_id": user_id, **switches}}
+
+
+def _stream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+    return list(chain.stream(value, config))
+
+
+async def _astream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+    return [chunk async for chunk in chain.astream(value, config)]
+
+
+WAYS: dict[str, Callable[[Runnable[Any, Any], Any, RunnableConfig], Any]] = {
+    "invoke": lambda chain, value, config: chain.invoke(value, config),
+    "ainvoke": lambda chain, value, config: asyncio.run(chain.ainvoke(value, config)),
+    "stream": _stream,
+    "astream": lambda chain, value, config: asyncio.run(_astream(chain, value, config)),
+    "batch": lambda chain, value, config: chain.batch([value], config),
+    "abatch": lambda chain, value, config: asyncio.run(chain.abatch([value], config)),
+}
+"""Every way to run one turn of a chain."""
+
+
+# -- logs ---------------------------------------------------------------------------------------
+
+
+class FailingLog:
+    """A log whose storage is gone at the n-th append, counted from 1, and at that one only."""
+
+    def __init__(self, log: Any, fails_at: int) -> None:
+        self._log = log
+        self._fails_at = fails_at
+        self._appends = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def _count(self) -> None:
+        self._appends += 1
+        if self._appends == self._fails_at:
+            raise LogUnavailableError("the disk is full")
+
+    def append(self, *args: Any, **kwargs: Any) -> Any:
+        self._count()
+        return self._log.append(*args, **kwargs)
+
+    async def aappend(self, *args: Any, **kwargs: Any) -> Any:
+        self._count()
+        return await self._log.aappend(*args, **kwargs)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+
+from langchain_convmem.cli.errors import ModelCallError
+from langchain_convmem.cli.models import OFFLINE_NOTICE, bordered, choose_model
+from langchain_convmem.errors import ConfigError, MissingExtraError
+
+PROMPT = ChatPromptTemplate([("human", "{text}")])
+
+
+class ScriptedModel(BaseChatModel):
+    """Streams pieces; a piece that is an exception is raised in its turn."""
+
+    pieces: list
+
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        text = "".join(self.pieces)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        for piece in self.pieces:
+            if isinstance(piece, BaseException):
+                raise piece
+            yield ChatGenerationChunk(message=AIMessageChunk(content=piece))
+
+
+def streamed(*pieces):
+    for chunk in (PROMPT | bordered(ScriptedModel(pieces=list(pieces)))).stream({"text": "hi"}):
+        yield chunk.text
+
+
+def test_a_bordered_model_streams_piece_by_piece():
+    assert [text for text in streamed("a ", "b ", "c") if text] == ["a ", "b ", "c"]
+
+
+def test_whatever_a_provider_raises_becomes_one_error_behind_what_was_streamed():
+    seen = []
+    with pytest.raises(ModelCallError, match="OSError: no route to host") as caught:
+        seen.extend(streamed("a", OSError("no route\n  to host")))
+    assert "a" in seen
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_an_error_without_words_is_called_by_its_name():
+    with pytest.raises(ModelCallError, match=r"the model failed: TimeoutError$"):
+        list(streamed(TimeoutError()))
+
+
+def test_ctrl_c_is_no_failure_of_the_model():
+    with pytest.raises(KeyboardInterrupt):
+        list(streamed("a", KeyboardInterrupt()))
+
+
+def test_without_a_name_the_offline_model_is_taken_and_said_so():
+    model, notice = choose_model(None)
+    assert type(model).__name__ == "OfflineChatModel"
+    assert notice == OFFLINE_NOTICE
+
+
+def test_a_base_url_needs_a_model():
+    with pytest.raises(ConfigError, match="--model"):
+        choose_model(None, base_url="http://127.0.0.1:1/v1")
+
+
+def test_a_named_model_gets_the_base_url(monkeypatch):
+    pytest.importorskip("langchain_openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    model, notice = choose_model("openai:test-model", base_url="http://127.0.0.1:1/v1")
+    assert model.openai_api_base == "http://127.0.0.1:1/v1"
+    assert notice is None
+
+
+@pytest.mark.parametrize("name", ["nosuchprovider:x", "gibberish", "openai:test-model"])
+def test_a_model_that_cannot_be_made_is_a_configuration_error(name, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match=name):
+        choose_model(name)
+
+
+def test_a_missing_langchain_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[cli\]'"):
+        choose_model("openai:test-model")

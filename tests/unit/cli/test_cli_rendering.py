@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_convmem.cli.plain_text import json_text
+from langchain_convmem.cli.rendering import (
+    log_data,
+    log_lines,
+    recall_data,
+    recall_lines,
+    receipt_line,
+    threads_data,
+    threads_lines,
+)
+from langchain_convmem.records import (
+    Control,
+    DialogLine,
+    Entry,
+    ForgetReceipt,
+    LineMatch,
+    Metadata,
+    Recall,
+    RecalledBlock,
+    ThreadInfo,
+    ThreadKey,
+)
+
+KEY = ThreadKey("me", "garden")
+AT = 1_683_554_160_000  # 2023-05-08 13:56 UTC
+
+
+def line(number, speaker, text, session="3"):
+    return DialogLine(
+        line_id=f"D1:{number}",
+        key=KEY,
+        position=number,
+        part=0,
+        speaker=speaker,
+        text=text,
+        time_ms=AT + number,
+        session=session,
+        role="user",
+        entry_id=f"e{number}",
+    )
+
+
+def entry(number, role, message=None, **fields):
+    fields.setdefault("metadata", Metadata(timing={"creation": AT}))
+    contents = () if message is None or not message.content else (message.content,)
+    return Entry(
+        id=f"e{number}",
+        key=KEY,
+        position=number,
+        turn_id="t",
+        role=role,
+        message=message,
+        contents=contents,
+        **fields,
+    )
+
+
+LINES = (line(1, "Ana", "The spade is\nin the shed."), line(2, "Ben", "Noted."))
+MATCH = LineMatch(LINES[0], relevance=2.5, similarity=0.625, why=("meaning", "words: spade"))
+BLOCK = RecalledBlock(
+    lines=LINES,
+    text="[8 May 2023]\nAna: The spade is\nin the shed.\nBen: Noted.\n",
+    matches=(MATCH,),
+    relevance=2.5,
+    similarity=0.625,
+)
+FOUND = Recall(matches=(MATCH,), blocks=(BLOCK,), best_rejected=0.5, problems=("slow",))
+WHY = (
+    '   why: "The spade is in the shed." (Ana, 2023-05-08 13:56): meaning; words: spade '
+    "(relevance 2.50, similarity 0.62)"
+)
+ENTRIES = [
+    entry(1, "system", SystemMessage("Be kind.")),
+    entry(2, "user", HumanMessage("Hi\nthere", name="Ana", id="m1")),
+    entry(
+        3,
+        "assistant",
+        AIMessage("Hello", additional_kwargs={"timestamp": AT + 3_600_000, "session": 4}),
+        metadata=Metadata(attributes=("interrupted",), timing={"creation": AT}),
+    ),
+    entry(
+        4, "assistant", AIMessage("", tool_calls=[{"name": "look", "args": {"x": 1}, "id": "c1"}])
+    ),
+    entry(5, "control", control=Control(("e3", "e4"), "undo")),
+]
+
+
+def test_a_block_shows_where_when_what_and_why():
+    assert [styled.text for styled in recall_lines(FOUND)] == [
+        "1. thread garden, session 3, 2023-05-08 13:56, relevance 2.50, similarity 0.62",
+        "   [8 May 2023]\n   Ana: The spade is\n   in the shed.\n   Ben: Noted.",
+        WHY,
+    ]
+
+
+def test_finding_nothing_is_said():
+    assert [styled.text for styled in recall_lines(Recall((), ()))] == [
+        "nothing that fits was found"
+    ]
+
+
+def test_a_recall_as_data_holds_lines_scores_and_reasons():
+    data = json.loads(json_text(recall_data("spade?", FOUND)))
+    (block,) = data.pop("blocks")
+    assert data == {"query": "spade?", "best_rejected": 0.5, "problems": ["slow"]}
+    assert block["thread_id"] == "garden"
+    assert block["text"] == BLOCK.text
+    assert block["lines"] == [
+        {
+            "line_id": "D1:1",
+            "position": 1,
+            "speaker": "Ana",
+            "time": "2023-05-08T13:56:00.001+00:00",
+            "text": "The spade is\nin the shed.",
+            "is_match": True,
+            "why": ["meaning", "words: spade"],
+            "relevance": 2.5,
+            "similarity": 0.625,
+        },
+        {
+            "line_id": "D1:2",
+            "position": 2,
+            "speaker": "Ben",
+            "time": "2023-05-08T13:56:00.002+00:00",
+            "text": "Noted.",
+            "is_match": False,
+        },
+    ]
+
+
+def test_the_log_shows_every_entry_and_marks_what_was_undone():
+    assert [styled.text for styled in log_lines(ENTRIES)] == [
+        "2023-05-08 13:56  System: Be kind.",
+        "2023-05-08 13:56  Ana: Hi\n    there",
+        "2023-05-08 14:56  Assistant: Hello  (interrupted, retracted)",
+        "2023-05-08 13:56  Assistant: [calls look]  (retracted)",
+        "2023-05-08 13:56  Control: undo: retracts 2 entries",
+    ]
+
+
+def test_the_log_as_data_keeps_ids_order_and_retractions():
+    data = json.loads(json_text(log_data(ENTRIES)))
+    assert [item["position"] for item in data] == [1, 2, 3, 4, 5]
+    assert [item["is_retracted"] for item in data] == [False, False, True, True, False]
+    assert data[1]["message_id"] == "m1"
+    assert data[1]["contents"] == ["Hi\nthere"]
+    assert (data[2]["session"], data[2]["time"]) == ("4", "2023-05-08T14:56:00.000+00:00")
+    assert (data[4]["retracts"], data[4]["reason"]) == (["e3", "e4"], "undo")
+
+
+def test_threads_are_listed_in_the_given_order():
+    threads = [
+        ThreadInfo(KEY, 12, AT, AT + 60_000),
+        ThreadInfo(ThreadKey("me", "t"), 1, AT, AT),
+    ]
+    assert [styled.text for styled in threads_lines(threads)] == [
+        "garden      12 entries, stored 2023-05-08 13:56 to 2023-05-08 13:57",
+        "t            1 entries, stored 2023-05-08 13:56 to 2023-05-08 13:56",
+    ]
+    assert threads_data(threads)[0] == {
+        "user_id": "me",
+        "thread_id": "garden",
+        "entries": 12,
+        "first": "2023-05-08T13:56:00.000+00:00",
+        "last": "2023-05-08T13:57:00.000+00:00",
+    }
+
+
+def test_no_threads_is_said():
+    assert [styled.text for styled in threads_lines([])] == ["no threads"]
+
+
+def test_a_receipt_names_all_its_counts():
+    text = receipt_line(ForgetReceipt(entries=7, threads=2, segments=9, documents=1))
+    assert text == "erased 7 entries, 2 threads, 9 index rows and 1 documents"

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from langchain_convmem.history import ConversationHistory
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def history(request, tmp_path):
+    """A thread of ana's in each kind of log."""
+    with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
+        yield ConversationHistory(log, "t1", user_id="ana")
+
+
+@pytest.fixture
+def say(history):
+    """Adds texts in turns, the user first: `say("a", "b")`."""
+
+    def add(*texts):
+        roles = ("user", "assistant")
+        return [history.add(roles[number % 2], text) for number, text in enumerate(texts)]
+
+    return add
+
+
+@pytest.fixture
+def shape(history):
+    """Returns what the turns say, summaries in capitals by custom."""
+    return lambda: [" ".join(turn.contents) for turn in history.turns]
+
+
+@pytest.fixture
+def read(history):
+    """Returns what the model's messages say, the summary included."""
+    return lambda: [message.text for message in history.messages]

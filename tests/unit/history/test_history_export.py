@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.history import ConversationHistory
+from langchain_convmem.logs import InMemoryLog
+
+
+def texts(maps):
+    return [" ".join(item["message"]["contents"]) for item in maps]
+
+
+def retracted(maps):
+    return [
+        " ".join(item["message"]["contents"])
+        for item in maps
+        if "retracted" in item["metadata"].get("attribute", ())
+    ]
+
+
+def test_an_increment_holds_what_came_since_without_the_last_turn(history, say):
+    say("a", "b", "c")
+    assert texts(history.to_maps()) == ["a", "b"]
+    assert history.to_maps() == []
+    say("c2", "d")
+    assert texts(history.to_maps()) == ["c c2"]
+    assert texts(history.to_maps(exclude_last=False)) == ["d"]
+    assert history.to_maps(exclude_last=False) == history.to_maps() == []
+
+
+def test_everything_can_be_exported_without_moving_the_cursor(history, say):
+    say("a", "b", "c")
+    assert texts(history.to_maps(incremental=False, exclude_last=False)) == ["a", "b", "c"]
+    assert texts(history.to_maps(incremental=False)) == ["a", "b"]
+    assert texts(history.to_maps()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+@pytest.mark.parametrize("exclude_last", [True, False])
+def test_nothing_is_exported_of_nothing_and_nothing_is_written(history, incremental, exclude_last):
+    assert history.to_maps(incremental=incremental, exclude_last=exclude_last) == []
+    assert history.log.threads("ana") == []
+
+
+def test_sinks_do_not_know_of_each_other(history, say):
+    say("a", "b", "c")
+    assert texts(history.to_maps(sink="one")) == ["a", "b"]
+    assert texts(history.to_maps(sink="two", exclude_last=False)) == ["a", "b", "c"]
+    assert texts(history.to_maps(sink="one", exclude_last=False)) == ["c"]
+    assert texts(history.to_maps()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("sink", ["", None, 7])
+def test_a_sink_needs_a_name(history, sink):
+    with pytest.raises(ConfigError, match="sink"):
+        history.to_maps(sink=sink)
+
+
+def test_a_cursor_survives_the_process_and_stays_small(history, say):
+    for number in range(30):
+        say(f"question {number}", f"answer {number}")
+    history.to_maps()
+    again = ConversationHistory(history.log, "t1", user_id="ana")
+    assert texts(again.to_maps(exclude_last=False)) == ["answer 29"]
+    document = history.log.get_state(history.key, "export:default").value
+    assert len(json.dumps(document)) < 100
+
+
+def test_a_placeholder_is_exported_once(history):
+    history.add("assistant", "Welcome!")
+    assert texts(history.to_maps()) == ["..."]
+    history.add("user", "a")
+    assert texts(history.to_maps()) == ["Welcome!"]
+
+
+def test_a_turn_that_grew_comes_again_whole_under_its_id(history, say):
+    say("a")
+    [first] = history.to_maps(exclude_last=False)
+    history.add("user", "more")
+    assert history.to_maps() == []
+    [again] = history.to_maps(exclude_last=False)
+    assert again["id"] == first["id"]
+    assert again["message"]["contents"] == ["a", "more"]
+    assert again["metadata"]["attribute"] == ["merged"]
+
+
+def test_a_summary_before_what_was_exported_is_not_skipped_and_nothing_doubles(history, say):
+    say("a", "b", "c")
+    assert texts(history.to_maps(exclude_last=False)) == ["a", "b", "c"]
+    summary = history.add_summary("S", history.summary_window())
+    [exported] = history.to_maps()
+    assert exported["id"] == summary.id
+    assert exported["message"] == {"role": "summary", "contents": ["S"]}
+    assert exported["metadata"]["summaryIds"] == list(summary.metadata.summary_ids)
+    assert history.to_maps(exclude_last=False) == []
+
+
+def test_a_turn_that_a_summary_split_comes_again_in_parts(history, say):
+    say("a", "b")
+    window = history.summary_window()
+    history.add("assistant", "late")
+    assert texts(history.to_maps(exclude_last=False)) == ["a", "b late"]
+    history.add_summary("S", window)
+    assert texts(history.to_maps(exclude_last=False)) == ["b", "S", "...", "late"]
+
+
+def test_what_is_undone_after_its_export_comes_once_more_marked(history, say):
+    say("a", "b", "c", "d")
+    given = history.to_maps(exclude_last=False)
+    history.undo()
+    maps = history.to_maps(exclude_last=False)
+    assert retracted(maps) == texts(maps) == ["c", "d"]
+    assert [item["id"] for item in maps] == [item["id"] for item in given[2:]]
+    assert maps[0]["message"] == given[2]["message"]
+    assert history.to_maps(exclude_last=False) == []
+    history.redo()
+    assert history.to_maps(exclude_last=False) == given[2:]
+
+
+def test_what_is_undone_before_its_export_is_never_exported(history, say):
+    say("a", "b", "c", "d")
+    assert texts(history.to_maps()) == ["a", "b", "c"]
+    history.undo()
+    assert retracted(history.to_maps(exclude_last=False)) == ["c"]
+
+
+def test_a_turn_that_grew_and_was_undone_before_it_came_again_is_marked(history, say):
+    say("a", "b", "c")
+    history.to_maps(exclude_last=False)
+    history.add("user", "more")
+    assert history.to_maps() == []
+    history.undo()
+    assert retracted(history.to_maps()) == ["c more"]
+    assert history.to_maps() == []
+
+
+def test_an_edit_is_exported_as_what_it_replaces_and_what_it_says(history, say):
+    say("a", "b", "c")
+    history.to_maps(exclude_last=False)
+    history.replace(history.turns[0].id, "A")
+    maps = history.to_maps(exclude_last=False)
+    assert texts(maps) == ["a", "b", "c", "A"]
+    assert retracted(maps) == ["a", "b", "c"]
+
+
+def test_a_cleared_thread_is_exported_as_such(history, say):
+    say("a", "b")
+    history.to_maps(exclude_last=False)
+    history.clear()
+    assert retracted(history.to_maps()) == ["a", "b"]
+
+
+def test_metadata_is_exported_with_its_turn(history):
+    turn = history.add("user", "a")
+    turn.add_attribute("hardcoded")
+    turn.add_timing("listenStart", 5)
+    turn.add_data("nested", {"k": [1, None, {"z": "t"}]})
+    [exported] = history.to_maps(exclude_last=False)
+    assert list(exported) == ["id", "message", "metadata"]
+    assert list(exported["metadata"]) == ["attribute", "aux", "timing"]
+    assert exported["metadata"]["attribute"] == ["hardcoded"]
+    assert exported["metadata"]["aux"] == {"nested": {"k": [1, None, {"z": "t"}]}}
+    assert exported["metadata"]["timing"]["listenStart"] == 5
+    turn.add_data("late", 1)
+    assert history.to_maps(exclude_last=False) == []
+    [whole] = history.to_maps(incremental=False, exclude_last=False)
+    assert whole["metadata"]["aux"]["late"] == 1
+
+
+def test_two_exports_at_once_share_the_turns(history, say, monkeypatch):
+    say("a", "b", "c")
+    log = history.log
+    get_state = log.get_state
+    others = []
+
+    def overtaken(key, name):
+        document = get_state(key, name)
+        if not others:
+            monkeypatch.undo()
+            others.append(texts(history.to_maps()))
+            history.add("assistant", "d")
+        return document
+
+    monkeypatch.setattr(log, "get_state", overtaken)
+    assert texts(history.to_maps()) == ["c"]
+    assert others == [["a", "b"]]
+
+
+def test_forgetting_the_thread_forgets_its_cursors(history, say):
+    say("a", "b")
+    history.to_maps(exclude_last=False)
+    history.log.forget(history.key)
+    say("c")
+    assert texts(history.to_maps(exclude_last=False)) == ["c"]
+
+
+class PlainLog:
+    """A log that keeps no documents."""
+
+    def __init__(self, log):
+        for name in ("append", "entries", "annotate"):
+            setattr(self, name, getattr(log, name))
+
+
+def test_a_log_without_cursors_exports_everything_only():
+    with InMemoryLog() as log:
+        history = ConversationHistory(PlainLog(log), "t1")
+        history.add("user", "a")
+        with pytest.raises(ConfigError, match="incremental=False"):
+            history.to_maps()
+        assert texts(history.to_maps(incremental=False, exclude_last=False)) == ["a"]
+        assert "'a'" in str(history)
+
+
+async def test_the_asynchronous_twin_exports_alike(history, say):
+    say("a", "b")
+    history.add_messages([AIMessage("c")])
+    assert texts(await history.ato_maps()) == ["a"]
+    assert texts(await history.ato_maps(exclude_last=False)) == ["b c"]
+    everything = await history.ato_maps(incremental=False, exclude_last=False)
+    assert everything == history.to_maps(incremental=False, exclude_last=False)

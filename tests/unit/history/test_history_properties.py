@@ -1,0 +1,199 @@
+"""Random conversations that are summarised, edited and exported in any order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem.errors import ConvMemError
+from langchain_convmem.history import ConversationHistory
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.live import covered_by, live_entries, summary_chain
+from langchain_convmem.views.turns import is_blank
+
+CALL = {"name": "weather", "args": {}, "id": "c1"}
+MESSAGES = {
+    "user": lambda n: HumanMessage(f"u{n}"),
+    "assistant": lambda n: AIMessage(f"a{n}"),
+    "blank": lambda n: HumanMessage(" "),
+    "system": lambda n: SystemMessage(f"s{n}"),
+    "call": lambda n: AIMessage(f"c{n}", tool_calls=[CALL]),
+    "result": lambda n: ToolMessage(f"r{n}", tool_call_id="c1"),
+}
+SINKS = ("one", "two")
+
+
+@dataclass
+class Thread:
+    """A thread on which random steps are taken; what is refused is refused."""
+
+    history: ConversationHistory
+    windows: list = field(default_factory=list)
+    sinks: dict = field(default_factory=lambda: {name: {} for name in SINKS})
+    count: int = 0
+
+    def take(self, step):
+        name, *arguments = step
+        try:
+            getattr(self, name)(*arguments)
+        except ConvMemError:
+            return
+
+    def say(self, kind, turn):
+        self.count += 1
+        message = MESSAGES[kind](self.count)
+        self.history.log.append(self.history.key, [draft_of(message, turn_id=turn)])
+
+    def window(self):
+        self.windows.append(self.history.summary_window())
+
+    def summarise(self, chosen):
+        if self.windows:
+            self.count += 1
+            window = self.windows[chosen % len(self.windows)]
+            self.history.add_summary(f"S{self.count}", window)
+
+    def undo(self, exchanges):
+        self.history.undo(exchanges)
+
+    def redo(self):
+        self.history.redo()
+
+    def undo_summary(self):
+        self.history.undo_summary()
+
+    def clear(self):
+        self.history.clear()
+
+    def replace(self, chosen, keep_later):
+        shown = [turn for turn in self.history.turns if turn.entries]
+        if shown:
+            self.count += 1
+            name = shown[chosen % len(shown)].id
+            self.history.replace(name, f"e{self.count}", keep_later=keep_later)
+
+    def export(self, sink, exclude_last):
+        maps = self.history.to_maps(sink=sink, exclude_last=exclude_last)
+        ids = [item["id"] for item in maps]
+        assert len(ids) == len(set(ids)), "a turn stands twice in one increment"
+        for item in maps:
+            known = self.sinks[sink].get(item["id"])
+            assert item != known, "the sink had that already"
+            self.sinks[sink][item["id"]] = item
+        assert self.history.to_maps(sink=sink, exclude_last=exclude_last) == []
+        self._check_sink(sink, exclude_last)
+
+    def _check_sink(self, sink, exclude_last):
+        everything = self.history.to_maps(incremental=False, exclude_last=False)
+        held = {item["id"] for item in everything[-1:]} if exclude_last else set()
+        has = {
+            name: item
+            for name, item in self.sinks[sink].items()
+            if "retracted" not in item["metadata"].get("attribute", ())
+        }
+        wanted = {item["id"]: item for item in everything if item["id"] not in held}
+        assert {name: item for name, item in has.items() if name not in held} == wanted
+
+
+steps = st.one_of(
+    *[
+        st.tuples(
+            st.just("say"), st.sampled_from(sorted(MESSAGES)), st.sampled_from([None, "1", "2"])
+        )
+    ]
+    * 4,
+    st.tuples(st.just("say"), st.sampled_from(["user", "assistant"]), st.none()),
+    st.just(("window",)),
+    st.just(("window",)),
+    st.tuples(st.just("summarise"), st.integers(0, 9)),
+    st.tuples(st.just("summarise"), st.just(-1)),
+    st.tuples(st.just("undo"), st.integers(1, 3)),
+    st.just(("redo",)),
+    st.just(("undo_summary",)),
+    st.just(("clear",)),
+    st.tuples(st.just("replace"), st.integers(0, 20), st.booleans()),
+)
+exports = st.tuples(st.just("export"), st.sampled_from(SINKS), st.booleans())
+plain = st.lists(steps, max_size=30)
+exported = st.lists(st.one_of(steps, steps, steps, exports), max_size=30)
+
+
+def walked(log, chosen):
+    thread = Thread(ConversationHistory(log, "t1", user_id="ana"))
+    for step in chosen:
+        thread.take(step)
+    return thread
+
+
+@given(plain)
+@settings(max_examples=150, deadline=None)
+def test_what_is_said_is_covered_by_the_summary_or_shown_and_never_both(chosen):
+    with InMemoryLog() as log:
+        history = walked(log, chosen).history
+        live = live_entries(history.entries)
+        covered = covered_by(live, summary_chain(live))
+        shown = history.context(summary="omit").positions
+        for entry in live:
+            is_shown = entry.position in shown
+            assert not (entry.id in covered and is_shown)
+            if entry.role not in ("summary", "tool") and not is_blank(entry):
+                # A result alone may go missing: what called it can have been taken back.
+                assert entry.id in covered or is_shown
+            if entry.role == "system":
+                assert entry.id not in covered
+
+
+@given(plain)
+@settings(max_examples=150, deadline=None)
+def test_a_window_holds_what_a_summary_then_covers_and_nothing_else_changes(chosen):
+    with InMemoryLog() as log:
+        history = walked(log, chosen).history
+        before = [entry.id for turn in history.model_turns for entry in turn.entries]
+        last = history.last_summary
+        said = [message.text for message in history.messages]
+        window = history.summary_window()
+        if window.is_empty:
+            assert window.previous is None
+            assert str(window) == ""
+            return
+        assert window.turns[-1].role == "assistant"
+        assert not any(turn.role in ("system", "summary") for turn in window.turns)
+        assert (None if window.previous is None else window.previous.id) == (
+            None if last is None else last.id
+        )
+        turn = history.add_summary("NEW", window)
+        after = [entry.id for turn in history.model_turns for entry in turn.entries]
+        assert sorted(before) == sorted([*window.entry_ids, *after])
+        assert history.last_summary.id == turn.id
+        history.undo_summary()
+        assert [message.text for message in history.messages] == said
+
+
+@given(plain, st.integers(1, 3))
+@settings(max_examples=100, deadline=None)
+def test_redo_restores_what_undo_took_back(chosen, exchanges):
+    with InMemoryLog() as log:
+        history = walked(log, chosen).history
+        turns, messages, size = history.turns, history.messages, len(history.entries)
+        undone = history.undo(exchanges)
+        assert len(history.entries) == size + bool(undone)
+        shown = {entry.id for turn in history.turns for entry in turn.entries}
+        assert shown.isdisjoint(entry.id for turn in undone for entry in turn.entries)
+        if undone:
+            assert history.redo()
+            assert history.turns == turns
+            assert history.messages == messages
+
+
+@given(exported)
+@settings(max_examples=200, deadline=None)
+def test_exports_lose_and_double_nothing_whatever_happens_between_them(chosen):
+    with InMemoryLog() as log:
+        thread = walked(log, chosen)
+        for sink in SINKS:
+            thread.export(sink, exclude_last=True)
+            thread.export(sink, exclude_last=False)

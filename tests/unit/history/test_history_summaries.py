@@ -1,0 +1,444 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
+from langchain_convmem.history import ConversationHistory
+
+CALL = {"name": "weather", "args": {"city": "Rome"}, "id": "c1"}
+
+
+def said(window):
+    return [" ".join(turn.contents) for turn in window.turns]
+
+
+def result(text="sun", call="c1"):
+    return ToolMessage(text, tool_call_id=call)
+
+
+# -- windows ------------------------------------------------------------------------------------
+
+
+def test_a_window_ends_with_the_last_reply_and_leaves_out_what_is_pending(history, say):
+    say("a", "b", "c")
+    window = history.summary_window()
+    assert said(window) == ["a", "b"]
+    assert window.previous is None
+    assert not window.is_empty
+    assert window.summary_ids == tuple(turn.id for turn in window.turns)
+
+
+def test_a_window_leaves_out_placeholders_and_system_messages(history):
+    history.add("system", "Be brief.")
+    history.add("assistant", "Welcome!")
+    assert said(history.summary_window()) == ["Welcome!"]
+    history.add_summary("S", history.summary_window())
+    assert [message.text for message in history.messages] == ["Be brief.", "S"]
+
+
+@pytest.mark.parametrize("texts", [[], ["a"]])
+def test_there_is_nothing_to_summarise_before_the_first_reply(history, say, texts):
+    say(*texts)
+    assert history.summary_window().is_empty
+    assert str(history.summary_window()) == ""
+
+
+def test_taking_a_window_changes_nothing_and_it_is_a_value(history, say):
+    say("a", "b")
+    before = history.entries
+    window = history.summary_window()
+    assert history.summary_window() == window
+    assert history.entries == before
+    say("c", "d")
+    assert said(window) == ["a", "b"]
+    assert pickle.loads(pickle.dumps(window)) == window  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([AIMessage("let me see", tool_calls=[CALL])], []),
+        ([AIMessage("let me see", tool_calls=[CALL]), result()], []),
+        (
+            [AIMessage("let me see", tool_calls=[CALL]), result(), AIMessage("sunny")],
+            ["q", "let me see", "sun", "sunny"],
+        ),
+        # The tool returns only behind a later reply: a cut between would part call and result.
+        (
+            [
+                AIMessage("let me see", tool_calls=[CALL]),
+                HumanMessage("hello?"),
+                AIMessage("wait"),
+                result(),
+            ],
+            [],
+        ),
+        # It never returned, and the conversation went on: that loop is over.
+        (
+            [
+                AIMessage("let me see", tool_calls=[CALL]),
+                HumanMessage("hello?"),
+                AIMessage("sorry"),
+            ],
+            ["q", "let me see", "hello?", "sorry"],
+        ),
+        ([AIMessage("sunny"), AIMessage("still", tool_calls=[CALL])], []),
+    ],
+)
+def test_a_window_ends_at_a_closed_tool_loop(history, messages, expected):
+    history.add_messages([HumanMessage("q"), *messages])
+    assert said(history.summary_window()) == expected
+
+
+def test_an_open_loop_does_not_keep_earlier_exchanges_from_a_summary(history, say):
+    say("a", "b", "c")
+    history.add_messages([AIMessage("", tool_calls=[CALL]), result()])
+    assert said(history.summary_window()) == ["a", "b"]
+
+
+# -- the text for the summariser ----------------------------------------------------------------
+
+
+def test_the_text_names_who_speaks_and_ends_sentences(history):
+    history.add("user", ["hi", "  really? "])
+    history.add("assistant", ["Welcome!", "well,"])
+    window = history.summary_window()
+    assert window.format() == str(window) == "[User]: hi. really?\n[Assistant]: Welcome! well,"
+
+
+def test_the_previous_summary_comes_first_unless_it_is_not_wanted(history, say):
+    say("a", "b")
+    history.add_summary(["They met.", "in Rome"], history.summary_window())
+    say("c", "d")
+    window = history.summary_window()
+    assert window.previous.contents == ("They met.", "in Rome")
+    assert window.format(preamble="T: ") == (
+        "T: [Previous Dialogue]: They met. in Rome.\n\n[User]: c.\n[Assistant]: d."
+    )
+    assert window.format(include_previous=False) == "[User]: c.\n[Assistant]: d."
+
+
+def test_every_part_of_the_text_can_be_chosen(history, say):
+    say("a", "b")
+    history.add_summary("S", history.summary_window())
+    history.add_messages(
+        [
+            HumanMessage(["x", "y"]),
+            AIMessage("", tool_calls=[CALL]),
+            result(),
+            AIMessage("z"),
+        ]
+    )
+    options = {
+        "user_tag": "U",
+        "assistant_tag": "A",
+        "tool_tag": "T",
+        "summary_tag": "P",
+        "prefix": "<",
+        "postfix": ">",
+        "separator": "+",
+        "closure": "/",
+        "summary_closure": "//",
+        "transformer": str.upper,
+    }
+    window = history.summary_window()
+    called = '(CALLS WEATHER WITH {"CITY": "ROME"})'
+    assert window.format(**options) == f"<P>S//<U>X+Y/<A>{called}/<T>SUN/<A>Z"
+    assert window.format(**{**options, "tool_tag": None}) == "<P>S//<U>X+Y/<A>Z"
+
+
+def test_people_and_media_are_named(history):
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    history.add_messages(
+        [
+            HumanMessage("hi", name="Ana"),
+            HumanMessage(["look", picture], name="Bo"),
+            AIMessage("nice"),
+        ]
+    )
+    assert str(history.summary_window()) == ("[Ana]: hi.\n[Bo]: look. (image).\n[Assistant]: nice.")
+
+
+def test_the_text_of_nothing_is_the_preamble_alone(history, say):
+    say("a")
+    window = history.summary_window()
+    assert window.format(preamble="P", include_previous=True) == "P"
+
+
+# -- adding -------------------------------------------------------------------------------------
+
+
+def test_a_summary_takes_the_place_of_what_it_covers_and_the_log_keeps_it(
+    history, say, shape, read
+):
+    said_before = say("a", "b", "c")
+    window = history.summary_window()
+    turn = history.add_summary(["S", " ", "T"], window, model="m", prompt_version="v1")
+    assert (turn.role, turn.contents) == ("summary", ("S", "T"))
+    assert turn.metadata.summary_ids == tuple(one.id for one in said_before[:2])
+    assert shape() == ["a", "b", "S T", "c"]
+    assert read() == ["S\nT", "c"]
+    assert history.context(summary="omit").messages[0].text == "c"
+    assert history.last_summary.contents == ("S", "T")
+    [entry] = [entry for entry in history.entries if entry.role == "summary"]
+    assert (entry.cover.model, entry.cover.prompt_version) == ("m", "v1")
+    assert entry.cover.digest == window.cover.digest
+    assert len(history.entries) == 4
+    turn.add_data("cost", 3)
+    assert history.last_summary.metadata.aux == {"cost": 3}
+
+
+def test_a_summary_names_the_one_before_it_first(history, say):
+    say("a", "b")
+    first = history.add_summary("S", history.summary_window())
+    third, _ = say("c", "d")
+    second = history.add_summary("T", history.summary_window())
+    assert second.metadata.summary_ids[:2] == (first.id, third.id)
+    assert history.last_summary.contents == ("T",)
+    assert history.summary_window().is_empty
+    assert history.summary_window().previous is None
+    assert [message.text for message in history.messages] == ["T"]
+
+
+def test_what_was_said_meanwhile_stays_whole_behind_the_summary(history, say, shape, read):
+    say("a", "b")
+    window = history.summary_window()
+    history.add("assistant", "late")
+    say("c", "d", "e")
+    history.add_summary("S", window)
+    assert shape() == ["a", "b", "S", "...", "late", "c", "d", "e"]
+    assert read() == ["S", "...", "late", "c", "d", "e"]
+    assert said(history.summary_window()) == ["late", "c", "d"]
+
+
+def test_a_late_part_of_a_summarised_turn_is_neither_swallowed_nor_covered(history, read):
+    for text, turn in (("A?", "1"), ("a!", "1"), ("B?", "2"), ("b!", "2")):
+        kind = HumanMessage if text.endswith("?") else AIMessage
+        history.log.append(history.key, [draft(kind(text), turn)])
+    window = history.summary_window()
+    history.log.append(history.key, [draft(AIMessage("a!!"), "1")])
+    history.add_summary("S", window)
+    assert read() == ["S", "...", "a!!"]
+    assert [turn.contents for turn in history.turns if turn.role == "assistant"] == [
+        ("a!",),
+        ("a!!",),
+        ("b!",),
+    ]
+
+
+def draft(message, turn):
+    from langchain_convmem.views.codec import draft_of
+
+    return draft_of(message, turn_id=turn)
+
+
+@pytest.mark.parametrize("text", ["", " \n", [], ["", "\t"], ["a", 7]])
+def test_a_blank_summary_is_refused_since_it_would_lose_what_it_covers(history, say, text):
+    say("a", "b")
+    before = history.entries
+    with pytest.raises(InvalidMessageError):
+        history.add_summary(text, history.summary_window())
+    assert history.entries == before
+
+
+def test_a_summary_of_nothing_is_refused(history, say):
+    say("a")
+    with pytest.raises(InvalidMessageError, match="empty"):
+        history.add_summary("S", history.summary_window())
+    assert history.last_summary is None
+
+
+def test_the_same_summary_of_the_same_window_is_added_once(history, say):
+    say("a", "b", "c")
+    window = history.summary_window()
+    first = history.add_summary("S", window)
+    before = history.entries
+    assert history.add_summary("S", window) == first
+    assert history.entries == before
+    with pytest.raises(StaleWindowError, match="undo_summary"):
+        history.add_summary("other words", window)
+    assert history.entries == before
+
+
+def test_two_writers_of_one_window_leave_one_summary(history, say, monkeypatch, read):
+    say("a", "b", "c")
+    window = history.summary_window()
+    entries = history.entries
+    history.add_summary("S", window)
+    late = ConversationHistory(history.log, "t1", user_id="ana")
+    # The second writer read the thread before the first one wrote.
+    monkeypatch.setattr(type(late), "_entries", lambda self: iter_of(entries))
+    late.add_summary("T", window)
+    monkeypatch.undo()
+    assert [turn.contents for turn in history.turns if turn.role == "summary"] == [("T",)]
+    assert read() == ["T", "c"]
+
+
+def iter_of(value):
+    yield from ()
+    return value
+
+
+def test_a_newer_window_may_follow_an_older_one_but_not_the_other_way_round(history, say, read):
+    say("a", "b")
+    old = history.summary_window()
+    say("c", "d")
+    new = history.summary_window()
+    history.add_summary("S", old)
+    history.add_summary("T", new)
+    assert read() == ["T"]
+    assert history.undo_summary().contents == ("T",)
+    assert read() == ["S", "c", "d"]
+    history.add_summary("T", new)
+    history.undo_summary()
+    history.undo_summary()
+    history.add_summary("T", new)
+    with pytest.raises(StaleWindowError, match="newer"):
+        history.add_summary("S", old)
+    assert read() == ["T"]
+
+
+def test_a_window_that_adds_nothing_to_what_is_covered_is_refused(history, say, read):
+    say("a", "b")
+    first = history.summary_window()
+    say("c", "d")
+    both = history.summary_window()
+    history.add_summary("S", first)
+    second = history.summary_window()
+    history.add_summary("T", both)
+    with pytest.raises(StaleWindowError, match="newer"):
+        history.add_summary("U", second)
+    assert read() == ["T"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda history: history.undo(), "2 of its messages"),
+        (lambda history: history.clear(), "4 of its messages"),
+        (lambda history: history.replace(history.turns[1].id, "B"), "3 of its messages"),
+        (
+            lambda history: history.replace(history.turns[0].id, "A", keep_later=True),
+            "1 of its messages",
+        ),
+        (
+            lambda history: history.log.forget(history.key, [history.turns[0].id]),
+            "1 of its messages",
+        ),
+    ],
+)
+def test_a_window_whose_turns_changed_is_refused_with_the_reason(history, say, change, reason):
+    say("a", "b", "c", "d")
+    window = history.summary_window()
+    change(history)
+    before = history.entries
+    with pytest.raises(StaleWindowError, match=reason) as caught:
+        history.add_summary("S", window)
+    assert caught.value.thread_id == "t1"
+    assert history.entries == before
+
+
+def test_a_window_that_continues_an_undone_summary_is_refused(history, say):
+    say("a", "b")
+    history.add_summary("S", history.summary_window())
+    say("c", "d")
+    window = history.summary_window()
+    history.undo_summary()
+    with pytest.raises(StaleWindowError, match="undone"):
+        history.add_summary("T", window)
+
+
+def test_a_window_is_refused_when_its_tool_returned_since(history):
+    history.add_messages(
+        [
+            HumanMessage("q"),
+            AIMessage("", tool_calls=[CALL]),
+            HumanMessage("hello?"),
+            AIMessage("sorry"),
+        ]
+    )
+    window = history.summary_window()
+    history.add_messages([result()])
+    with pytest.raises(StaleWindowError, match="returned"):
+        history.add_summary("S", window)
+
+
+def test_a_window_of_another_thread_is_refused(history, say):
+    say("a", "b")
+    other = ConversationHistory(history.log, "t2", user_id="ana")
+    with pytest.raises(ConfigError, match="t2"):
+        other.add_summary("S", history.summary_window())
+    with pytest.raises(ConfigError, match="t1"):
+        history.add_summary("S", None)
+
+
+# -- what a summary covers ----------------------------------------------------------------------
+
+
+def test_what_an_undo_took_out_is_not_covered_when_it_comes_back(history, say, read):
+    say("a", "b", "c", "d")
+    history.undo()
+    window = history.summary_window()
+    history.add_summary("S", window)
+    assert history.redo()
+    assert read() == ["S", "c", "d"]
+
+
+def test_blank_messages_among_the_summarised_are_not_mended_again(history):
+    history.add_messages([HumanMessage("a"), HumanMessage(" "), AIMessage("b"), HumanMessage("c")])
+    history.add_summary("S", history.summary_window())
+    assert history.context().repairs == ()
+
+
+def test_system_messages_are_never_covered(history, say, read):
+    history.add("system", "Be brief.")
+    say("a")
+    history.add_messages([SystemMessage("Be kind."), AIMessage("b")])
+    history.add_summary("S", history.summary_window())
+    assert read() == ["Be brief.\n\nBe kind.", "S"]
+
+
+# -- taking back --------------------------------------------------------------------------------
+
+
+def test_undoing_a_summary_makes_the_one_before_it_live_again(history, say, shape, read):
+    say("a", "b")
+    history.add_summary("S", history.summary_window())
+    say("c", "d")
+    history.add_summary("T", history.summary_window())
+    assert history.undo_summary().contents == ("T",)
+    assert history.last_summary.contents == ("S",)
+    assert read() == ["S", "c", "d"]
+    assert history.undo_summary().contents == ("S",)
+    assert read() == shape() == ["a", "b", "c", "d"]
+    assert history.undo_summary() is None
+    assert history.redo()
+    assert read() == ["S", "c", "d"]
+
+
+def test_a_summary_can_be_added_again_after_it_was_undone(history, say, read):
+    say("a", "b", "c")
+    window = history.summary_window()
+    history.add_summary("S", window)
+    history.undo_summary()
+    history.add_summary("S", window)
+    assert read() == ["S", "c"]
+
+
+# -- asynchronous twins -------------------------------------------------------------------------
+
+
+async def test_the_asynchronous_twins_summarise_alike(history, say):
+    say("a", "b", "c")
+    window = await history.asummary_window()
+    assert window == history.summary_window()
+    turn = await history.aadd_summary("S", window, model="m", prompt_version="v")
+    assert await history.alast_summary() == history.last_summary
+    assert history.last_summary.id == turn.id
+    assert (await history.aundo_summary()).contents == ("S",)
+    assert await history.alast_summary() is None
+    with pytest.raises(InvalidMessageError):
+        await history.aadd_summary("", window)

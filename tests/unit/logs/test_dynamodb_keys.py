@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.logs.dynamodb.keys import (
+    ENTRIES_PER_BATCH,
+    GENERATION_KEY,
+    PIECE_RANGE,
+    STATE_RANGE,
+    base_number,
+    batch_key,
+    batch_range,
+    next_number,
+    number_of,
+    partition_key,
+    piece_key,
+    position_of,
+    revision_of,
+    state_key,
+    state_range,
+    thread_entry_key,
+    thread_range,
+)
+from langchain_convmem.records import Owner, ThreadKey
+
+DAY_MS = 86_400_000
+names = st.one_of(
+    st.text(min_size=1),
+    st.text("s#%=~$0123", min_size=1, max_size=6),
+    st.text("s#", min_size=1).map(lambda text: (text * 2000)[:2000]),
+)
+numbers = st.integers(1, 10**11)
+
+
+def owners(name):
+    return st.sampled_from([Owner(user_id=name), Owner(thread_id=name)])
+
+
+def between(key, bounds):
+    return bounds[0].encode() <= key.encode() <= bounds[1].encode()
+
+
+@given(names.flatmap(owners), names.flatmap(owners))
+def test_owners_share_a_partition_only_if_they_are_one(first, second):
+    assert (partition_key(first) == partition_key(second)) == (first == second)
+    assert len(partition_key(first).encode()) <= 2048
+
+
+def test_keys_can_be_read_by_people():
+    key = ThreadKey("ana@example.org", "car #7")
+    assert partition_key(key.owner) == "U#ana@example.org"
+    assert partition_key(ThreadKey(None, "t1").owner) == "T#t1"
+    assert batch_key(2_077_700_001) == "E#002077700001"
+    assert thread_entry_key(key, 12) == "car %237#000000000012"
+    assert state_key(key, "buffer") == "S#car %237#buffer"
+    assert piece_key("01JX", 3) == "P#01JX#00003"
+
+
+@given(names, names, numbers, numbers, numbers)
+def test_a_range_holds_the_batches_of_its_thread_and_no_others(one, other, first, low, number):
+    mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
+    key = thread_entry_key(others, number)
+    assert between(key, thread_range(mine, low)) == (one == other and number >= low)
+    assert between(batch_key(number), batch_range(first)) == (number >= first)
+    assert len(key.encode()) <= 1024
+
+
+@given(names, names, names, names)
+def test_a_range_holds_the_documents_of_its_thread_and_no_others(one, other, name, another):
+    mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
+    assert between(state_key(others, name), state_range(mine)) == (one == other)
+    assert (state_key(mine, name) == state_key(mine, another)) == (name == another)
+    assert len(state_key(mine, name).encode()) <= 1024
+
+
+@given(names, numbers)
+def test_kinds_of_items_are_kept_apart(name, number):
+    state = state_key(ThreadKey("ana", name), name)
+    ranges = {"E": batch_range(), "P": PIECE_RANGE, "S": STATE_RANGE}
+    for kind, key in (("E", batch_key(number)), ("P", piece_key("01JX", 7)), ("S", state)):
+        assert [found for found, bounds in ranges.items() if between(key, bounds)] == [kind]
+    assert batch_range()[0] > GENERATION_KEY
+    assert not between(GENERATION_KEY, batch_range())
+
+
+@given(numbers, numbers)
+def test_batches_sort_as_their_numbers_do(first, second):
+    assert (batch_key(first) < batch_key(second)) == (first < second)
+
+
+@given(numbers, st.integers(0, ENTRIES_PER_BATCH - 1))
+def test_a_position_names_its_batch(number, place):
+    position = position_of(number, place)
+    assert number_of(position) == number
+    assert position < position_of(number + 1, 0)
+
+
+def test_positions_before_all_batches_name_none():
+    assert number_of(0) == number_of(-5) == 0
+
+
+def test_a_piece_names_its_revision():
+    assert revision_of(piece_key("01JX", 3)) == "01JX"
+
+
+def test_positions_of_this_century_are_exact_in_every_json_reader():
+    end_of_2099_ms = 4_102_444_800_000
+    assert position_of(base_number(end_of_2099_ms), 0) < 2**53
+
+
+@given(st.integers(DAY_MS, 2**42), st.integers(1, 99_999))
+def test_numbers_of_a_day_lie_above_those_of_the_day_before(now_ms, batches):
+    assert base_number(now_ms + DAY_MS) > base_number(now_ms) + batches
+    assert base_number(now_ms) > 0
+
+
+def test_the_next_number_follows_the_newest():
+    now_ms = 20_000 * DAY_MS
+    assert next_number(None, is_over=False, now_ms=now_ms) == 2_000_000_000
+    assert next_number(7, is_over=False, now_ms=now_ms) == 8
+    assert next_number(7, is_over=True, now_ms=now_ms) == 2_000_000_000
+    assert next_number(3_000_000_000, is_over=True, now_ms=now_ms) == 3_000_000_001
+
+
+@pytest.mark.parametrize("make", [thread_entry_key, lambda key, _: state_key(key, "buffer")])
+def test_ids_that_no_encoding_can_hold_are_refused(make):
+    with pytest.raises(ConfigError, match="no valid Unicode"):
+        make(ThreadKey("ana", "\ud800"), 1)
+    with pytest.raises(ConfigError, match="no valid Unicode"):
+        partition_key(Owner(user_id="\ud800"))
+    with pytest.raises(ConfigError, match="no valid Unicode"):
+        state_key(ThreadKey("ana", "t"), "\ud800")

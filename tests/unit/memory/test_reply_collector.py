@@ -1,0 +1,208 @@
+"""From the chunks of a stream to the messages of a reply."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.memory.replies import ReplyCollector, reply_messages
+
+ASKED = HumanMessage("Where?", id="q1")
+CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+def _collected(*chunks):
+    reply = ReplyCollector()
+    for chunk in chunks:
+        reply.add(chunk)
+    return reply.complete([ASKED])
+
+
+def _chunk(content, **fields):
+    return AIMessageChunk(content=content, **fields)
+
+
+def _texts(messages):
+    return [str(message.text) for message in messages]
+
+
+# -- where one message ends ---------------------------------------------------------------------
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=12))
+def test_the_chunks_of_one_message_are_one_message(words):
+    [message] = _collected(*(_chunk(word, id="m1") for word in words))
+    assert (type(message), message.content, message.id) == (AIMessage, "".join(words), "m1")
+
+
+def test_a_providers_id_beside_the_id_of_the_run_is_one_message():
+    chunks = [_chunk("One ", id="msg_1"), _chunk("two", id="lc_run--a"), _chunk("", id="lc_run--a")]
+    [message] = _collected(*chunks)
+    assert (message.content, message.id) == ("One two", "msg_1")
+
+
+def test_the_id_of_the_run_beside_a_providers_id_is_one_message():
+    [message] = _collected(_chunk("One ", id="lc_run--a"), _chunk("two", id="msg_1"))
+    assert (message.content, message.id) == ("One two", "msg_1")
+
+
+def test_chunks_without_ids_are_one_message():
+    assert _texts(_collected("One ", "", "two")) == ["One two"]
+
+
+def test_another_id_of_a_provider_begins_another_message():
+    found = _collected(_chunk("One", id="msg_1"), _chunk("Two", id="msg_2"))
+    assert _texts(found) == ["One", "Two"]
+
+
+def test_another_run_begins_another_message():
+    found = _collected(_chunk("One", id="lc_run--a"), _chunk("Two", id="lc_run--b"))
+    assert _texts(found) == ["One", "Two"]
+
+
+def test_what_follows_the_last_chunk_begins_another_message():
+    found = _collected(
+        _chunk("One", id="msg_1", chunk_position="last"), _chunk("Two", id="lc_run--b")
+    )
+    assert _texts(found) == ["One", "Two"]
+
+
+def test_a_late_chunk_with_the_id_of_its_message_belongs_to_it():
+    usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    [message] = _collected(
+        _chunk("One", id="m1", chunk_position="last"), _chunk("", id="m1", usage_metadata=usage)
+    )
+    assert message.usage_metadata == usage
+
+
+def test_two_messages_whose_chunks_alternate_are_two_messages():
+    chunks = [
+        _chunk(text, id=id_) for text, id_ in [("a", "m1"), ("x", "m2"), ("b", "m1"), ("y", "m2")]
+    ]
+    assert _texts(_collected(*chunks)) == ["ab", "xy"]
+
+
+def test_a_tool_result_stands_between_two_messages():
+    found = _collected("One", ToolMessage("found", tool_call_id="c1"), "Two")
+    assert [message.type for message in found] == ["ai", "tool", "ai"]
+
+
+def test_the_whole_message_behind_its_chunks_takes_their_place():
+    whole = AIMessage("One two.", id="m1")
+    assert _collected(_chunk("One ", id="m1"), _chunk("two", id="m1"), whole) == [whole]
+
+
+# -- what a message keeps -----------------------------------------------------------------------
+
+
+def test_an_empty_list_in_front_does_not_swallow_the_text():
+    [message] = _collected(_chunk([], id="m1"), _chunk("One ", id="m1"), _chunk("two", id="m1"))
+    assert message.text == "One two"
+
+
+def test_an_empty_text_in_front_of_blocks_leaves_no_empty_block():
+    block = {"type": "text", "text": "One", "index": 0}
+    [message] = _collected(_chunk("", id="m1"), _chunk([block], id="m1"), _chunk("", id="m1"))
+    assert message.content == [block]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["", "a", "bc"])
+        | st.lists(st.builds(lambda t: {"type": "text", "text": t}, st.sampled_from(["x", "yz"]))),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_no_text_of_a_stream_is_lost_whatever_the_form_of_its_content(contents):
+    [message] = _collected(*(_chunk(content, id="m1") for content in contents))
+    said = "".join(
+        part if isinstance(part, str) else part["text"] for content in contents for part in content
+    )
+    assert message.text == said
+
+
+def test_the_name_of_the_speaker_is_kept():
+    [message] = _collected(_chunk("One ", name="Hal"), _chunk("two"))
+    assert message.name == "Hal"
+
+
+def test_tool_calls_that_came_in_pieces_are_whole():
+    pieces = [
+        {"name": "look", "args": '{"where": ', "id": "c1", "index": 0},
+        {"name": None, "args": '"here"}', "id": None, "index": 0},
+    ]
+    [message] = _collected(*(_chunk("", id="m1", tool_call_chunks=[piece]) for piece in pieces))
+    assert message.tool_calls == [{**CALL, "args": {"where": "here"}}]
+
+
+def test_chunks_are_not_changed_by_being_collected():
+    first = _chunk([], id="m1")
+    _collected(first, _chunk("One", id="m1"))
+    assert first == _chunk([], id="m1")
+
+
+# -- cut off ------------------------------------------------------------------------------------
+
+
+def _cut(*chunks):
+    reply = ReplyCollector()
+    for chunk in chunks:
+        reply.add(chunk)
+    return reply.interrupted([ASKED])
+
+
+def test_a_message_cut_off_is_its_text():
+    [message] = _cut(_chunk([{"type": "text", "text": "One "}], id="m1"), _chunk("two", id="m1"))
+    assert (type(message), message.content, message.id) == (AIMessage, "One two", "m1")
+
+
+def test_blank_text_cut_off_is_nothing():
+    assert _cut(_chunk(" \n")) == []
+    assert _cut() == []
+
+
+def test_reasoning_cut_off_is_nothing():
+    assert _cut(_chunk([{"type": "reasoning", "reasoning": "Well"}])) == []
+
+
+def test_a_message_that_had_come_to_its_end_is_whole():
+    piece = {"name": "look", "args": "{}", "id": "c1", "index": 0}
+    [message] = _cut(
+        _chunk("One", id="m1", tool_call_chunks=[piece]), _chunk("", id="m1", chunk_position="last")
+    )
+    assert message.tool_calls == [CALL]
+
+
+# -- what is new --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", [[], {"messages": []}])
+def test_no_messages_are_no_reply_and_no_error(output):
+    assert reply_messages(output, [ASKED]) == []
+    assert _collected(output) == []
+
+
+def test_an_empty_stream_is_no_reply_and_no_error():
+    assert _collected() == []
+
+
+def test_a_message_alone_is_a_reply_even_under_a_known_id():
+    earlier = AIMessage("Yes.", id="m1")
+    assert reply_messages(earlier, [earlier, ASKED]) == [earlier]
+
+
+def test_given_messages_that_come_back_are_no_reply():
+    earlier = AIMessage("Yes.", id="m1")
+    new = AIMessage("No.")
+    assert reply_messages([earlier, ASKED, new], [earlier, ASKED]) == [new]
+    assert reply_messages([earlier, new], [earlier, ASKED]) == [new]
+
+
+@pytest.mark.parametrize("output", [None, 7, {"answer": "x"}, [1], ("a",), object()])
+def test_anything_else_is_refused_by_its_type(output):
+    with pytest.raises(InvalidMessageError, match=type(output).__name__):
+        reply_messages(output, [ASKED])

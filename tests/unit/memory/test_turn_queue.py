@@ -1,0 +1,307 @@
+"""The line in front of a thread: first come, first served, for threads and tasks alike."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from langchain_convmem.errors import ThreadBusyError
+from langchain_convmem.memory.turn_queue import TurnQueue
+from langchain_convmem.records import ThreadKey
+
+PLACE = ("log", ThreadKey("ana", "t"))
+OTHER = ("log", ThreadKey("ben", "t"))
+
+
+@pytest.fixture
+def queue():
+    return TurnQueue()
+
+
+def _waiting(queue):
+    """Return how many stand in line, the one who holds the thread included."""
+    return len(queue._lines.get(PLACE, ()))
+
+
+def _until(condition):
+    while not condition():
+        time.sleep(0.001)
+
+
+@contextmanager
+def _held(queue):
+    """Let another thread hold the place: what runs here is no part of its turn."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with queue.turn(PLACE, 10):
+            entered.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait(10)
+    try:
+        yield
+    finally:
+        leave.set()
+        thread.join()
+
+
+def _is_free(queue):
+    with queue.turn(PLACE, 0.01):
+        return True
+
+
+# -- order --------------------------------------------------------------------------------------
+
+
+def test_fifty_threads_are_served_in_order_of_arrival(queue):
+    served = []
+
+    def come(number):
+        with queue.turn(PLACE, 30):
+            served.append(number)
+
+    threads = [threading.Thread(target=come, args=(number,)) for number in range(50)]
+    with _held(queue):
+        for number, thread in enumerate(threads):
+            thread.start()
+            _until(lambda: _waiting(queue) == number + 2)  # noqa: B023 - called here
+        assert served == []
+    for thread in threads:
+        thread.join()
+    assert served == list(range(50))
+
+
+def test_one_at_a_time_holds_the_thread(queue):
+    inside, most = 0, 0
+    lock = threading.Lock()
+
+    def come():
+        nonlocal inside, most
+        for _ in range(20):
+            with queue.turn(PLACE, 30):
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                time.sleep(0)
+                with lock:
+                    inside -= 1
+
+    threads = [threading.Thread(target=come) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (inside, most) == (0, 1)
+
+
+async def test_tasks_and_threads_are_served_in_one_order(queue):
+    served = []
+
+    async def come(number):
+        async with queue.aturn(PLACE, 30):
+            served.append(number)
+
+    def come_by_thread(number):
+        with queue.turn(PLACE, 30):
+            served.append(number)
+
+    loop = asyncio.get_running_loop()
+    turns: list[asyncio.Future[None]] = []
+    with ThreadPoolExecutor(10) as pool:
+        with _held(queue):
+            for number in range(20):
+                if number % 2:
+                    turns.append(asyncio.ensure_future(come(number)))
+                else:
+                    turns.append(loop.run_in_executor(pool, come_by_thread, number))
+                while _waiting(queue) < number + 2:  # noqa: ASYNC110 - a thread sets no event
+                    await asyncio.sleep(0.001)
+        await asyncio.gather(*turns)
+    assert served == list(range(20))
+
+
+def test_different_places_do_not_wait_for_each_other(queue):
+    with queue.turn(PLACE, 1), queue.turn(OTHER, 0.01), queue.turn(("log 2", PLACE[1]), 0.01):
+        assert _waiting(queue) == 1
+
+
+def test_a_line_that_is_over_leaves_nothing_behind(queue):
+    with queue.turn(PLACE, 1):
+        pass
+    assert queue._lines == {}
+
+
+# -- leaving the line ---------------------------------------------------------------------------
+
+
+def test_who_waits_too_long_leaves_and_the_next_is_served(queue):
+    served = []
+
+    def come():
+        with queue.turn(PLACE, 30):
+            served.append(True)
+
+    thread = threading.Thread(target=come)
+    with _held(queue):
+        with pytest.raises(ThreadBusyError, match="still busy after"), queue.turn(PLACE, 0.01):
+            pass
+        thread.start()
+        _until(lambda: _waiting(queue) == 2)
+    thread.join(10)
+    assert served == [True]
+    assert queue._lines == {}
+
+
+async def test_who_is_cancelled_leaves_and_the_next_is_served(queue):
+    served = []
+
+    async def come(number):
+        async with queue.aturn(PLACE, 30):
+            served.append(number)
+
+    with _held(queue):
+        tasks = [asyncio.create_task(come(number)) for number in range(5)]
+        await asyncio.sleep(0)
+        assert _waiting(queue) == 6
+        for number in (0, 2, 4):
+            tasks[number].cancel()
+        gone = await asyncio.gather(*(tasks[n] for n in (0, 2, 4)), return_exceptions=True)
+        assert all(isinstance(error, asyncio.CancelledError) for error in gone)
+        await asyncio.sleep(0)
+        assert served == [], "the thread is still held"
+    await asyncio.gather(tasks[1], tasks[3])
+    assert served == [1, 3]
+    assert queue._lines == {}
+
+
+async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on(queue):
+    entered = []
+
+    async def come():
+        async with queue.aturn(PLACE, 30):
+            entered.append(True)
+            await asyncio.sleep(60)
+
+    with _held(queue):
+        task = asyncio.create_task(come())
+        await asyncio.sleep(0)
+        assert _waiting(queue) == 2
+    task.cancel()  # admitted by now, and cancelled before it could run
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert entered == []
+    assert _is_free(queue)
+
+
+async def test_an_async_turn_that_waits_too_long_leaves_the_line(queue):
+    with _held(queue):
+        with pytest.raises(ThreadBusyError, match="still busy after"):
+            async with queue.aturn(PLACE, 0.01):
+                pass
+        assert _waiting(queue) == 1
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, GeneratorExit])
+def test_a_turn_that_fails_frees_the_thread(queue, error):
+    with pytest.raises(error), queue.turn(PLACE, 1):
+        raise error
+    assert _is_free(queue)
+
+
+def test_a_turn_within_a_forgotten_generator_frees_the_thread(queue):
+    def stream():
+        with queue.turn(PLACE, 1):
+            yield 1
+
+    reading = stream()
+    next(reading)
+    cycle = [reading]
+    cycle.append(cycle)
+    del reading, cycle
+    gc.collect()
+    assert _is_free(queue)
+
+
+def test_a_stream_collected_in_the_middle_of_the_queues_own_work_blocks_nothing(queue):
+    def stream():
+        with queue.turn(PLACE, 1):
+            yield 1
+
+    reading = stream()
+    next(reading)
+    with queue._lock:  # where the garbage collector may strike
+        reading.close()
+    assert _is_free(queue)
+
+
+# -- one turn within another --------------------------------------------------------------------
+
+
+def test_a_turn_cannot_wait_for_itself(queue):
+    with queue.turn(PLACE, 1):
+        with (
+            pytest.raises(ThreadBusyError, match="wait for itself") as raised,
+            queue.turn(PLACE, 9),
+        ):
+            pass
+        assert raised.value.thread_id == "t"
+    assert _is_free(queue)
+
+
+async def test_an_async_turn_cannot_wait_for_itself(queue):
+    async with queue.aturn(PLACE, 1):
+        with pytest.raises(ThreadBusyError, match="wait for itself"):
+            async with queue.aturn(PLACE, 9):
+                pass
+
+
+def test_turns_may_follow_each_other(queue):
+    for _ in range(3):
+        with queue.turn(PLACE, 0.01):
+            pass
+
+
+def test_turns_of_several_places_may_nest_and_follow_in_any_order(queue):
+    with queue.turn(PLACE, 0.01):
+        with queue.turn(OTHER, 0.01):
+            pass
+        with queue.turn(OTHER, 0.01):
+            pass
+
+
+# -- processes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_does_not_wait_for_its_parents_turns(queue):
+    context = multiprocessing.get_context("fork")
+    with queue.turn(PLACE, 1):
+        child = context.Process(target=_hold_in_child, args=(queue,))
+        child.start()
+        child.join(30)
+    assert child.exitcode == 0
+
+
+def _hold_in_child(queue):
+    done = []
+
+    def hold():
+        with queue.turn(PLACE, 5):
+            done.append(True)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    sys.exit(0 if done else 1)

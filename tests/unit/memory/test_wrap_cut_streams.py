@@ -1,0 +1,357 @@
+"""Streams that do not come to their end: what came is kept, and the thread goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from types import SimpleNamespace
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import Runnable, RunnableGenerator
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+
+CALL = {"name": "erase", "args": {"path": "/srv/all"}, "id": "c1", "type": "tool_call"}
+
+
+def _entries(memory):
+    return memory.history("t", user_id="ana").entries
+
+
+def _talk(memory):
+    return [(entry.role, *entry.contents, *entry.metadata.attributes) for entry in _entries(memory)]
+
+
+@pytest.fixture
+def model():
+    return ScriptedChatModel(replies=["One two three four"])
+
+
+@pytest.fixture
+def chain(memory, model):
+    # A line that is not left would make the next turn wait, and this makes it fail instead.
+    return memory.wrap(model, recall=False, queue_timeout_s=2)
+
+
+# -- leaving ------------------------------------------------------------------------------------
+
+
+def _close(stream):
+    next(stream)
+    next(stream)
+    stream.close()
+
+
+def _break(stream):
+    for number, _ in enumerate(stream):
+        if number == 1:
+            break
+
+
+def _forget(stream):
+    next(stream)
+    next(stream)
+    cycle = SimpleNamespace(stream=stream)
+    cycle.itself = cycle
+
+
+def _raise(stream):
+    with contextlib.suppress(KeyError):
+        for number, _ in enumerate(stream):
+            if number == 1:
+                raise KeyError
+
+
+@pytest.mark.parametrize("leave", [_close, _break, _forget, _raise])
+def test_a_stream_that_is_left_keeps_what_came(memory, chain, leave):
+    leave(chain.stream("Count.", at()))
+    gc.collect()
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
+    assert type(_entries(memory)[1].message) is AIMessage
+
+
+async def _aclose(stream):
+    await anext(stream)
+    await anext(stream)
+    await stream.aclose()
+
+
+async def _abreak(stream):
+    number = 0
+    async for _ in stream:
+        number += 1
+        if number == 2:
+            break
+
+
+async def _acancel_reader(stream):
+    """Cancel a task that is busy with what it read."""
+    ready = asyncio.Event()
+
+    async def read():
+        number = 0
+        async for _ in stream:
+            number += 1
+            if number == 2:
+                ready.set()
+                await asyncio.sleep(60)
+
+    task = asyncio.create_task(read())
+    await ready.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _settled(condition):
+    while not condition():  # noqa: ASYNC110 - a log sets no event
+        await asyncio.sleep(0.001)
+
+
+class _Reader(Runnable):
+    """Streams from a source that others can close."""
+
+    def __init__(self):
+        self.source = (word for word in ("One ", "two ", "three"))
+
+    def invoke(self, value, config=None, **kwargs):
+        return "".join(self.source)
+
+    def stream(self, value, config=None, **kwargs):
+        return self.source
+
+
+def test_a_reply_whose_source_was_closed_behind_its_back_is_no_whole_reply(memory):
+    reader = _Reader()
+    stream = memory.wrap(reader).stream("Count.", at())
+    assert next(stream) == "One "
+    reader.source.close()
+    assert list(stream) == []
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@pytest.mark.parametrize("leave", [_aclose, _abreak, _acancel_reader])
+async def test_an_async_stream_that_is_left_keeps_what_came(memory, chain, leave):
+    async def left():
+        await leave(chain.astream("Count.", at()))
+
+    await left()
+    gc.collect()
+    await _settled(lambda: len(_entries(memory)) == 2)
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
+
+
+# Not `_forget`: when a whole chain is collected, the collector may close the model's stream first
+# and let the parser read on, and then a cut reply cannot be told from a short one.
+@pytest.mark.parametrize("leave", [_close, _break, _raise])
+def test_a_stream_that_is_left_behind_a_parser_keeps_what_came(memory, chain, leave):
+    leave((chain | StrOutputParser()).stream("Count.", at()))
+    gc.collect()
+    _, replied = _entries(memory)
+    # LangChain may read what stands before a parser to its end: then nothing was cut.
+    assert replied.contents[0] in {"One two ", "One two three four"}
+    is_cut = "interrupted" in replied.metadata.attributes
+    assert is_cut is (replied.contents[0] == "One two ")
+    chain.invoke("Again.", at())
+
+
+@pytest.mark.parametrize("leave", [_aclose, _abreak, _acancel_reader])
+async def test_an_async_stream_that_is_left_behind_a_parser_keeps_what_came(memory, chain, leave):
+    async def left():
+        await leave((chain | StrOutputParser()).astream("Count.", at()))
+
+    await left()
+    gc.collect()
+    await _settled(lambda: len(_entries(memory)) == 2)
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
+    await chain.ainvoke("Again.", at())
+
+
+async def test_closing_an_async_stream_returns_when_all_is_stored(memory, chain):
+    await _aclose(chain.astream("Count.", at()))
+    assert _talk(memory)[-1] == ("assistant", "One two ", "interrupted")
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_task_cancelled_while_it_waits_for_the_model_keeps_what_came(memory, times):
+    model = ScriptedChatModel(replies=["One two"], turnstile=asyncio.Event())
+    chain = memory.wrap(model, recall=False)
+    got = []
+
+    async def read():
+        async for chunk in chain.astream("Count.", at()):
+            got.append(chunk)  # noqa: PERF401 - looked at while it grows
+
+    task = asyncio.create_task(read())
+    await _settled(lambda: got)
+    for _ in range(times):  # servers cancel again and again until a task is gone
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_a_task_cancelled_in_its_last_write_has_written_it(way):
+    log = GatedLog(InMemoryLog())
+    memory = ConversationMemory(log)
+    chain = memory.wrap(ScriptedChatModel(replies=["One"]), recall=False)
+    call = chain.ainvoke("Count.", at()) if way == "ainvoke" else _collected(chain)
+    task = asyncio.create_task(call)
+    await log.began.wait()
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    log.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One")]
+
+
+class GatedLog:
+    """A log whose second append begins, and goes on when its gate opens."""
+
+    def __init__(self, log):
+        self._log = log
+        self._appends = 0
+        self.began = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    async def aappend(self, *args, **kwargs):
+        self._appends += 1
+        if self._appends == 2:
+            self.began.set()
+            await self.gate.wait()
+        return await self._log.aappend(*args, **kwargs)
+
+
+async def _collected(chain):
+    return [chunk async for chunk in chain.astream("Count.", at())]
+
+
+async def test_a_call_cancelled_while_it_waits_for_the_model_keeps_the_question(memory):
+    started = asyncio.Event()
+
+    async def never(inputs):
+        async for _ in inputs:
+            started.set()
+            await asyncio.sleep(60)
+            yield "late"
+
+    chain = memory.wrap(RunnableGenerator(never), recall=False)
+    task = asyncio.create_task(chain.ainvoke("Count.", at()))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert _talk(memory) == [("user", "Count.")]
+
+
+# -- going on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leave", [_close, _break, _forget, _raise])
+def test_after_a_stream_was_left_the_next_turn_works(memory, chain, model, leave):
+    leave(chain.stream("Count.", at()))
+    gc.collect()
+    chain.invoke("Again.", at())
+    assert _talk(memory)[2:] == [("user", "Again."), ("assistant", "One two three four")]
+    assert [message.text for message in model.seen[1]] == ["Count.", "One two ", "Again."]
+
+
+async def test_after_an_async_stream_was_left_the_next_turn_works(memory, chain):
+    async def left():
+        await _abreak(chain.astream("Count.", at()))
+
+    await left()
+    await chain.ainvoke("Again.", at())
+    assert _talk(memory)[2:] == [("user", "Again."), ("assistant", "One two three four")]
+
+
+def test_a_stream_that_nobody_began_to_read_is_no_turn(memory, chain):
+    chain.stream("Count.", at()).close()
+    assert _entries(memory) == []
+
+
+def test_a_stream_left_before_the_first_word_keeps_the_question(memory):
+    model = ScriptedChatModel(replies=["One two"], breaks_after=0)
+    with pytest.raises(ProviderError):
+        next(memory.wrap(model, recall=False).stream("Count.", at()))
+    assert _talk(memory) == [("user", "Count.")]
+
+
+# -- breaking -----------------------------------------------------------------------------------
+
+
+def test_a_stream_that_breaks_keeps_what_came_and_raises(memory):
+    model = ScriptedChatModel(replies=["One two three"], breaks_after=2)
+    chain = memory.wrap(model, recall=False)
+    got = []
+    with pytest.raises(ProviderError, match="connection broke"):
+        got.extend(chain.stream("Count.", at()))
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
+
+
+async def test_an_async_stream_that_breaks_keeps_what_came_and_raises(memory):
+    model = ScriptedChatModel(replies=["One two three"], breaks_after=2)
+    with pytest.raises(ProviderError, match="connection broke"):
+        await _collected(memory.wrap(model, recall=False))
+    assert _talk(memory) == [("user", "Count."), ("assistant", "One two ", "interrupted")]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_the_tool_call_of_a_cut_message_is_not_kept(memory, after):
+    model = ScriptedChatModel(
+        replies=[AIMessage("Erasing. ", id="m1", tool_calls=[CALL])], breaks_after=after
+    )
+    with pytest.raises(ProviderError):
+        list(memory.wrap(model, recall=False).stream("Clean up.", at()))
+    cut = _entries(memory)[-1].message
+    assert (cut.text, cut.id) == ("Erasing. ", "m1")
+    assert cut.tool_calls == cut.invalid_tool_calls == []
+    assert "erase" not in str(cut)
+
+
+def test_a_cut_message_that_is_nothing_but_a_tool_call_is_not_stored(memory):
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL])], breaks_after=1)
+    with pytest.raises(ProviderError):
+        list(memory.wrap(model, recall=False).stream("Clean up.", at()))
+    assert _talk(memory) == [("user", "Clean up.")]
+
+
+def test_a_message_that_was_whole_before_the_cut_keeps_its_tool_call(memory):
+    def loop(inputs):
+        for _ in inputs:
+            yield AIMessage("Looking.", tool_calls=[CALL])
+            yield ToolMessage("found", tool_call_id="c1")
+            yield AIMessageChunk(content="It is ")
+            raise ProviderError
+
+    with pytest.raises(ProviderError):
+        list(memory.wrap(RunnableGenerator(loop), recall=False).stream("Look.", at()))
+    asked, called, result, cut = _entries(memory)
+    assert called.message.tool_calls == [CALL]
+    assert [entry.metadata.attributes for entry in (asked, called, result)] == [(), (), ()]
+    assert cut.metadata.attributes == ("interrupted",)
+    assert memory.history("t", user_id="ana").context().repairs == ()
+
+
+def test_usage_that_came_before_the_cut_is_kept(memory):
+    usage = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 10}
+
+    def stream(inputs):
+        for _ in inputs:
+            yield AIMessageChunk(content="One ", usage_metadata=usage)
+            raise ProviderError
+
+    with pytest.raises(ProviderError):
+        list(memory.wrap(RunnableGenerator(stream), recall=False).stream("Count.", at()))
+    assert _entries(memory)[-1].message.usage_metadata == usage

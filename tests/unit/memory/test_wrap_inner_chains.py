@@ -1,0 +1,375 @@
+"""What a wrapped chain may be made of: what it is given, and what it may return."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain as joined
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.runnables import (
+    ConfigurableField,
+    Runnable,
+    RunnableBranch,
+    RunnableGenerator,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
+from scripted_chat import WAYS, ScriptedChatModel, at
+
+from langchain_convmem.errors import InvalidMessageError
+
+CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
+
+
+def look(where: str) -> str:
+    """Look somewhere."""
+    return where
+
+
+def _history(quick):
+    return quick.history("t", user_id="ana")
+
+
+def _told(quick):
+    """Return the thread's entries as (role, text)."""
+    return [(entry.role, str(entry.message.text)) for entry in _history(quick).entries]
+
+
+# -- models: messages in ------------------------------------------------------------------------
+
+
+class DeferredModel(Runnable):
+    """A model that is chosen at the call, as `init_chat_model` makes them."""
+
+    def __init__(self, model):
+        self.model = model
+
+    @property
+    def InputType(self):  # noqa: N802 - LangChain's name
+        return self.model.InputType
+
+    def invoke(self, input, config=None, **kwargs):  # noqa: A002 - LangChain's name
+        return self.model.invoke(input, config, **kwargs)
+
+
+MODELS = {
+    "model": lambda model: model,
+    "bound tools": lambda model: model.bind_tools([look]),
+    "bound arguments": lambda model: model.bind(stop=["\n"]),
+    "with config": lambda model: model.with_config(tags=["x"]),
+    "with retry": lambda model: model.with_retry(),
+    "with fallbacks": lambda model: model.with_fallbacks([model]),
+    "configurable fields": lambda model: model.configurable_fields(
+        breaks_after=ConfigurableField(id="breaks")
+    ),
+    "configurable alternatives": lambda model: model.configurable_alternatives(
+        ConfigurableField(id="which"), other=model
+    ),
+    "all at once": lambda model: model.bind_tools([look]).with_retry().with_fallbacks([model]),
+    "before a parser": lambda model: model | StrOutputParser(),
+    "bound, before a parser": lambda model: (model.bind(x=1) | StrOutputParser()).with_retry(),
+    "chosen at the call": DeferredModel,
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_model_is_given_messages_however_it_is_dressed(quick, kind):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    wrapped = quick.wrap(MODELS[kind](model), recall=False)
+    wrapped.invoke("First?", at())
+    list(wrapped.stream("Second?", at()))
+    assert [(type(message), message.text) for message in model.seen[1]] == [
+        (HumanMessage, "First?"),
+        (AIMessage, "One."),
+        (HumanMessage, "Second?"),
+    ]
+    assert _told(quick) == [
+        ("user", "First?"),
+        ("assistant", "One."),
+        ("user", "Second?"),
+        ("assistant", "Two."),
+    ]
+
+
+# -- prompts: a dict in -------------------------------------------------------------------------
+
+
+def test_a_prompt_is_given_history_and_one_human_message_as_placeholders(quick):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Be brief."), MessagesPlaceholder("history"), MessagesPlaceholder("input")]
+    )
+    wrapped = quick.wrap(prompt | model, recall=False)
+    wrapped.invoke("First?", at())
+    wrapped.invoke(HumanMessage("Second?", id="q2"), at())
+    system, *rest = model.seen[1]
+    assert system == SystemMessage("Be brief.")
+    assert [(type(message), message.text) for message in rest] == [
+        (HumanMessage, "First?"),
+        (AIMessage, "One."),
+        (HumanMessage, "Second?"),
+    ]
+    assert rest[-1].id == "q2"
+
+
+def test_a_prompt_is_given_everything_under_messages(quick):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    wrapped = quick.wrap(
+        ChatPromptTemplate.from_messages([MessagesPlaceholder("messages")]) | model, recall=False
+    )
+    wrapped.invoke("First?", at())
+    wrapped.invoke("Second?", at())
+    assert [message.text for message in model.seen[1]] == ["First?", "One.", "Second?"]
+
+
+def test_a_template_of_text_reads_input_and_history_as_text(quick):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "So far:\n{history}"), ("human", "Answer: {input}")]
+    )
+    wrapped = quick.wrap(prompt | model, recall=False)
+    wrapped.invoke("First?", at())
+    wrapped.invoke("Second?", at())
+    assert model.seen[1] == [
+        SystemMessage("So far:\nUser: First?\nAssistant: One."),
+        HumanMessage("Answer: Second?"),
+    ]
+
+
+def test_braces_in_what_was_said_are_not_filled_in(quick):
+    model = ScriptedChatModel(replies=["{history}"])
+    prompt = ChatPromptTemplate.from_messages([("system", "{history}"), ("human", "{input}")])
+    wrapped = quick.wrap(prompt | model, recall=False)
+    for _ in range(2):
+        wrapped.invoke("{input} and {nothing}", at())
+    assert model.seen[1][0].text == "User: {input} and {nothing}\nAssistant: {history}"
+    assert model.seen[1][1].text == "{input} and {nothing}"
+
+
+def test_a_template_for_a_text_model_works_too(quick):
+    model = ScriptedChatModel(replies=["One."])
+    prompt = PromptTemplate.from_template("{history}\nQuestion: {input}")
+    quick.wrap(prompt | model, recall=False).invoke("First?", at())
+    assert model.asked == ["\nQuestion: First?"]
+
+
+def test_a_prompt_behind_other_steps_is_found(quick):
+    model = ScriptedChatModel(replies=["One."])
+    prompt = ChatPromptTemplate.from_messages([("human", "{input} [{note}]")])
+    steps = RunnablePassthrough.assign(note=lambda _: "n") | prompt | model.with_retry()
+    quick.wrap(steps, recall=False).invoke("First?", at())
+    assert model.asked == ["First? [n]"]
+
+
+def test_a_branch_is_given_a_dict_even_if_one_of_its_ends_is_a_model(quick):
+    model = ScriptedChatModel(replies=["One."])
+    branch = RunnableBranch(
+        (lambda given: "history" in given, RunnableLambda(lambda given: given["messages"]) | model),
+        model,
+    )
+    quick.wrap(branch, recall=False).invoke("First?", at())
+    assert model.asked == ["First?"]
+
+
+# -- functions ----------------------------------------------------------------------------------
+
+
+RESULTS = {
+    "text": lambda given: "Done.",
+    "a message": lambda given: AIMessage("Done."),
+    "a list": lambda given: [AIMessage("Done.")],
+    "messages": lambda given: {"messages": [AIMessage("Done.")]},
+    "one under messages": lambda given: {"messages": AIMessage("Done.")},
+    "the given ones in front": lambda given: {"messages": [*given["messages"], AIMessage("Done.")]},
+    "the given ones, copied": lambda given: {
+        "messages": [message.model_copy(deep=True) for message in given["messages"]]
+        + [AIMessage("Done.")]
+    },
+    "the user's, built anew": lambda given: [
+        HumanMessage(given["input"][0].text),
+        AIMessage("Done."),
+    ],
+}
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_function_may_return_its_reply_in_many_shapes(quick, result, way):
+    wrapped = quick.wrap(RunnableLambda(RESULTS[result]), recall=False)
+    WAYS[way](wrapped, "First?", at())
+    WAYS[way](wrapped, "Second?", at())
+    assert _told(quick) == [
+        ("user", "First?"),
+        ("assistant", "Done."),
+        ("user", "Second?"),
+        ("assistant", "Done."),
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_pieces_of_a_generator_are_one_reply(quick, way):
+    def words(inputs):
+        for given in inputs:
+            yield from ["You ", "said ", str(given["input"])]
+
+    WAYS[way](quick.wrap(both_ways(words), recall=False), "this", at())
+    assert _told(quick) == [("user", "this"), ("assistant", "You said this")]
+
+
+def both_ways(transform):
+    """Return the generator as a chain with an asynchronous twin."""
+
+    async def twin(inputs):
+        given = [value async for value in inputs]
+        for piece in transform(iter(given)):
+            yield piece
+
+    return RunnableGenerator(transform, twin)
+
+
+def _loop(first_id=None, last_id=None):
+    return [
+        AIMessage("Let me look.", tool_calls=[CALL], id=first_id),
+        ToolMessage("level three", tool_call_id="c1"),
+        AIMessage("On level three.", id=last_id),
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("with_ids", [True, False])
+@pytest.mark.parametrize("in_front", [True, False])
+def test_a_tool_loop_is_stored_whole_in_one_turn(quick, way, with_ids, in_front):
+    def run(given):
+        ids = [f"m{len(given['messages'])}", f"n{len(given['messages'])}"] if with_ids else []
+        return {"messages": [*(given["messages"] if in_front else []), *_loop(*ids)]}
+
+    wrapped = quick.wrap(RunnableLambda(run), recall=False)
+    for _ in range(2):
+        WAYS[way](wrapped, "Where?", at())
+    assert _told(quick) == 2 * [
+        ("user", "Where?"),
+        ("assistant", "Let me look."),
+        ("tool", "level three"),
+        ("assistant", "On level three."),
+    ]
+    assert len({entry.turn_id for entry in _history(quick).entries}) == 2
+    assert _history(quick).context().repairs == ()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_chain_may_count_its_ids_anew_in_every_turn(quick, way):
+    texts = iter(["One.", "Two."])
+    wrapped = quick.wrap(
+        RunnableLambda(lambda _: [AIMessage(next(texts), id="ai-1")]), recall=False
+    )
+    for _ in range(2):
+        WAYS[way](wrapped, "Well?", at())
+    assert [text for role, text in _told(quick) if role == "assistant"] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+def test_a_tool_loop_that_streams_is_stored_message_by_message(quick, way):
+    model = ScriptedChatModel(
+        replies=[AIMessage("Let me look.", tool_calls=[CALL]), AIMessage("On level three.")]
+    )
+
+    def loop(inputs):
+        for given in inputs:
+            yield from model.stream(given["messages"])
+            yield ToolMessage("level three", tool_call_id="c1")
+            yield from model.stream(given["messages"])
+
+    WAYS[way](quick.wrap(both_ways(loop), recall=False), "Where?", at())
+    asked, called, result, replied = _history(quick).entries
+    assert called.message.tool_calls == [CALL]
+    assert called.contents == ("Let me look.",)
+    assert result.message.tool_call_id == "c1"
+    assert replied.contents == ("On level three.",)
+    assert {entry.turn_id for entry in (called, result, replied)} == {asked.turn_id}
+    assert _history(quick).context().repairs == ()
+
+
+def test_the_result_of_a_cut_tool_loop_that_comes_back_is_not_stored_again(quick):
+    quick.add_messages(
+        [HumanMessage("Where?"), AIMessage("", tool_calls=[CALL])], thread_id="t", user_id="ana"
+    )
+
+    def run(given):
+        assert given["messages"][2].text.startswith("[interrupted")
+        return {"messages": [*given["messages"], AIMessage("Again?")]}
+
+    quick.wrap(RunnableLambda(run), recall=False).invoke("Well?", at())
+    assert [role for role, _ in _told(quick)] == ["user", "assistant", "user", "assistant"]
+
+
+def test_a_chain_that_only_gives_back_what_it_got_adds_no_reply(quick):
+    wrapped = quick.wrap(RunnableLambda(lambda given: given["messages"]), recall=False)
+    wrapped.invoke("Anyone?", at())
+    assert _told(quick) == [("user", "Anyone?")]
+
+
+# -- what is no reply ---------------------------------------------------------------------------
+
+
+NO_REPLIES = {
+    "a parsed dict": (ScriptedChatModel(replies=['{"level": 3}']) | JsonOutputParser(), "dict"),
+    "parallel replies": (
+        RunnableLambda(lambda given: given["messages"])
+        | RunnableParallel(
+            a=ScriptedChatModel(replies=["One two."]), b=ScriptedChatModel(replies=["Two one."])
+        ),
+        "AddableDict|dict",
+    ),
+    "a number": (RunnableLambda(lambda given: 7), "int"),
+    "nothing": (RunnableLambda(lambda given: None), "NoneType"),
+    "numbers": (RunnableLambda(lambda given: [1, 2]), "list"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_REPLIES)
+@pytest.mark.parametrize("way", WAYS)
+def test_output_that_is_no_reply_is_refused_and_told_the_way_out(quick, kind, way):
+    inner, found = NO_REPLIES[kind]
+    with pytest.raises(InvalidMessageError, match=rf"({found}).*memory\.wrap\(prompt \| model\)"):
+        WAYS[way](quick.wrap(inner, recall=False), "Level?", at())
+    assert _told(quick) == [("user", "Level?")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_parsers_stand_behind_the_memory(quick, way):
+    model = ScriptedChatModel(replies=['{"level": 3}'])
+    chain = quick.wrap(model, recall=False) | JsonOutputParser()
+    found = WAYS[way](chain, "Level?", at())
+    assert (found if isinstance(found, dict) else found[-1]) == {"level": 3}
+    assert _told(quick)[-1] == ("assistant", '{"level": 3}')
+
+
+# -- types and twins -----------------------------------------------------------------------------
+
+
+def test_the_type_of_the_output_is_the_inner_chains(quick):
+    model = ScriptedChatModel(replies=["One."])
+    assert quick.wrap(model | StrOutputParser()).OutputType is str
+    assert quick.wrap(model).OutputType == model.OutputType
+
+
+def test_async_functions_are_chains_too(quick):
+    async def answer(given):
+        return f"You said {given['input']}"
+
+    asyncio.run(quick.wrap(RunnableLambda(answer), recall=False).ainvoke("this", at()))
+    assert list(joined.from_iterable(_told(quick))) == [
+        "user",
+        "this",
+        "assistant",
+        "You said this",
+    ]

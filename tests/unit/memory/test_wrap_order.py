@@ -1,0 +1,321 @@
+"""Turns at once: ordered and complete on one thread, side by side on several."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda, RunnableParallel
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog
+from langchain_convmem.errors import ThreadBusyError
+
+
+def _talk(memory, thread_id="t"):
+    entries = memory.history(thread_id, user_id="ana").entries
+    return [text for entry in entries for text in entry.contents]
+
+
+def _echo(messages):
+    return f"re: {messages[-1].text}"
+
+
+def _is_in_pairs(talk):
+    return talk[1::2] == [f"re: {text}" for text in talk[::2]]
+
+
+# -- one thread ---------------------------------------------------------------------------------
+
+
+def test_turns_in_threads_on_one_thread_are_ordered_and_complete(memory):
+    model = ScriptedChatModel(replies=[_echo])
+    chain = memory.wrap(model, recall=False)
+    texts = [f"{number}" for number in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: chain.invoke(text, at()), texts))
+    talk = _talk(memory)
+    assert sorted(talk[::2]) == sorted(texts)
+    assert _is_in_pairs(talk)
+    assert [len(messages) for messages in model.seen] == [2 * n + 1 for n in range(16)]
+
+
+async def test_turns_in_tasks_on_one_thread_are_answered_in_order_of_arrival(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[_echo]), recall=False)
+    texts = [f"{number}" for number in range(16)]
+    await asyncio.gather(*(chain.ainvoke(text, at()) for text in texts))
+    assert _talk(memory) == [part for text in texts for part in (text, f"re: {text}")]
+
+
+async def test_streams_and_calls_in_tasks_and_threads_share_one_line(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[_echo]), recall=False)
+
+    async def stream(text):
+        return [chunk async for chunk in chain.astream(text, at())]
+
+    await asyncio.gather(
+        *(stream(f"s{number}") for number in range(4)),
+        *(chain.ainvoke(f"a{number}", at()) for number in range(4)),
+        *(asyncio.to_thread(chain.invoke, f"t{number}", at()) for number in range(4)),
+    )
+    talk = _talk(memory)
+    assert len(talk) == 24
+    assert _is_in_pairs(talk)
+
+
+def test_two_chains_and_two_handles_of_one_file_share_one_line(tmp_path):
+    model = ScriptedChatModel(replies=[_echo])
+    with (
+        ConversationMemory.open(tmp_path / "m.db") as one,
+        ConversationMemory.open(tmp_path / "m.db") as two,
+    ):
+        chains = [one.wrap(model, recall=False), two.wrap(model, recall=False)]
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda n: chains[n % 2].invoke(str(n), at()), range(12)))
+        talk = _talk(one)
+    assert len(talk) == 24
+    assert _is_in_pairs(talk)
+
+
+def test_a_turn_waits_until_the_stream_before_it_ends(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["One two", "Three"]), recall=False)
+    stream = chain.stream("a", at())
+    next(stream)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(chain.invoke, "b", at())
+        assert not second.done()
+        rest = list(stream)
+        second.result(10)
+    assert rest
+    assert _talk(memory) == ["a", "One two", "b", "Three"]
+
+
+def test_a_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
+    model = ScriptedChatModel(replies=["One two", "Three"])
+    chain = memory.wrap(model, recall=False, queue_timeout_s=0.02)
+    stream = chain.stream("a", at())
+    next(stream)
+    with pytest.raises(ThreadBusyError, match=r"'t'.*0\.02 s.*queue_timeout_s") as raised:
+        chain.invoke("b", at())
+    assert raised.value.thread_id == "t"
+    stream.close()
+    chain.invoke("c", at())
+    assert _talk(memory) == ["a", "One ", "c", "Three"]
+
+
+async def test_an_async_turn_that_waits_too_long_is_refused_and_the_line_goes_on(memory):
+    model = ScriptedChatModel(replies=["One two", "Three"])
+    chain = memory.wrap(model, recall=False, queue_timeout_s=0.02)
+    stream = chain.astream("a", at())
+    await anext(stream)
+    with pytest.raises(ThreadBusyError, match="still busy"):
+        await chain.ainvoke("b", at())
+    await stream.aclose()
+    await chain.ainvoke("c", at())
+    assert _talk(memory) == ["a", "One ", "c", "Three"]
+
+
+async def test_a_turn_cancelled_while_it_waits_does_not_hold_up_the_others(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["One two", _echo]), recall=False)
+    stream = chain.astream("a", at())
+    await anext(stream)
+    waiting = [asyncio.create_task(chain.ainvoke(text, at())) for text in ("b", "c", "d")]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    _ = [chunk async for chunk in stream]
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(results[1], asyncio.CancelledError)
+    assert _talk(memory) == ["a", "One two", "b", "re: b", "d", "re: d"]
+
+
+def test_a_failing_turn_does_not_hold_up_the_next(memory):
+    chain = memory.wrap(
+        ScriptedChatModel(replies=[ProviderError(), "Yes."]), recall=False, queue_timeout_s=2
+    )
+    with pytest.raises(ProviderError):
+        chain.invoke("a", at())
+    chain.invoke("b", at())
+    assert _talk(memory) == ["a", "b", "Yes."]
+
+
+# -- within a turn ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inside", ["a step", "a thread", "a batch", "parallel steps"])
+def test_a_turn_within_a_turn_of_the_same_thread_is_refused_at_once(memory, inside):
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
+    ways = {
+        "a step": lambda config: chain.invoke("b", config),
+        "a thread": lambda config: RunnableLambda(lambda _: chain.invoke("b", config)).batch(
+            ["x", "y"], config
+        ),
+        "a batch": lambda config: chain.batch(["b", "c"], config),
+        "parallel steps": lambda config: RunnableParallel(one=chain, two=chain).invoke("b", config),
+    }
+    outer = memory.wrap(RunnableLambda(lambda _, config: ways[inside](config)), recall=False)
+    with pytest.raises(ThreadBusyError, match="another thread_id"):
+        outer.invoke("a", at())
+    chain.invoke("later", at())
+    assert _talk(memory) == ["a", "later", "Yes."]
+
+
+async def test_an_async_turn_within_a_turn_of_the_same_thread_is_refused_at_once(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
+
+    async def step(_, config):
+        return await asyncio.create_task(chain.ainvoke("b", config))
+
+    with pytest.raises(ThreadBusyError, match="another thread_id"):
+        await memory.wrap(RunnableLambda(step), recall=False).ainvoke("a", at())
+
+
+def test_a_stream_within_a_turn_of_the_same_thread_is_refused_at_once(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
+    step = RunnableLambda(lambda _, config: list(chain.stream("b", config)))
+    with pytest.raises(ThreadBusyError, match="another thread_id"):
+        list(memory.wrap(step, recall=False).stream("a", at()))
+
+
+def test_a_turn_within_a_turn_may_speak_in_another_thread(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["Inner."]), recall=False)
+    outer = memory.wrap(RunnableLambda(lambda _: chain.invoke("b", at("aside"))), recall=False)
+    outer.invoke("a", at())
+    assert _talk(memory) == ["a", "Inner."]
+    assert _talk(memory, "aside") == ["b", "Inner."]
+
+
+def test_a_turn_within_a_turn_may_speak_in_another_memory_under_the_same_name():
+    one, two = ConversationMemory(InMemoryLog()), ConversationMemory(InMemoryLog())
+    chain = two.wrap(ScriptedChatModel(replies=["Inner."]), recall=False)
+    outer = one.wrap(RunnableLambda(lambda _, config: chain.invoke("b", config)), recall=False)
+    outer.invoke("a", at())
+    assert _talk(one) == ["a", "Inner."]
+    assert _talk(two) == ["b", "Inner."]
+
+
+async def test_a_task_that_outlives_its_turn_may_start_one(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False)
+    over = asyncio.Event()
+    tasks = []
+
+    async def later(config):
+        await over.wait()
+        await chain.ainvoke("later", config)
+
+    async def step(_, config):
+        tasks.append(asyncio.create_task(later({"configurable": config["configurable"]})))
+        return "Started."
+
+    await memory.wrap(RunnableLambda(step), recall=False).ainvoke("a", at())
+    over.set()
+    await tasks[0]
+    assert _talk(memory) == ["a", "Started.", "later", "Yes."]
+
+
+# -- several threads ----------------------------------------------------------------------------
+
+
+def test_turns_of_different_threads_run_side_by_side(memory):
+    together = threading.Barrier(3, timeout=10)
+
+    def meet(_):
+        together.wait()
+        return "Met."
+
+    chain = memory.wrap(ScriptedChatModel(replies=[meet]), recall=False)
+    names = ["t1", "t2", "t3"]
+    chain.batch(["Hi"] * 3, [at(name) for name in names])
+    assert [_talk(memory, name) for name in names] == [["Hi", "Met."]] * 3
+
+
+def test_equal_names_of_two_users_do_not_wait_for_each_other(memory):
+    chain = memory.wrap(
+        ScriptedChatModel(replies=["One two", "Three"]), recall=False, queue_timeout_s=0.05
+    )
+    stream = chain.stream("a", at("t", "ana"))
+    next(stream)
+    chain.invoke("b", at("t", "ben"))
+    stream.close()
+
+
+# -- the event loop -----------------------------------------------------------------------------
+
+
+def _on_a_loop():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _off_loop_only(cls, name):
+    method = getattr(cls, name)
+
+    def guarded(self, *args, **kwargs):
+        assert not _on_a_loop(), f"{name} blocks the event loop"
+        CALLED.add(name)
+        return method(self, *args, **kwargs)
+
+    return guarded
+
+
+CALLED: set[str] = set()
+_DISK = [
+    "annotate",
+    "append",
+    "changes",
+    "close",
+    "delete_state",
+    "entries",
+    "forget",
+    "get_state",
+    "load_segments",
+    "save_segments",
+    "set_state",
+    "threads",
+]
+OffLoopLog = type("OffLoopLog", (SQLiteLog,), {n: _off_loop_only(SQLiteLog, n) for n in _DISK})
+
+
+class OffLoopEmbeddings(DeterministicFakeEmbedding):
+    """An embedder that refuses to compute on the thread of an event loop."""
+
+    embed_documents = _off_loop_only(DeterministicFakeEmbedding, "embed_documents")
+    embed_query = _off_loop_only(DeterministicFakeEmbedding, "embed_query")
+
+
+async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
+    CALLED.clear()
+    log = await asyncio.to_thread(OffLoopLog, tmp_path / "m.db")
+    memory = ConversationMemory(log, embeddings=OffLoopEmbeddings(size=8))
+    chain = memory.wrap(ScriptedChatModel(replies=["One two"]))
+    await chain.ainvoke("a", at())
+    _ = [chunk async for chunk in chain.astream("b", at("other"))]
+    await chain.abatch(["c", "d"], [at("t3"), at("t4")])
+    stream = chain.astream("e", at())
+    await anext(stream)
+    await stream.aclose()
+    await memory.aadd_messages([HumanMessage("f")], thread_id="t", user_id="ana")
+    await memory.arecall("a", user_id="ana")
+    await memory.retriever(user_id="ana").ainvoke("a")
+    await memory.athreads("ana")
+    await memory.history("t", user_id="ana").aget_messages()
+    await memory.aforget(user_id="ana")
+    await log.aclose()
+    assert {"append", "entries", "changes", "threads", "forget", "embed_query"} <= CALLED
+
+
+async def test_the_loop_runs_on_while_a_turn_waits_for_its_thread(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["One two", "Three"]), recall=False)
+    stream = chain.stream("a", at())
+    next(stream)
+    waiting = asyncio.create_task(chain.ainvoke("b", at()))
+    await asyncio.sleep(0)  # comes back only if nothing blocks
+    assert not waiting.done()
+    stream.close()
+    assert (await waiting).text == "Three"

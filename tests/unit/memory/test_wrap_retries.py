@@ -1,0 +1,211 @@
+"""Trying a turn again doubles nothing; saying a thing twice is two turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+
+CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+def _view(memory, thread_id="t"):
+    return [str(message.text) for message in memory.history(thread_id, user_id="ana").messages]
+
+
+def _entries(memory, thread_id="t"):
+    return memory.history(thread_id, user_id="ana").entries
+
+
+# -- the same message id ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_message_after_a_failure_is_the_same_turn(memory, way):
+    model = ScriptedChatModel(replies=[ProviderError(), "Level three."])
+    chain = memory.wrap(model, recall=False)
+    with pytest.raises(ProviderError):
+        WAYS[way](chain, HumanMessage("Where?", id="q1"), at())
+    WAYS[way](chain, HumanMessage("Where?", id="q1"), at())
+    asked, replied = _entries(memory)
+    assert (asked.contents, replied.contents) == (("Where?",), ("Level three.",))
+    assert replied.turn_id == asked.turn_id
+    assert [message.text for message in model.seen[1]] == ["Where?"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_message_after_a_reply_leaves_the_newer_reply(memory, way):
+    model = ScriptedChatModel(replies=["Noted.", "Level two.", "Level three."])
+    chain = memory.wrap(model, recall=False)
+    chain.invoke("I am here.", at())
+    for _ in range(2):
+        WAYS[way](chain, HumanMessage("Where?", id="q1"), at())
+    assert _view(memory) == ["I am here.", "Noted.", "Where?", "Level three."]
+    assert [message.text for message in model.seen[2]] == ["I am here.", "Noted.", "Where?"]
+    kept = [entry.contents for entry in _entries(memory) if entry.role == "assistant"]
+    assert kept == [("Noted.",), ("Level two.",), ("Level three.",)], "the log loses nothing"
+
+
+def test_an_earlier_message_said_again_is_answered_in_its_place(memory):
+    model = ScriptedChatModel(replies=["One.", "Two.", "One, better."])
+    chain = memory.wrap(model, recall=False)
+    chain.invoke(HumanMessage("First?", id="q1"), at())
+    chain.invoke(HumanMessage("Second?", id="q2"), at())
+    chain.invoke(HumanMessage("First?", id="q1"), at())
+    assert model.asked[2] == "First?"
+    assert len(model.seen[2]) == 1, "what came later is not before it"
+    assert _view(memory) == ["First?", "One, better.", "Second?", "Two."]
+
+
+def test_a_message_edited_under_its_id_replaces_the_question_and_its_reply(memory):
+    model = ScriptedChatModel(replies=["On two.", "On three."])
+    chain = memory.wrap(model, recall=False)
+    chain.invoke(HumanMessage("Where is the bike?", id="q1"), at())
+    chain.invoke(HumanMessage("Where is the car?", id="q1"), at())
+    assert model.asked == ["Where is the bike?", "Where is the car?"]
+    assert len(model.seen[1]) == 1
+    assert _view(memory) == ["Where is the car?", "On three."]
+
+
+def test_a_whole_tool_loop_is_replaced_when_its_turn_is_tried_again(memory):
+    def loop(given):
+        return [
+            AIMessage("", tool_calls=[CALL]),
+            ToolMessage("found", tool_call_id="c1"),
+            AIMessage("It is here."),
+        ]
+
+    chain = memory.wrap(RunnableLambda(loop), recall=False)
+    for _ in range(2):
+        chain.invoke(HumanMessage("Look.", id="q1"), at())
+    history = memory.history("t", user_id="ana")
+    assert _view(memory) == ["Look.", "", "found", "It is here."]
+    assert history.context().repairs == ()
+
+
+def test_a_reply_whose_id_is_the_same_in_both_tries_is_there_once(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[AIMessage("Here.", id="m1")]), recall=False)
+    for _ in range(2):
+        chain.invoke(HumanMessage("Look.", id="q1"), at())
+    assert _view(memory) == ["Look.", "Here."]
+
+
+# -- the same parent run ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "batch", "abatch"])
+def test_a_chain_that_retries_stores_one_turn(memory, way):
+    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), "Level three."])
+    chain = memory.wrap(model, recall=False).with_retry(
+        stop_after_attempt=3, wait_exponential_jitter=False
+    )
+    WAYS[way](chain, "Where?", at())
+    assert [entry.contents for entry in _entries(memory)] == [("Where?",), ("Level three.",)]
+    assert [len(messages) for messages in model.seen] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_chain_that_falls_back_stores_one_turn(memory, way):
+    broken = ScriptedChatModel(replies=[ProviderError()])
+    chain = memory.wrap(broken, recall=False).with_fallbacks(
+        [memory.wrap(ScriptedChatModel(replies=["From the other."]), recall=False)]
+    )
+    WAYS[way](chain, "Where?", at())
+    assert [entry.contents for entry in _entries(memory)] == [("Where?",), ("From the other.",)]
+
+
+def test_a_retry_within_the_memory_stores_one_turn_as_well(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "Level three."])
+    retrying = model.with_retry(wait_exponential_jitter=False)
+    memory.wrap(retrying, recall=False).invoke("Where?", at())
+    assert [entry.contents for entry in _entries(memory)] == [("Where?",), ("Level three.",)]
+
+
+def test_a_fallback_replaces_what_a_broken_stream_had_brought(memory):
+    broken = ScriptedChatModel(replies=["One two three"], breaks_after=2)
+    other = memory.wrap(ScriptedChatModel(replies=["One to three"]), recall=False)
+
+    def either(text, config):
+        try:
+            return "".join(chunk.text for chunk in memory.wrap(broken).stream(text, config))
+        except ProviderError:
+            return other.invoke(text, config).text
+
+    RunnableLambda(either).invoke("Count.", at(recall=False))
+    assert _view(memory) == ["Count.", "One to three"]
+    assert [entry.role for entry in _entries(memory)] == [
+        "user",
+        "assistant",
+        "control",
+        "assistant",
+    ]
+
+
+# -- not a retry --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_text_said_twice_is_two_turns(memory, way):
+    model = ScriptedChatModel(replies=["First.", "Second."])
+    chain = memory.wrap(model, recall=False)
+    for _ in range(2):
+        WAYS[way](chain, "And?", at())
+    assert _view(memory) == ["And?", "First.", "And?", "Second."]
+    assert len({entry.turn_id for entry in _entries(memory)}) == 2
+
+
+def test_the_same_text_said_again_after_a_failure_is_two_turns(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
+    chain = memory.wrap(model, recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke("And?", at())
+    chain.invoke("And?", at())
+    assert [entry.contents for entry in _entries(memory)] == [("And?",), ("And?",), ("Yes.",)]
+
+
+def test_a_step_that_says_a_thing_twice_makes_two_turns(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=["First.", "Second."]), recall=False)
+
+    def twice(_, config):
+        return [chain.invoke("Go on.", config).text for _ in range(2)]
+
+    assert RunnableLambda(twice).invoke("", at()) == ["First.", "Second."]
+    assert _view(memory) == ["Go on.", "First.", "Go on.", "Second."]
+
+
+def test_another_text_under_the_same_run_is_another_turn(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "B.", ProviderError(), "A again."])
+    chain = memory.wrap(model, recall=False)
+
+    def several(_, config):
+        for text in ("a", "b"):
+            try:
+                chain.invoke(text, config)
+            except ProviderError:
+                continue
+        with pytest.raises(ProviderError):
+            chain.invoke("a", config)
+        return chain.invoke("a", config).text
+
+    assert RunnableLambda(several).invoke("", at()) == "A again."
+    said = [entry.contents for entry in _entries(memory) if entry.role == "user"]
+    assert said == [("a",), ("b",)]
+
+
+def test_equal_texts_of_one_batch_are_turns_of_their_own(memory):
+    model = ScriptedChatModel(replies=[lambda _: "Yes."])
+    memory.wrap(model, recall=False).batch(["And?"] * 3, at())
+    assert _view(memory) == ["And?", "Yes."] * 3
+
+
+async def test_equal_texts_of_one_async_batch_are_turns_of_their_own(memory):
+    async def words(inputs):
+        async for _ in inputs:
+            await asyncio.sleep(0)
+            yield "Yes."
+
+    await memory.wrap(RunnableGenerator(words), recall=False).abatch(["And?"] * 3, at())
+    assert _view(memory) == ["And?", "Yes."] * 3

@@ -1,0 +1,250 @@
+"""The chat model around the quotes."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
+from pydantic import ValidationError
+
+from langchain_convmem.offline import MODEL_NAME, OfflineChatModel
+from langchain_convmem.views.tokens import count_text_tokens, count_tokens
+
+HISTORY = [
+    SystemMessage("You are a helpful assistant."),
+    HumanMessage("I parked on level 3 of the Elm Street garage."),
+    AIMessage("Good to know."),
+    HumanMessage("Where did I park?"),
+]
+ANSWER = 'You said: "I parked on level 3 of the Elm Street garage."'
+
+
+def _merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole = whole + chunk
+    return whole
+
+
+class _Tokens(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_llm_new_token(self, token: str, **kwargs: Any) -> None:
+        self.seen.append(token)
+
+
+def test_it_answers_with_a_quote_and_who_said_it():
+    assert OfflineChatModel().invoke(HISTORY).text == ANSWER
+
+
+def test_invoking_streaming_and_their_async_forms_agree():
+    model = OfflineChatModel()
+    whole = _merged(list(model.stream(HISTORY)))
+    said = model.invoke(HISTORY)
+    assert whole.text == said.text
+    assert whole.usage_metadata == said.usage_metadata
+    assert whole.response_metadata == said.response_metadata
+
+
+async def test_the_async_forms_say_the_same():
+    model = OfflineChatModel()
+    whole = _merged([chunk async for chunk in model.astream(HISTORY)])
+    said = await model.ainvoke(HISTORY)
+    assert (whole.text, said.text) == (ANSWER, ANSWER)
+    assert whole.usage_metadata == said.usage_metadata
+
+
+def test_it_streams_word_by_word_and_closes_with_the_last_chunk():
+    chunks = list(OfflineChatModel().stream(HISTORY))
+    assert [chunk.text.strip() for chunk in chunks[:-1]] == ANSWER.split()
+    assert [chunk.chunk_position for chunk in chunks] == [None] * (len(chunks) - 1) + ["last"]
+
+
+def test_only_the_first_chunk_counts_input_and_only_the_last_output():
+    usages = [chunk.usage_metadata for chunk in OfflineChatModel().stream(HISTORY)]
+    assert usages[0] is not None
+    assert usages[-1] is not None
+    assert usages[0]["input_tokens"] == count_tokens(HISTORY)
+    assert usages[0]["output_tokens"] == usages[-1]["input_tokens"] == 0
+    assert usages[-1]["output_tokens"] == count_text_tokens(ANSWER)
+    assert set(map(bool, usages[1:-1])) == {False}
+
+
+def test_callbacks_hear_every_word_and_add_up_the_usage():
+    tokens, usage = _Tokens(), UsageMetadataCallbackHandler()
+    list(OfflineChatModel().stream(HISTORY, config={"callbacks": [tokens, usage]}))
+    assert "".join(tokens.seen) == ANSWER
+    assert usage.usage_metadata[MODEL_NAME]["output_tokens"] == count_text_tokens(ANSWER)
+
+
+async def test_callbacks_hear_every_word_of_an_async_stream():
+    tokens = _Tokens()
+    stream = OfflineChatModel().astream(HISTORY, config={"callbacks": [tokens]})
+    assert "".join([chunk.text async for chunk in stream]) == ANSWER
+    assert "".join(tokens.seen) == ANSWER
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who are you?",
+        "what are you",
+        "Hey, what exactly are you?",
+        "Which model are you?",
+        "Are you a language model?",
+        "are you ChatGPT?",
+        "What's your name?",
+        "Please introduce yourself.",
+        "Hello!",
+    ],
+)
+def test_asked_what_it_is_it_says_so(question):
+    text = OfflineChatModel().invoke([*HISTORY[:-1], HumanMessage(question)]).text
+    assert "langchain-convmem" in text
+    assert "not a language model" in text
+
+
+@pytest.mark.parametrize("question", ["What are you cooking tonight?", "Who are your friends?"])
+def test_other_questions_to_you_are_not_mistaken_for_that(question):
+    assert "langchain-convmem" not in OfflineChatModel().invoke(question).text
+
+
+def test_it_identifies_itself_as_no_language_model_in_its_metadata():
+    model = OfflineChatModel()
+    assert model._llm_type == "convmem-offline"
+    assert model.invoke("hi").response_metadata["model_name"] == (
+        "convmem-offline (quotes its context; not a language model)"
+    )
+
+
+def test_its_own_earlier_answers_are_not_quoted_again():
+    model = OfflineChatModel()
+    first = model.invoke(HISTORY)
+    again = [*HISTORY, first, HumanMessage("And on which level did I park?")]
+    assert model.invoke(again).text == ANSWER
+    unknown = [HumanMessage("Where is my passport?"), model.invoke("Where is my passport?")]
+    told = [*unknown, HumanMessage("My passport is in the drawer."), model.invoke("ok")]
+    assert model.invoke([*told, HumanMessage("Where is my passport?")]).text == (
+        'You said: "My passport is in the drawer."'
+    )
+
+
+def test_with_nothing_to_quote_it_says_that_it_found_nothing():
+    assert "found nothing" in OfflineChatModel().invoke("Where is my passport?").text
+    assert "found nothing" in OfflineChatModel().invoke("My passport is green.").text
+
+
+def test_tool_results_and_summaries_are_quoted_as_such():
+    call = {"name": "weather", "args": {}, "id": "1", "type": "tool_call"}
+    messages = [
+        SystemMessage(
+            "Ana trains for a marathon.", additional_kwargs={"source": "convmem_summary"}
+        ),
+        HumanMessage("How is it outside?"),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("Drizzle, 12 degrees", tool_call_id="1", name="weather"),
+    ]
+    drizzle = OfflineChatModel().invoke([*messages, HumanMessage("Is there drizzle?")])
+    assert drizzle.text == 'The tool weather returned: "Drizzle, 12 degrees"'
+    marathon = OfflineChatModel().invoke([*messages, HumanMessage("Who trains for a marathon?")])
+    assert marathon.text == 'The summary says: "Ana trains for a marathon."'
+
+
+def test_the_answer_ends_before_a_stop_text_of_the_call_or_of_the_model():
+    assert OfflineChatModel().invoke(HISTORY, stop=["level", " on"]).text == 'You said: "I parked'
+    assert OfflineChatModel(stop=[" said"]).invoke(HISTORY).text == "You"
+    streamed = _merged(list(OfflineChatModel(stop=[" Elm"]).stream(HISTORY, stop=[" of"])))
+    assert streamed.text == 'You said: "I parked on level 3'
+
+
+def test_an_answer_stopped_at_once_is_empty_and_still_reports_usage():
+    whole = _merged(list(OfflineChatModel().stream(HISTORY, stop=["You"])))
+    assert (whole.text, whole.usage_metadata) == (
+        "",
+        {
+            "input_tokens": count_tokens(HISTORY),
+            "output_tokens": 0,
+            "total_tokens": count_tokens(HISTORY),
+        },
+    )
+
+
+def test_max_tokens_cuts_between_words_and_says_so():
+    said = OfflineChatModel(max_tokens=4).invoke(HISTORY)
+    assert ANSWER.startswith(said.text)
+    assert 0 < count_text_tokens(said.text) <= 4
+    assert said.response_metadata["finish_reason"] == "length"
+    assert OfflineChatModel().invoke(HISTORY).response_metadata["finish_reason"] == "stop"
+
+
+def test_max_tokens_below_one_is_refused():
+    with pytest.raises(ValidationError, match="max_tokens"):
+        OfflineChatModel(max_tokens=0)
+
+
+def test_tools_and_structured_output_are_refused():
+    with pytest.raises(NotImplementedError):
+        OfflineChatModel().bind_tools([])
+    with pytest.raises(NotImplementedError):
+        OfflineChatModel().with_structured_output({"title": "x", "type": "object"})
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_counting_tokens_needs_no_network_and_agrees_with_their_ids(text):
+    model = OfflineChatModel()
+    assert model.get_num_tokens(text) == len(model.get_token_ids(text)) == count_text_tokens(text)
+
+
+def test_everything_works_while_no_socket_can_be_opened(monkeypatch):
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    model = OfflineChatModel()
+    assert model.invoke(HISTORY).text == ANSWER
+    assert model.get_num_tokens_from_messages(HISTORY) == count_tokens(HISTORY)
+
+
+def test_a_streamed_answer_becomes_an_ordinary_message():
+    message = message_chunk_to_message(_merged(list(OfflineChatModel().stream(HISTORY))))
+    assert type(message) is AIMessage
+    assert message.text == ANSWER
+
+
+def test_copies_with_other_settings_work():
+    model = OfflineChatModel().configurable_fields()
+    assert model.invoke(HISTORY).text == ANSWER
+    assert OfflineChatModel().bind(stop=[" said"]).invoke(HISTORY).text == "You"
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.text().map(HumanMessage),
+            st.text().map(AIMessage),
+            st.text().map(SystemMessage),
+            st.text().map(lambda text: ToolMessage(text, tool_call_id="1")),
+            st.text().map(lambda text: HumanMessage(f"<recalled>{text}</recalled>{text}")),
+            st.text().map(lambda text: HumanMessage([{"type": "text", "text": text}, "x"])),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_whatever_the_messages_hold_it_answers_the_same_twice(messages):
+    first, second = (OfflineChatModel().invoke(messages) for _ in range(2))
+    assert first.text
+    assert first.text == second.text

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from langchain_convmem.errors import ConvMemError, PromptSyntaxError
+from langchain_convmem.prompts import Diagnostic, PromptFile
+
+
+def test_a_diagnostic_prints_like_a_compilers() -> None:
+    found = Diagnostic("error", "no such thing", 3, 5, "say {{x}}", "desk.prompt")
+    assert str(found) == "desk.prompt:3:5: error: no such thing\n    say {{x}}\n        ^"
+
+
+def test_a_diagnostic_without_a_source_line_is_one_line() -> None:
+    assert str(Diagnostic("error", "nothing here", 1, 1)) == "<text>:1:1: error: nothing here"
+
+
+@pytest.mark.parametrize(
+    ("source", "column", "padding"),
+    [
+        ("\tab{{x}}", 4, "\t  "),
+        ("你好{{x}}", 3, "    "),
+        ("\uff21\uff22{{x}}", 3, "    "),
+        ("e\u0301e{{x}}", 4, "  "),
+        ("\x1b[0m{{x}}", 5, "    "),
+    ],
+)
+def test_the_caret_stands_under_its_character(source: str, column: int, padding: str) -> None:
+    caret = str(Diagnostic("error", "m", 1, column, source)).splitlines()[2]
+    assert caret == f"    {padding}^"
+
+
+def test_what_is_printed_holds_no_control_character() -> None:
+    text = str(Diagnostic("error", "bad \x1b]0;x", 1, 1, "a\x1b[31mb\x07", "f\r.prompt"))
+    assert not any(char in text for char in "\x1b\x07\r")
+
+
+@pytest.mark.parametrize("column", [1, 60, 61, 5000, 9_999, 10_001])
+def test_a_long_line_is_cut_around_the_caret(column: int) -> None:
+    source = "".join(chr(0x4E00 + i) if i + 1 == column else "x" for i in range(10_000))
+    _, shown, caret = str(Diagnostic("error", "m", 1, column, source)).splitlines()
+    assert len(shown) < 140
+    assert column > len(source) or shown[caret.index("^")] == source[column - 1]
+
+
+def test_strict_parsing_raises_the_first_error_with_its_place_and_a_caret() -> None:
+    text = "__ A __\nfine {{unknown}}\n  __ B __ tail\nx /* open"
+    with pytest.raises(PromptSyntaxError) as caught:
+        PromptFile.parse(text, name="desk.prompt", strict=True)
+    error = caught.value
+    assert (error.path, error.line, error.column) == ("desk.prompt", 3, 3)
+    assert error.source_line == "  __ B __ tail"
+    head, shown, caret = str(error).splitlines()
+    assert head.startswith("desk.prompt:3:3: error: ")
+    assert (shown, caret) == ("      __ B __ tail", "      ^")
+
+
+def test_strict_parsing_lets_warnings_pass() -> None:
+    prompt = PromptFile.parse("__ A __\n{{unknown}}", strict=True)
+    assert [found.level for found in prompt.diagnostics] == ["warning"]
+
+
+def test_a_syntax_error_is_a_value_error_of_the_package_and_pickles() -> None:
+    with pytest.raises(PromptSyntaxError) as caught:
+        PromptFile.parse("", strict=True)
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
+    assert isinstance(copy, PromptSyntaxError)
+    assert issubclass(PromptSyntaxError, ValueError)
+    assert issubclass(PromptSyntaxError, ConvMemError)
+    assert (str(copy), copy.line, copy.column) == (str(caught.value), 1, 1)
+
+
+def test_diagnostics_come_in_order_of_their_place() -> None:
+    text = "__ A __\n{{q}} x */\n__* Var *__\n- a = nothing\n__ B __\n{{r}}\n__ C __ d"
+    places = [(found.line, found.column) for found in PromptFile.parse(text).diagnostics]
+    assert places == [(2, 1), (2, 9), (4, 1), (6, 1), (7, 1)]

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem.errors import PromptSyntaxError
+from langchain_convmem.prompts import PromptFile
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "assistant.prompt"
+
+DESK = """\
+__* Meta *__
+- *MessageSummaryTitle* = Earlier
+__* Var *__
+- n = getNumber
+- m = getOther
+__ Ask __
+number {{n}}, again {{n}}
+__ Tone __
+be kind
+__ Other __
+{{m}}
+"""
+
+
+def fixed() -> str:
+    return "7"
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        return str(self.calls)
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter()
+
+
+@pytest.fixture
+def desk(counter: Counter) -> PromptFile:
+    return PromptFile.parse(DESK, functions={"getNumber": counter, "getOther": lambda: "other"})
+
+
+class TestRendering:
+    def test_each_function_is_called_once_per_render(
+        self, desk: PromptFile, counter: Counter
+    ) -> None:
+        assert desk.render()["Ask"] == "number 1, again 1"
+        assert desk.rendered["Ask"] == "number 2, again 2"
+        assert counter.calls == 2
+
+    def test_raw_sections_never_change(self, desk: PromptFile) -> None:
+        desk.render()
+        assert desk.sections["Ask"] == "number {{n}}, again {{n}}"
+
+    def test_values_are_not_parsed_again(self) -> None:
+        value = "{{m}} {{c}} $1 \\1 %s"
+        prompt = PromptFile.parse(
+            "__* Const *__\n- c = no\n" + DESK,
+            functions={"getNumber": lambda: value, "getOther": lambda: "O"},
+        )
+        assert prompt.render()["Ask"] == f"number {value}, again {value}"
+
+
+class TestFormat:
+    def test_sections_come_in_the_order_asked_for_and_the_summary_last(
+        self, desk: PromptFile
+    ) -> None:
+        assert desk.format(["Tone", "Ask"], summary="they met") == (
+            "**Tone:**\nbe kind\n\n**Ask:**\nnumber 1, again 1\n\n**Earlier:**\nthey met"
+        )
+
+    def test_without_titles_the_summary_has_none_either(self, desk: PromptFile) -> None:
+        assert desk.format(["Tone"], include_titles=False, summary="they met") == (
+            "be kind\n\nthey met"
+        )
+
+    def test_without_a_summary_title_the_summary_stands_bare(self) -> None:
+        prompt = PromptFile.parse("__ A __\nx")
+        assert prompt.format(["A"], summary="they met") == "**A:**\nx\n\nthey met"
+
+    @pytest.mark.parametrize("summary", ["", " \n"])
+    def test_a_blank_summary_leaves_no_trace(self, desk: PromptFile, summary: str) -> None:
+        assert desk.format(["Tone"], summary=summary) == "**Tone:**\nbe kind"
+
+    def test_the_summary_can_be_left_out(self, desk: PromptFile) -> None:
+        assert desk.format(["Tone"], include_summary=False, summary="s") == "**Tone:**\nbe kind"
+
+    def test_only_the_summary(self, desk: PromptFile) -> None:
+        assert desk.format([], summary="they met") == "**Earlier:**\nthey met"
+
+    @pytest.mark.parametrize("titles", [["No", "Tone"], ["Tone", "No"], ["Tone", "tone"]])
+    def test_an_unknown_title_is_skipped_with_a_warning(
+        self, desk: PromptFile, titles: list[str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert desk.format(titles) == "**Tone:**\nbe kind"
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+    def test_repeated_titles_are_repeated(self, desk: PromptFile) -> None:
+        assert desk.format(["Tone", "Tone"], include_titles=False) == "be kind\n\nbe kind"
+
+    def test_a_lone_string_is_one_title(self, desk: PromptFile) -> None:
+        assert desk.format("Tone", include_titles=False) == "be kind"
+
+    def test_functions_of_other_sections_are_not_called(
+        self, desk: PromptFile, counter: Counter
+    ) -> None:
+        desk.format(["Tone", "Other"])
+        assert counter.calls == 0
+
+    def test_a_section_whose_value_is_empty_goes_with_its_heading(self) -> None:
+        prompt = PromptFile.parse(
+            DESK, functions={"getNumber": lambda: "1", "getOther": lambda: ""}
+        )
+        assert prompt.format(["Other", "Tone"]) == "**Tone:**\nbe kind"
+
+
+class TestLoading:
+    def test_a_file_is_read_with_or_without_a_byte_order_mark(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.prompt"
+        for mark in (b"", b"\xef\xbb\xbf"):
+            path.write_bytes(mark + "__ Älter __\r\nja\r\n".encode())
+            for given in (path, str(path)):
+                prompt = PromptFile.load(given)
+                assert prompt.sections == {"Älter": "ja"}
+                assert prompt.name == str(path)
+                assert prompt.diagnostics == ()
+
+    def test_options_reach_the_parser(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.prompt"
+        path.write_text("__* Var *__\n- v = getX\n__ A __\n{{v}}", encoding="utf-8")
+        assert PromptFile.load(path, functions={"getX": lambda: "1"}).rendered == {"A": "1"}
+        with pytest.raises(PromptSyntaxError, match=re.escape(f"{path}:2:1: error")):
+            PromptFile.load(path, strict=True)
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"nowhere\.prompt"):
+            PromptFile.load(tmp_path / "nowhere.prompt")
+
+    def test_a_file_that_is_not_utf8_is_named_with_line_and_column(self, tmp_path: Path) -> None:
+        path = tmp_path / "latin.prompt"
+        path.write_bytes(b"\xef\xbb\xbf__ A __\r\nd\xc3\xa9j\xe0 vu\nx")
+        with pytest.raises(PromptSyntaxError) as caught:
+            PromptFile.load(path)
+        error = caught.value
+        assert (error.path, error.line, error.column) == (str(path), 2, 4)
+        assert error.source_line == "déj\ufffd vu"
+        assert str(error).startswith(f"{path}:2:4: error: ")
+
+    def test_a_file_over_the_limit_is_named_and_one_at_the_limit_is_read(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "large.prompt"
+        path.write_bytes(b"__ A __\n12345")
+        assert PromptFile.load(path, max_bytes=13).sections == {"A": "12345"}
+        with pytest.raises(PromptSyntaxError, match=r"large\.prompt.* 12 bytes") as caught:
+            PromptFile.load(path, max_bytes=12)
+        assert caught.value.path == str(path)
+
+    def test_the_limit_is_one_mebibyte_unless_told_otherwise(self, tmp_path: Path) -> None:
+        path = tmp_path / "large.prompt"
+        path.write_bytes(b"__ A __\n".ljust(1 << 20, b"x"))
+        assert len(PromptFile.load(path).sections["A"]) == (1 << 20) - 8
+        path.write_bytes(b"__ A __\n".ljust((1 << 20) + 1, b"x"))
+        with pytest.raises(PromptSyntaxError, match="larger"):
+            PromptFile.load(path)
+
+    def test_the_example_file_is_without_fault(self) -> None:
+        prompt = PromptFile.load(EXAMPLE, strict=True)
+        assert prompt.diagnostics == ()
+        assert prompt.summary_title == "What Was Said Before"
+        assert list(prompt.occurrences) == ["Now"]
+        text = prompt.format(prompt.sections, summary="Ana parked on level 3.")
+        assert "You are Juniper" in text
+        assert re.search(r"Today is \d\d/\d\d/\d{4}, and it is \d\d:\d\d:\d\d\.", text)
+        assert text.endswith("**What Was Said Before:**\nAna parked on level 3.")
+        assert "{{" not in text
+
+
+class TestValue:
+    def test_it_pickles_and_copies_with_functions_that_do(self) -> None:
+        prompt = PromptFile.parse(DESK, functions={"getNumber": fixed})
+        assert pickle.loads(pickle.dumps(prompt)) == prompt  # noqa: S301 - our own bytes
+        assert copy.deepcopy(prompt) == prompt
+
+    def test_equality_is_by_content(self) -> None:
+        texts = [DESK, DESK.replace("kind", "brief"), DESK.replace("Earlier", "Before")]
+        prompts = [PromptFile.parse(text) for text in texts]
+        for one, other in itertools.combinations(prompts, 2):
+            assert one != other
+        assert PromptFile.parse(DESK) == prompts[0]
+
+    def test_its_repr_is_short_and_counts_errors(self) -> None:
+        prompt = PromptFile.parse("__ A __\n" + "x" * 1000 + "\n__ B __ y", name="a.prompt")
+        assert repr(prompt) == "PromptFile('a.prompt', sections=['A'], errors=1)"
+
+    def test_changing_the_functions_passed_in_changes_nothing(self) -> None:
+        functions = {"getNumber": lambda: "1", "getOther": lambda: "2"}
+        prompt = PromptFile.parse(DESK, functions=functions)
+        functions.clear()
+        assert prompt.render()["Other"] == "2"

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem.errors import PromptSyntaxError
+from langchain_convmem.prompts import PromptFile
+from langchain_convmem.prompts.diagnostics import Findings
+from langchain_convmem.prompts.scanner import scan
+
+FUNCTIONS = {"now": lambda: "{{a}}"}
+
+PIECES = st.sampled_from(
+    [
+        "__ A __",
+        "__ B __",
+        "____",
+        "__* Meta *__",
+        "__* const *__",
+        "__* Var *__",
+        "__* No *__",
+        "- a = 1",
+        "- t = now",
+        "- t = nothing",
+        "- : =",
+        "{{a}}",
+        "{{ t }}",
+        "{{",
+        "}}",
+        "/*",
+        "*/",
+        "//",
+        "://",
+        "__",
+        "\n",
+        "\n\n",
+        "\r\n",
+        "\r",
+        " ",
+        "\t",
+        "\ufeff",
+        "\x00",
+        "😀",
+        "\ud800",
+    ]
+)
+TEXTS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=3))).map("".join))
+
+
+@given(TEXTS)
+@example("__ A __\n/* {{t}} \n */{{t}}")
+def test_any_text_parses_and_what_is_found_is_in_it(text: str) -> None:
+    prompt = PromptFile.parse(text, functions=FUNCTIONS)
+    lines = re.split("\r\n|\n|\r", text.removeprefix("\ufeff"))
+    for found in prompt.diagnostics:
+        assert found.source_line == lines[found.line - 1]
+        assert 1 <= found.column <= len(found.source_line) + 1
+        assert str(found).startswith(f"<text>:{found.line}:{found.column}: {found.level}: ")
+    for title, occurrences in prompt.occurrences.items():
+        for occurrence in occurrences:
+            braces = prompt.sections[title][occurrence.start : occurrence.end]
+            assert prompt.variable_definitions[braces[2:-2].strip()] == occurrence.function_name
+    assert all(body.strip() for body in prompt.sections.values())
+    assert set(prompt.render()) == set(prompt.sections)
+
+
+@given(TEXTS)
+def test_strict_parsing_raises_exactly_when_there_is_an_error(text: str) -> None:
+    errors = [
+        found
+        for found in PromptFile.parse(text, functions=FUNCTIONS).diagnostics
+        if found.level == "error"
+    ]
+    if not errors:
+        PromptFile.parse(text, functions=FUNCTIONS, strict=True)
+        return
+    with pytest.raises(PromptSyntaxError) as caught:
+        PromptFile.parse(text, functions=FUNCTIONS, strict=True)
+    assert (caught.value.line, caught.value.column) == (errors[0].line, errors[0].column)
+    assert str(caught.value) == str(errors[0])
+
+
+@given(TEXTS)
+def test_tokens_hold_every_character_once_and_know_their_place(text: str) -> None:
+    tokens = scan(text, Findings("<text>", text))
+    assert "".join(token.text for token in tokens) == text
+    lines = re.split("\r\n|\n|\r", text)
+    for token in tokens:
+        first = re.split("\r\n|\n|\r", token.text)[0]
+        assert lines[token.line - 1][token.column - 1 :].startswith(first)
+
+
+@given(TEXTS)
+def test_line_ends_of_any_kind_mean_the_same(text: str) -> None:
+    unix = re.sub("\r\n|\r", "\n", text)
+    for end in ("\r\n", "\r"):
+        other = PromptFile.parse(unix.replace("\n", end), functions=FUNCTIONS)
+        plain = PromptFile.parse(unix, functions=FUNCTIONS)
+        assert other == plain
+
+
+def is_plain(line: str) -> bool:
+    """Tell whether the line holds nothing of the syntax but placeholders of unknown names."""
+    return not re.search(r"__|//|/\*|\*/|[ \t]{2}|\t", line) and bool(line.strip())
+
+
+LINES = (
+    st.text(st.sampled_from("ab.{}$\\%[]<>\"'*_/:=- é你😀\u00a0"), min_size=1, max_size=30)
+    .map(str.strip)
+    .filter(is_plain)
+)
+
+
+@given(st.lists(LINES, min_size=1, max_size=5), st.booleans())
+@example(["{", "}", "{{x}}", "{x!r:>{w}}", "\\N{DASH} %(a)s ${b}"], True)
+def test_literal_text_reaches_the_system_message_unchanged(lines: list[str], titled: bool) -> None:
+    body = "\n".join(lines)
+    prompt = PromptFile.parse(f"__ Only __\n{body}\n")
+    template = prompt.to_chat_prompt(include_titles=titled)
+    system, _ = template.invoke({"input": [HumanMessage("hi")]}).to_messages()
+    assert system.content == ("**Only:**\n" if titled else "") + body
+    assert prompt.format(["Only"], include_titles=titled) == system.content
+
+
+@given(st.text(), st.text())
+def test_values_and_summaries_reach_the_system_message_unchanged(value: str, summary: str) -> None:
+    prompt = PromptFile.parse(
+        "__* Var *__\n- t = getX\n__ A __\n<{{t}}|{{t}}>", functions={"getX": lambda: value}
+    )
+    template = prompt.to_chat_prompt(include_titles=False, sections=["A"])
+    given_values = {"input": [HumanMessage("hi")], "summary": summary}
+    system = template.invoke(given_values).to_messages()[0]
+    tail = f"\n\n{summary}" if summary.strip() else ""
+    assert system.content == f"<{value}|{value}>{tail}"
+
+
+@given(TEXTS)
+def test_cleaning_a_cleaned_section_changes_nothing(text: str) -> None:
+    sections = PromptFile.parse(text).sections
+    plain = {title: body for title, body in sections.items() if not re.search(r"__|//|\*", body)}
+    again = PromptFile.parse("".join(f"__ {title} __\n{body}\n" for title, body in plain.items()))
+    assert {t: b for t, b in again.sections.items() if t in plain} == plain

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.prompts import PromptFile, registered_functions, variable_function
+from langchain_convmem.prompts import variables as variables_module
+from langchain_convmem.prompts.variables import VariableFunction
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variables_module, "_REGISTRY", registered_functions())
+
+
+def render(function_name: str, functions: Mapping[str, VariableFunction] | None = None) -> str:
+    text = f"__* Var *__\n- v = {function_name}\n__ A __\n<{{{{v}}}}>"
+    return PromptFile.parse(text, functions=functions).render()["A"]
+
+
+def test_a_decorated_function_is_known_by_its_own_name() -> None:
+    @variable_function
+    def mood_of_day() -> str:
+        return "calm"
+
+    assert mood_of_day() == "calm"
+    assert render("mood_of_day") == "<calm>"
+
+
+def test_a_function_can_be_registered_under_another_name() -> None:
+    @variable_function(name="getMood")
+    def mood() -> str:
+        return "glad"
+
+    assert mood() == "glad"
+    assert render("getMood") == "<glad>"
+    assert "mood" not in registered_functions()
+
+
+def test_a_later_function_takes_the_name_over() -> None:
+    variable_function(name="getMood")(lambda: "old")
+    prompt = PromptFile.parse("__* Var *__\n- v = getMood\n__ A __\n{{v}}")
+    variable_function(name="getMood")(lambda: "new")
+    assert prompt.render() == {"A": "new"}
+
+
+def test_functions_of_a_file_go_before_registered_ones() -> None:
+    assert render("getDate", functions={"getDate": lambda: "never"}) == "<never>"
+    assert render("getDate") != "<never>"
+
+
+def test_the_registry_is_handed_out_as_a_copy() -> None:
+    registered_functions().clear()
+    assert {"getDate", "getTime"} <= set(registered_functions())
+
+
+def test_date_and_time_are_those_of_the_moment() -> None:
+    before = dt.datetime.now().astimezone().replace(microsecond=0)
+    text = "__* Var *__\n- d = getDate\n- t = getTime\n__ A __\n{{d}} {{t}}"
+    shown = PromptFile.parse(text).rendered["A"]
+    after = dt.datetime.now().astimezone()
+    seconds = int((after - before).total_seconds()) + 1
+    moments = [before + dt.timedelta(seconds=passed) for passed in range(seconds)]
+    assert shown in [moment.strftime("%d/%m/%Y %H:%M:%S") for moment in moments]
+
+
+def needs_none(value: str = "default") -> str:
+    return value
+
+
+def needs_one(value: str) -> str:
+    return value
+
+
+async def waits() -> str:
+    return ""
+
+
+class WaitsWhenCalled:
+    async def __call__(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    "function", [needs_one, waits, WaitsWhenCalled(), "text", None], ids=lambda f: type(f).__name__
+)
+def test_what_cannot_be_called_without_arguments_is_refused(function: object) -> None:
+    with pytest.raises(ConfigError, match="getX"):
+        PromptFile.parse("__ A __\nx", functions={"getX": function})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a-b", "1st", "a.b"])
+def test_a_name_must_be_an_identifier(name: str) -> None:
+    with pytest.raises(ConfigError, match="name"):
+        PromptFile.parse("__ A __\nx", functions={name: lambda: ""})
+
+
+def test_a_lambda_needs_a_name_to_be_registered() -> None:
+    with pytest.raises(ConfigError, match="lambda"):
+        variable_function(lambda: "")
+
+
+def test_partials_and_optional_arguments_are_fine() -> None:
+    assert render("f", functions={"f": functools.partial(needs_one, "set")}) == "<set>"
+    assert render("f", functions={"f": needs_none}) == "<default>"
+
+
+def boom() -> str:
+    message = "no sensor"
+    raise OSError(message)
+
+
+@pytest.mark.parametrize("function", [boom, lambda: None, lambda: 5], ids=["boom", "none", "int"])
+def test_a_failing_function_gives_an_empty_string_and_an_error_in_the_log(
+    function: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompt = PromptFile.parse(
+        "__* Var *__\n- v = getX\n- d = getY\n__ A __\n[{{v}}] {{d}}",
+        functions={"getX": function, "getY": lambda: "fine"},  # type: ignore[dict-item]
+    )
+    assert prompt.render() == {"A": "[] fine"}
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.name.startswith("langchain_convmem.")
+    assert "getX" in record.getMessage()
+    assert record.exc_info is not None
+
+
+def test_strict_rendering_lets_the_functions_error_through() -> None:
+    text = "__* Var *__\n- v = getX\n__ A __\n{{v}}"
+    prompt = PromptFile.parse(text, functions={"getX": boom})
+    with pytest.raises(OSError, match="no sensor"):
+        prompt.render(strict=True)
+    with pytest.raises(OSError, match="no sensor"):
+        prompt.format(["A"], strict=True)
+
+
+def test_strict_rendering_refuses_a_value_that_is_no_string() -> None:
+    text = "__* Var *__\n- v = getX\n__ A __\n{{v}}"
+    prompt = PromptFile.parse(text, functions={"getX": lambda: 5})  # type: ignore[dict-item,return-value]
+    with pytest.raises(TypeError, match="int"):
+        prompt.render(strict=True)
+
+
+def test_an_interrupt_inside_a_function_is_not_caught() -> None:
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        render("getX", functions={"getX": interrupted})

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.recall import blocks
+from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, Ground, render
+from langchain_convmem.recall.segment_table import SegmentTable
+
+LONG = "A sentence of five words. " * 50
+
+
+def fill_budget(ranked, table, tokens, *, cross_sessions=False, **wish):
+    ground = Ground(table, table.allowed(), cross_sessions)
+    return blocks.fill_budget(ranked, ground, tokens, **wish)
+
+
+def take_blocks(ranked, table, k, *, cross_sessions=False, **wish):
+    ground = Ground(table, table.allowed(), cross_sessions)
+    return blocks.take_blocks(ranked, ground, k, **wish)
+
+
+def table_of(lines):
+    table = SegmentTable()
+    for one in lines:
+        table.add(one)
+    return table
+
+
+def plain(line, count, *, session=None):
+    return table_of([line(f"line {n}", n, session=session and session(n)) for n in range(count)])
+
+
+def lines_of(groups):
+    return [list(group.lines) for group in groups]
+
+
+@st.composite
+def worlds(draw):
+    """A layout of lines (thread, session, length) and a ranking of the segments."""
+    layout = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 1), st.sampled_from(["a", "b"]), st.sampled_from([3, 60, 900])
+            ),
+            min_size=1,
+            max_size=14,
+        )
+    )
+    return layout, draw(st.randoms(use_true_random=False)), draw(st.booleans())
+
+
+def build(line, layout, random):
+    lines = [
+        line(("word " * 300)[:length], n, thread=f"t{thread}", session=session)
+        for n, (thread, session, length) in enumerate(layout)
+    ]
+    table = table_of(lines)
+    ranked = list(range(len(table)))
+    random.shuffle(ranked)
+    return table, ranked
+
+
+def check_groups(groups, table, ranked, *, cross_sessions):
+    every = [number for group in groups for number in group.lines]
+    assert len(every) == len(set(every)), "a line stands in two blocks"
+    place = {number: at for at, number in enumerate(ranked)}
+    best = [min(place[hit] for hit in group.hits) for group in groups]
+    assert best == sorted(best), "blocks are not best first"
+    for group in groups:
+        numbers = list(group.lines)
+        assert numbers == sorted(numbers)
+        for one, following in pairwise(numbers):
+            assert table.next_line(one, 1, cross_sessions=cross_sessions) == following
+        assert all(group.lines.values()), "a line without a segment"
+        assert all(hit in group.lines[table.line_number(hit)] for hit in group.hits)
+
+
+# -- text --------------------------------------------------------------------------------------
+
+
+def test_a_block_is_a_date_and_labelled_lines(line):
+    table = table_of([line("Hi!", 0, speaker="Bo"), line("two\nlines ", 1, speaker="Ana")])
+    [group] = fill_budget([0, 1], table, 100)
+    assert render(group, table) == "[2023-11-14]\nBo: Hi!\nAna: two\nlines "
+
+
+def test_a_time_outside_the_calendar_gets_no_date(line):
+    table = table_of([line("Hi!", 0, time_ms=10**18)])
+    [group] = fill_budget([0], table, 100)
+    assert render(group, table) == "[undated]\nAna: Hi!"
+
+
+def test_of_a_long_line_only_chosen_segments_stand_with_gaps_marked(line):
+    table = table_of([line(LONG, 0)])
+    assert len(table) == 4
+    [group] = fill_budget([1], table, 150)
+    assert render(group, table) == f"[2023-11-14]\nAna: [...] {table.text(1).strip()} [...]"
+
+
+def test_neighbouring_segments_are_joined_verbatim(line):
+    table = table_of([line(LONG, 0)])
+    [group] = fill_budget([1, 2], table, 250)
+    joined = (table.text(1) + table.text(2)).strip()
+    assert render(group, table).endswith(f"[...] {joined} [...]")
+    [whole] = fill_budget([0, 1, 2, 3], table, 1000)
+    assert render(whole, table) == f"[2023-11-14]\nAna: {LONG}"
+
+
+# -- a budget ----------------------------------------------------------------------------------
+
+
+@given(worlds(), st.integers(1, 400), st.integers(0, 3), st.none() | st.integers(1, 3))
+def test_a_budget_is_never_exceeded_and_no_line_stands_twice(line, world, tokens, window, most):
+    layout, random, cross = world
+    table, ranked = build(line, layout, random)
+    groups = fill_budget(
+        ranked, table, tokens, window=window, cross_sessions=cross, max_blocks=most
+    )
+    assert sum(len(render(group, table)) for group in groups) <= tokens * CHARS_PER_TOKEN
+    assert most is None or len(groups) <= most
+    check_groups(groups, table, ranked, cross_sessions=cross)
+
+
+@given(worlds())
+def test_with_room_enough_everything_comes_back_verbatim(line, world):
+    layout, random, _ = world
+    table, ranked = build(line, layout, random)
+    text = "\n".join(render(group, table) for group in fill_budget(ranked, table, 10**6))
+    assert "[...]" not in text
+    for number in range(len(layout)):
+        assert f"Ana: {table.line(number).text}" in text
+
+
+def test_what_does_not_fit_makes_room_for_the_next_best(line):
+    table = table_of(
+        [
+            line("x" * 300, 0, session="a"),
+            line("y" * 300, 1, session="b"),
+            line("z", 2, session="c"),
+        ]
+    )
+    assert lines_of(fill_budget([0, 1, 2], table, 90)) == [[0], [2]]
+
+
+def test_neighbouring_lines_share_a_block_across_no_sitting(line):
+    table = plain(line, 6, session=lambda n: "a" if n < 3 else "b")
+    assert lines_of(fill_budget([2, 0, 3, 1], table, 100)) == [[0, 1, 2], [3]]
+    assert lines_of(fill_budget([2, 3], table, 100, cross_sessions=True)) == [[2, 3]]
+
+
+def test_a_window_shrinks_where_it_does_not_fit(line):
+    table = table_of([line("x" * 60, n) for n in range(7)])
+    assert lines_of(fill_budget([3], table, 200, window=2)) == [[1, 2, 3, 4, 5]]
+    assert lines_of(fill_budget([3], table, 70, window=2)) == [[2, 3, 4]]
+    assert lines_of(fill_budget([3], table, 25, window=2)) == [[3]]
+    assert lines_of(fill_budget([3], table, 10, window=2)) == []
+
+
+# -- k blocks ----------------------------------------------------------------------------------
+
+
+@given(worlds(), st.integers(1, 8), st.integers(0, 3))
+def test_k_blocks_come_back_whenever_there_are_k_lines(line, world, k, window):
+    layout, random, cross = world
+    table, ranked = build(line, layout, random)
+    groups = take_blocks(ranked, table, k, window=window, cross_sessions=cross)
+    assert len(groups) == min(k, len(layout))
+    check_groups(groups, table, ranked, cross_sessions=cross)
+
+
+def test_a_hit_comes_with_its_window(line):
+    table = plain(line, 20)
+    assert lines_of(take_blocks([10, 3], table, 2, window=2)) == [
+        [8, 9, 10, 11, 12],
+        [1, 2, 3, 4, 5],
+    ]
+
+
+def test_windows_end_at_the_sitting_or_cross_it_within_the_thread(line):
+    table = plain(line, 10, session=lambda n: "a" if n < 5 else "b")
+    assert lines_of(take_blocks([4], table, 1, window=2)) == [[2, 3, 4]]
+    assert lines_of(take_blocks([4], table, 1, window=2, cross_sessions=True)) == [[2, 3, 4, 5, 6]]
+
+
+def test_overlapping_windows_merge_and_the_ranking_is_followed_further(line):
+    table = plain(line, 30)
+    groups = take_blocks([10, 12, 25, 2], table, 2, window=2)
+    assert lines_of(groups) == [[8, 9, 10, 11, 12, 13, 14], [23, 24, 25, 26, 27]]
+    assert groups[0].hits == [10, 12]
+
+
+def test_when_the_ranking_ends_the_windows_are_shared_out(line):
+    table = plain(line, 6)
+    assert lines_of(take_blocks([2, 3, 5, 0, 1, 4], table, 3, window=2)) == [[0, 1, 2], [3, 4], [5]]
+
+
+def test_a_long_line_beside_a_hit_shows_its_nearest_segment(line):
+    table = table_of([line(LONG, 0), line("hit", 1), line(LONG, 2)])
+    [group] = take_blocks([4], table, 1, window=1)
+    assert group.lines == {0: {3}, 1: {4}, 2: {5}}
+
+
+def test_a_hit_inside_a_long_line_shows_the_segments_around_it(line):
+    table = table_of([line(LONG, 0)])
+    [group] = take_blocks([1], table, 1, window=2)
+    assert group.lines == {0: {0, 1, 2}}
+
+
+def test_a_window_ends_before_a_line_that_may_not_come_back(line):
+    table = plain(line, 9)
+    allowed = table.allowed()
+    allowed[[2, 5]] = False
+    ground = Ground(table, allowed)
+    assert lines_of(blocks.take_blocks([4], ground, 1, window=3)) == [[3, 4]]
+    assert lines_of(blocks.fill_budget([4], ground, 100, window=3)) == [[3, 4]]

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+
+from langchain_convmem.errors import MissingExtraError
+from langchain_convmem.recall import EmbeddedEmbeddings, embedding, fingerprint_of
+
+TEXTS = [
+    "I parked the car on the third floor.",
+    "",
+    " ",
+    "naïve café, 3.5 e-mails!",
+    "東京タワーに行きました",
+    "🙂👍🏽 ok",
+    "word " * 900,
+    "tabs\tand\nnew\n\nlines",
+]
+
+_REFERENCE = """
+import importlib.util, json, sys
+from pathlib import Path
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+from wordllama.inference import WordLlamaInference
+
+root = Path(importlib.util.find_spec("wordllama").submodule_search_locations[0])
+(table,) = load_file(root / "weights/l2_supercat_256.safetensors").values()
+tokenizer = Tokenizer.from_file(str(root / "tokenizers/l2_supercat_tokenizer_config.json"))
+model = WordLlamaInference(table, tokenizer)
+print(json.dumps(model.embed(json.loads(sys.stdin.read()), norm=False).tolist()))
+"""
+
+_QUIET = """
+import logging, sys
+from langchain_convmem.recall import EmbeddedEmbeddings
+assert len(EmbeddedEmbeddings().embed_query("hello")) == 256
+assert not [name for name in sys.modules if name.startswith("wordllama")]
+assert not logging.getLogger().handlers
+assert "faiss" not in sys.modules
+"""
+
+
+def test_vectors_equal_those_of_the_package_bit_by_bit():
+    done = subprocess.run(
+        [sys.executable, "-c", _REFERENCE],
+        input=json.dumps(TEXTS),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert EmbeddedEmbeddings().embed_documents(TEXTS) == json.loads(done.stdout)
+
+
+def test_embedding_runs_no_code_of_the_package_and_configures_no_logging():
+    subprocess.run([sys.executable, "-c", _QUIET], check=True)
+
+
+def test_a_text_without_tokens_has_the_zero_vector():
+    assert EmbeddedEmbeddings().embed_query("") == [0.0] * 256
+
+
+def test_a_lone_surrogate_is_embedded_as_a_question_mark():
+    embeddings = EmbeddedEmbeddings()
+    assert embeddings.embed_query("odd \ud800 sign") == embeddings.embed_query("odd ? sign")
+
+
+@given(st.lists(st.text(max_size=40), max_size=6))
+def test_a_text_has_the_same_vector_alone_and_in_a_batch(texts):
+    embeddings = EmbeddedEmbeddings()
+    assert embeddings.embed_documents(texts) == [embeddings.embed_query(text) for text in texts]
+
+
+async def test_the_asynchronous_twin_gives_the_same_vector():
+    embeddings = EmbeddedEmbeddings()
+    assert await embeddings.aembed_query("hello") == embeddings.embed_query("hello")
+
+
+def test_it_pickles_without_its_weights():
+    embeddings = EmbeddedEmbeddings()
+    embeddings.embed_query("load")
+    data = pickle.dumps(embeddings)
+    assert len(data) < 500
+    assert pickle.loads(data) == embeddings  # noqa: S301 - our own bytes
+
+
+def test_sixteen_threads_load_the_files_once(monkeypatch):
+    loads = []
+
+    def load():
+        loads.append(1)
+        time.sleep(0.02)
+        return embedding._StaticModel(np.ones((3, 4), dtype=np.float32), None)
+
+    monkeypatch.setattr(embedding, "_load_model", load)
+    lazy = embedding._Lazy()
+    threads = [threading.Thread(target=lazy.model) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1
+
+
+def test_the_fingerprint_hashes_the_contents_of_both_files(monkeypatch, tmp_path):
+    files = (tmp_path / "weights", tmp_path / "tokenizer")
+    monkeypatch.setattr(embedding, "_data_files", lambda: files)
+    seen = set()
+    for contents in ((b"a", b"b"), (b"a", b"c"), (b"ab", b""), (b"", b"ab"), (b"b", b"a")):
+        for file, content in zip(files, contents, strict=True):
+            file.write_bytes(content)
+        seen.add(embedding._hash_files())
+    assert len(seen) == 5
+
+
+def test_a_missing_wheel_is_reported_with_the_command_that_mends_it(monkeypatch):
+    monkeypatch.setattr(embedding.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match="pip install 'wordllama"):
+        embedding._load_model()
+
+
+class _Paid(Embeddings):
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+    def embed_documents(self, texts):
+        return [[1.0] for _ in texts]
+
+    def embed_query(self, text):
+        return [1.0]
+
+
+def test_a_fingerprint_names_class_model_and_dimension_but_no_secret():
+    name = fingerprint_of(_Paid(model="small", dimensions=512, api_key="sk-secret", timeout=3))
+    assert "_Paid" in name
+    assert "small" in name
+    assert "512" in name
+    assert "secret" not in name
+    assert name == fingerprint_of(_Paid(model="small", dimensions=512, api_key="sk-other"))
+
+
+def test_another_model_or_dimension_has_another_fingerprint():
+    several = [_Paid(model="small"), _Paid(model="large"), _Paid(model="small", dimensions=256)]
+    several.append(DeterministicFakeEmbedding(size=3))
+    several.append(DeterministicFakeEmbedding(size=4))
+    assert len({fingerprint_of(embeddings) for embeddings in several}) == 5
+
+
+def test_an_embedder_that_names_its_fingerprint_is_taken_at_its_word():
+    assert fingerprint_of(_Paid(fingerprint="v7", model="small")) == "v7"
+    assert fingerprint_of(EmbeddedEmbeddings()) == EmbeddedEmbeddings().fingerprint

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_convmem.recall import RecallSettings, ranking
+from langchain_convmem.recall.lexical import LexicalIndex, analyze
+from langchain_convmem.recall.ranking import Question, named_speakers, rank, without_names
+from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.recall.vectors import SegmentVectors, rounded
+
+WORDS = ["car", "park", "tree", "house", "dog", "river", "music", "paper", "stone", "light"]
+
+
+class World:
+    """Table, vectors and words of some lines, embedded by `embeddings`."""
+
+    def __init__(self, lines, embeddings, *, exact_limit=100_000):
+        self.embeddings = embeddings
+        self.table = SegmentTable()
+        self.vectors = SegmentVectors(exact_limit)
+        self.lexical = LexicalIndex()
+        for line in lines:
+            for number in self.table.add(line):
+                text = self.table.text(number)
+                self.lexical.add([analyze(f"{line.speaker}: {text}")])
+                self.vectors.extend([rounded(embeddings.embed_query(text))])
+
+    def rank(self, text, wish=None, *, allowed=None, vector=True):
+        asked = np.array(self.embeddings.embed_query(text), np.float32) if vector else None
+        mask = self.table.allowed() if allowed is None else allowed
+        question = Question(text, asked, mask)
+        return rank(question, self.table, self.vectors, self.lexical, wish or RecallSettings())
+
+
+# -- names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("What did caroline buy?", [0]),
+        ("What is Caroline's car?", [0]),
+        ("Does Mel\u2019s dog bark?", [1]),
+        ("Is Carolines a name?", []),
+        ("When will we go?", []),
+        ("When does Will go?", [2]),
+        ("Who is Ana Maria?", [3]),
+        ("Who is ana?", [3]),
+        ("The end", []),
+        ("Ask The Boss.", [4]),
+    ],
+)
+def test_named_speakers_are_found_by_whole_or_first_name(text, named):
+    assert named_speakers(text, ["Caroline", "Mel", "Will", "Ana Maria", "The Boss", " "]) == named
+
+
+def test_names_are_taken_out_with_their_possessive():
+    assert without_names("What is Caroline's car, Mel?", ["Caroline", "Mel"]) == "What is car, ?"
+
+
+def test_a_text_of_names_alone_stays():
+    assert without_names("Caroline?", ["Caroline"]) == "Caroline?"
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def test_a_line_near_a_good_line_is_raised(line, word_embeddings):
+    lines = [line("stone paper", n) for n in range(9)]
+    lines[4] = line("the car park", 4)
+    found = World(lines, word_embeddings()).rank("car park")
+    assert found.numbers[:5].tolist() == [4, 3, 5, 2, 6]
+
+
+def test_lines_of_the_speaker_whom_the_question_names_are_raised(line, word_embeddings):
+    lines = [line("my car", n, speaker="Ana" if n % 2 else "Bo", session=str(n)) for n in range(8)]
+    world = World(lines, word_embeddings())
+    plain = RecallSettings(lexical_weight=0)
+    assert world.rank("Ana's car", plain).numbers[:4].tolist() == [1, 3, 5, 7]
+    both = world.rank("What did Ana tell Bo of the car", plain)
+    assert both.speaker.tolist() == [0.0] * 8
+
+
+def test_a_sitting_with_several_good_lines_is_preferred(line, word_embeddings):
+    texts = ["car", "car", "stone", "stone", "stone", "stone"]
+    lines = [line(text, n, session="a" if n < 3 else "b") for n, text in enumerate(texts)]
+    wish = RecallSettings(kernel=(1.0,))
+    found = World(lines, word_embeddings()).rank("car", wish)
+    score = dict(zip(found.numbers.tolist(), found.relevance.tolist(), strict=True))
+    assert score[2] > score[5]
+
+
+def test_a_pending_line_is_neither_near_nor_far(line, word_embeddings):
+    world = World([line("car", 0), line("tree", 1)], word_embeddings())
+    world.table.add(line("car car", 2))
+    world.lexical.add([["car", "car"]])
+    world.vectors.extend([None])
+    found = world.rank("car")
+    at = found.numbers.tolist().index(2)
+    assert found.similarity[at] == 0.0
+    assert found.meaning[at] == 0.0
+    assert found.words[at] > 0
+
+
+def test_without_a_vector_the_words_alone_decide(line, word_embeddings):
+    world = World([line("tree", 0, session="a"), line("car", 1, session="b")], word_embeddings())
+    found = world.rank("car", vector=False)
+    assert found.numbers.tolist() == [1, 0]
+    assert not found.similarity.any()
+
+
+def test_nothing_to_rank_gives_an_empty_ranking(line, word_embeddings):
+    assert World([], word_embeddings()).rank("car").numbers.tolist() == []
+    world = World([line("car", 0)], word_embeddings())
+    assert world.rank("car", allowed=np.zeros(1, dtype=np.bool_)).numbers.tolist() == []
+
+
+def test_spec_settings_rank_by_cosine_alone(line, word_embeddings):
+    random = np.random.default_rng(0)
+    lines = [line(" ".join(random.choice(WORDS, 4)), n) for n in range(40)]
+    world = World(lines, word_embeddings())
+    found = world.rank("car tree dog", RecallSettings.spec())
+    cosines = world.vectors.similarities(np.array(world.embeddings.embed_query("car tree dog")))
+    assert found.numbers.tolist() == np.argsort(-np.round(cosines, 6), kind="stable").tolist()
+
+
+def test_lines_out_of_scope_change_nothing_in_scope(line, word_embeddings):
+    random = np.random.default_rng(1)
+    lines = [
+        line(" ".join(random.choice(WORDS, 4)), n, thread="ab"[n % 2], session=str(n // 9))
+        for n in range(60)
+    ]
+    world = World(lines, word_embeddings())
+    mask = world.table.allowed()
+    mask[1::2] = False
+    few = world.rank("car tree", allowed=mask)
+    # The same lines scored among all columns, instead of gathered.
+    wide = mask.copy()
+    whole = rank(
+        Question("car tree", np.array(world.embeddings.embed_query("car tree"), np.float32), wide),
+        world.table,
+        world.vectors,
+        world.lexical,
+        RecallSettings(),
+    )
+    assert set(few.numbers.tolist()) == set(range(0, 60, 2))
+    np.testing.assert_allclose(few.relevance, whole.relevance)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_gathering_a_small_scope_scores_it_as_the_whole_scan_does(
+    line, word_embeddings, monkeypatch, share
+):
+    random = np.random.default_rng(2)
+    lines = [line(" ".join(random.choice(WORDS, 4)), n, session=str(n // 7)) for n in range(80)]
+    world = World(lines, word_embeddings())
+    mask = random.random(80) < share
+    monkeypatch.setattr(ranking, "_SMALL_SHARE", 0.0)
+    scanned = world.rank("car tree dog", allowed=mask)
+    monkeypatch.setattr(ranking, "_SMALL_SHARE", 2.0)
+    gathered = world.rank("car tree dog", allowed=mask)
+    assert gathered.numbers.tolist() == scanned.numbers.tolist()
+    np.testing.assert_allclose(gathered.relevance, scanned.relevance, atol=1e-5)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**31), st.integers(5, 60))
+def test_beyond_the_limit_scores_are_the_same_for_what_is_proposed(line, word_embeddings, seed, n):
+    random = np.random.default_rng(seed)
+    lines = [
+        line(" ".join(random.choice(WORDS, 5)), i, session=str(i // 6), speaker="AB"[i % 2])
+        for i in range(n)
+    ]
+    exact = World(lines, word_embeddings())
+    approximate = World(lines, word_embeddings(), exact_limit=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "_WHOLE_SCOPE", 0)
+        found = approximate.rank("car tree dog of A")
+        proposed = approximate.rank("car tree dog of A", RecallSettings(candidates=4))
+    expected = exact.rank("car tree dog of A")
+    scores = dict(zip(expected.numbers.tolist(), expected.smoothed.tolist(), strict=True))
+    for some in (found, proposed):
+        got = [scores[number] for number in some.numbers.tolist()]
+        np.testing.assert_allclose(some.smoothed, got, atol=2e-3)
+    assert len(found.numbers) == n
+    np.testing.assert_allclose(found.relevance, expected.relevance, atol=2e-3)

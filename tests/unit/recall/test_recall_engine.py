@@ -1,0 +1,561 @@
+"""Promises of `LineRecall`: fresh, scoped, by value the same however it came about."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.recall import LineRecall, RecallSettings, owner_index
+from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.views.codec import draft_of
+
+ANA = Owner(user_id="ana")
+TEXTS = [
+    "I parked the car on floor three",
+    "Thanks, I noted the floor",
+    "My dog likes the river",
+    "Dogs often do",
+    "The paper about music is due in May",
+    "Shall I remind you of the paper",
+]
+
+
+def retract(log, *entries, thread="t", user="ana", reason="undo"):
+    control = Control(tuple(entry.id for entry in entries), reason)
+    return log.append(ThreadKey(user, thread), [Draft(role="control", control=control)])[0]
+
+
+def value(found):
+    """Everything a caller sees, without the log's own ids."""
+    return [
+        (
+            [(match.line.text, round(match.relevance, 5), match.why) for match in block.matches],
+            block.text,
+        )
+        for block in found.blocks
+    ]
+
+
+def texts(found):
+    return [line.text for block in found.blocks for line in block.lines]
+
+
+# -- what comes back ---------------------------------------------------------------------------
+
+
+def test_the_answer_comes_back_verbatim_with_its_speaker_and_date(log, say):
+    say(log, TEXTS)
+    found = LineRecall(log).recall(ANA, "Where is my car?", k=1)
+    assert "[2023-11-14]\nAna: I parked the car on floor three\n" in found.blocks[0].text
+    assert found.matches[0].line.text == TEXTS[0]
+    assert found.problems == ()
+
+
+def test_a_match_says_why_it_was_found(log, say, embedder):
+    say(log, [*TEXTS, "stone"])
+    found = LineRecall(log, embedder).recall(ANA, "Which car did Ana park?", k=1)
+    why = found.matches[0].why
+    assert "words: car, Ana, park" in why
+    assert "speaker" in why
+
+
+def test_the_ranking_reports_as_many_matches_as_asked_for(log, say, embedder):
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    found = recall.recall(ANA, "car", ranking=4)
+    assert len(found.matches) == 4
+    relevance = [match.relevance for match in found.matches]
+    assert relevance == sorted(relevance, reverse=True)
+    assert recall.recall(ANA, "car", ranking=0).matches == ()
+
+
+def test_the_best_rejected_line_is_reported(log, say, embedder):
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    found = recall.recall(ANA, "car", max_tokens=16)
+    everything = recall.recall(ANA, "car", ranking=6)
+    shown = {line.line_id for block in found.blocks for line in block.lines}
+    left = [m.relevance for m in everything.matches if m.line.line_id not in shown]
+    assert found.best_rejected == max(left)
+    assert recall.recall(ANA, "car").best_rejected is None
+
+
+def test_a_threshold_leaves_only_lines_of_that_cosine(log, say, embedder):
+    say(log, ["car", "car tree", "tree"], session="s")
+    recall = LineRecall(log, embedder, RecallSettings(window=0))
+    assert texts(recall.recall(ANA, "car", k=3, threshold=0.99)) == ["car"]
+    assert set(texts(recall.recall(ANA, "car", threshold=0.5))) == {"car", "car tree"}
+    nothing = recall.recall(ANA, "stone", threshold=1.0)
+    assert nothing.blocks == ()
+    assert nothing.matches == ()
+    assert nothing.best_rejected is not None
+
+
+def test_spec_settings_answer_with_windows_of_three_lines(log, say, embedder):
+    say(log, [f"filler {n}" for n in range(5)] + ["car"] + [f"other {n}" for n in range(5)])
+    found = LineRecall(log, embedder, RecallSettings.spec()).recall(ANA, "car")
+    assert [len(block.lines) for block in found.blocks] == [7]
+    assert found.blocks[0].similarity == pytest.approx(1, abs=1e-3)
+
+
+def test_k_and_a_budget_together_hold_both(log, say, embedder):
+    say(log, [f"{word} {n}" for n, word in enumerate(TEXTS * 5)])
+    found = LineRecall(log, embedder).recall(ANA, "car paper dog", k=2, max_tokens=60)
+    assert len(found.blocks) <= 2
+    assert sum(len(block.text) for block in found.blocks) <= 240
+
+
+def test_without_a_wish_the_budget_is_a_thousand_tokens(log, say, embedder):
+    say(log, [f"word{n} " * 20 for n in range(100)])
+    found = LineRecall(log, embedder).recall(ANA, "word7 word50")
+    assert 3500 < sum(len(block.text) for block in found.blocks) <= 4000
+
+
+def test_tool_results_and_system_messages_are_no_lines(log, embedder):
+    key = ThreadKey("ana", "t")
+    messages = [SystemMessage("car"), HumanMessage("car"), ToolMessage("car", tool_call_id="1")]
+    log.append(key, [draft_of(message) for message in messages])
+    found = LineRecall(log, embedder).recall(ANA, "car")
+    assert [line.role for block in found.blocks for line in block.lines] == ["user"]
+
+
+def test_an_owner_without_lines_gets_nothing(log, embedder):
+    found = LineRecall(log, embedder).recall(Owner(thread_id="new"), "car")
+    assert (found.blocks, found.matches, found.best_rejected) == ((), (), None)
+
+
+# -- scope -------------------------------------------------------------------------------------
+
+
+def test_another_owners_lines_change_nothing(log, say, embedder):
+    say(log, TEXTS)
+    before = value(LineRecall(log, embedder).recall(ANA, "car floor", k=2))
+    recall = LineRecall(log, embedder)
+    say(log, ["car floor three"] * 20, user="bo")
+    say(log, ["car floor three"] * 20, user=None)
+    assert value(recall.recall(ANA, "car floor", k=2)) == before
+
+
+def test_a_users_threads_are_searched_together_and_never_beside_a_lone_one(log, say, embedder):
+    say(log, ["my car"], thread="a")
+    say(log, ["your car"], thread="b")
+    say(log, ["lone car"], thread="a", user=None)
+    recall = LineRecall(log, embedder)
+    assert set(texts(recall.recall(ANA, "car"))) == {"my car", "your car"}
+    assert texts(recall.recall(Owner(thread_id="a"), "car")) == ["lone car"]
+    assert texts(recall.recall(ANA, "car", within=ThreadKey("ana", "b"))) == ["your car"]
+
+
+def test_a_thread_of_somebody_else_is_refused(log, embedder):
+    with pytest.raises(ConfigError, match="within"):
+        LineRecall(log, embedder).recall(ANA, "car", within=ThreadKey("bo", "t"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sets(st.integers(0, 11)),
+    st.booleans(),
+    st.sampled_from([{"k": 1}, {"k": 5}, {"max_tokens": 40}, {"max_tokens": 1000}]),
+)
+def test_excluded_positions_and_other_threads_never_come_back(
+    say, word_embeddings, hidden, alone, wish
+):
+    log = InMemoryLog()
+    a, b = ThreadKey("ana", "a"), ThreadKey("ana", "b")
+    entries = [*say(log, TEXTS, thread="a"), *say(log, TEXTS, thread="b")]
+    exclude = {
+        key: [e.position for n, e in enumerate(entries) if n in hidden and e.key == key]
+        for key in (a, b)
+    }
+    wide = RecallSettings(window=2, budget_window=1)
+    found = LineRecall(log, word_embeddings(), wide).recall(
+        ANA, "car paper", within=a if alone else None, exclude=exclude, **wish
+    )
+    lines = [line for block in found.blocks for line in block.lines]
+    lines += [match.line for match in found.matches]
+    assert all(line.position not in exclude[line.key] for line in lines)
+    assert not alone or all(line.key == a for line in lines)
+
+
+def test_windows_hold_no_excluded_line(log, say, embedder):
+    entries = say(log, ["tree", "car", "stone"])
+    key = ThreadKey("ana", "t")
+    hidden = {key: [entries[0].position, entries[2].position]}
+    found = LineRecall(log, embedder).recall(ANA, "car", k=1, exclude=hidden)
+    assert texts(found) == ["car"]
+
+
+# -- freshness ---------------------------------------------------------------------------------
+
+
+def test_a_line_written_after_a_recall_is_found_by_the_next(log, say, embedder):
+    recall = LineRecall(log, embedder)
+    say(log, TEXTS)
+    recall.recall(ANA, "car")
+    say(log, ["the piano is out of tune"])
+    assert recall.recall(ANA, "piano", k=1).matches[0].line.text == "the piano is out of tune"
+
+
+def test_each_line_is_embedded_once(log, say, embedder):
+    recall = LineRecall(log, embedder)
+    for start in range(0, 6, 2):
+        say(log, TEXTS[start : start + 2])
+        recall.recall(ANA, "car")
+        recall.recall(ANA, "dog")
+    assert embedder.embedded == TEXTS
+
+
+def test_retracted_lines_are_gone_and_come_back_when_the_retraction_is_retracted(
+    log, say, embedder
+):
+    entries = say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    before = value(recall.recall(ANA, "car floor"))
+    undo = retract(log, entries[0], entries[1])
+    assert not {TEXTS[0], TEXTS[1]} & set(texts(recall.recall(ANA, "car floor")))
+    retract(log, undo, reason="undo")
+    assert value(recall.recall(ANA, "car floor")) == before
+
+
+def test_a_replaced_message_is_found_in_its_new_words_alone(log, embedder):
+    key = ThreadKey("ana", "t")
+    recall = LineRecall(log, embedder)
+    for text in ("the car is red", "the car is blue"):
+        log.append(key, [draft_of(HumanMessage(text, id="m1"))])
+        assert texts(recall.recall(ANA, "car")) == [text]
+
+
+def test_what_the_log_forgot_is_forgotten(log, say, embedder):
+    entries = say(log, TEXTS)
+    say(log, ["bo's car"], user="bo")
+    recall = LineRecall(log, embedder)
+    recall.recall(ANA, "car")
+    log.forget(ThreadKey("ana", "t"), [entries[0].id])
+    assert TEXTS[0] not in texts(recall.recall(ANA, "car"))
+    log.forget(ANA)
+    assert recall.recall(ANA, "car").blocks == ()
+    assert texts(recall.recall(Owner(user_id="bo"), "car")) == ["bo's car"]
+
+
+SCRIPT = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.integers(0, 5), st.sampled_from("ab")),
+        st.tuples(st.just("long"), st.integers(0, 5), st.sampled_from("ab")),
+        st.tuples(st.just("retract"), st.integers(0, 30), st.just("")),
+        st.tuples(st.just("redo"), st.integers(0, 30), st.just("")),
+        st.tuples(st.just("forget"), st.integers(0, 30), st.just("")),
+        st.tuples(st.just("recall"), st.integers(0, 5), st.just("")),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SCRIPT, st.sampled_from([0, 3, 100_000]))
+def test_an_index_kept_up_to_date_equals_one_built_anew(say, word_embeddings, script, limit):
+    log, wish = InMemoryLog(), RecallSettings(exact_limit=limit)
+    warm = LineRecall(log, word_embeddings(), wish)
+    entries, controls = [], []
+    for verb, number, thread in script:
+        if verb == "say":
+            entries += say(log, [TEXTS[number]], thread=thread)
+        elif verb == "long":
+            entries += say(log, [f"{TEXTS[number]}. " * 30], thread=thread)
+        elif verb == "retract" and entries:
+            entry = entries[number % len(entries)]
+            controls.append(retract(log, entry, thread=entry.key.thread_id))
+        elif verb == "redo" and controls:
+            control = controls[number % len(controls)]
+            controls.append(retract(log, control, thread=control.key.thread_id))
+        elif verb == "forget" and entries:
+            entry = entries[number % len(entries)]
+            log.forget(entry.key, [entry.id])
+        elif verb == "recall":
+            warm.recall(ANA, TEXTS[number])
+    cold = LineRecall(log, word_embeddings(), wish)
+    for query in TEXTS[::2]:
+        for asked in ({"k": 2}, {"max_tokens": 60}):
+            assert value(warm.recall(ANA, query, **asked)) == value(
+                cold.recall(ANA, query, **asked)
+            )
+
+
+def test_only_the_latest_owners_stay_in_memory(log, say, embedder):
+    recall = LineRecall(log, embedder, max_owners=2)
+    for user in ("a", "b", "a", "c", "a"):
+        say(log, [f"car of {user}"], user=user)
+        recall.recall(Owner(user_id=user), "car")
+    assert list(recall._owners) == [Owner(user_id="c"), Owner(user_id="a")]
+    # The first owner never left: its lines were embedded as they came.
+    assert embedder.embedded.count("car of b") == 1
+    recall.recall(Owner(user_id="b"), "car")
+    assert embedder.embedded.count("car of b") == 2
+
+
+# -- the log's own cache -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def sqlite_log(tmp_path):
+    with SQLiteLog(tmp_path / "memory.db") as log:
+        yield log
+
+
+def test_a_cold_start_neither_embeds_nor_analyses_and_answers_the_same(
+    sqlite_log, say, word_embeddings, monkeypatch
+):
+    say(sqlite_log, [*TEXTS, "A long line about a car. " * 40])
+    first = word_embeddings()
+    warm = LineRecall(sqlite_log, first).recall(ANA, "car floor", k=3)
+    analysed = []
+    monkeypatch.setattr(owner_index, "analyze", analysed.append)
+    second = word_embeddings()
+    cold = LineRecall(sqlite_log, second).recall(ANA, "car floor", k=3)
+    assert first.embedded
+    assert (second.embedded, analysed) == ([], [])
+    assert cold == warm
+
+
+def test_another_embedder_does_not_use_the_stored_vectors(sqlite_log, say, word_embeddings):
+    say(sqlite_log, TEXTS)
+    LineRecall(sqlite_log, word_embeddings()).recall(ANA, "car")
+    other = word_embeddings()
+    other.fingerprint = "words-v2"
+    LineRecall(sqlite_log, other).recall(ANA, "car")
+    assert other.embedded == TEXTS
+
+
+def test_a_cache_that_fails_costs_the_recall_nothing(say, embedder, caplog):
+    class Failing(InMemoryLog):
+        def load_segments(self, owner, fingerprint, *, after=0):
+            raise LogUnavailableError("no cache today")
+
+        def save_segments(self, owner, fingerprint, rows):
+            raise LogUnavailableError("no room today")
+
+    log = Failing()
+    say(log, TEXTS)
+    found = LineRecall(log, embedder).recall(ANA, "car", k=1)
+    assert texts(found)
+    assert any("no room today" in problem for problem in found.problems)
+    assert "no cache today" in caplog.text
+
+
+# -- failing embedders -------------------------------------------------------------------------
+
+
+def test_lines_that_cannot_be_embedded_are_found_by_words_and_embedded_later(
+    log, say, embedder, caplog
+):
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    embedder.failing = RuntimeError("quota exhausted")
+    with caplog.at_level(logging.WARNING, "langchain_convmem"):
+        found = recall.recall(ANA, "Where is the car?", k=1)
+    assert found.matches[0].line.text == TEXTS[0]
+    assert found.matches[0].similarity == 0.0
+    assert len(found.problems) == 2
+    assert all("quota exhausted" in problem for problem in found.problems)
+    assert "quota exhausted" in caplog.text
+    embedder.failing = None
+    assert recall.refresh(ANA) == ()
+    healed = recall.recall(ANA, "Where is the car?", k=1)
+    assert healed.problems == ()
+    assert value(healed) == value(LineRecall(log, embedder).recall(ANA, "Where is the car?", k=1))
+
+
+def test_a_failing_embedder_is_left_alone_for_a_while(log, say, embedder, monkeypatch):
+    now = [1000.0]
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    recall._index_of(ANA).border._clock = lambda: now[0]
+    calls = []
+    original = embedder.embed_documents
+
+    def counted(batch):
+        calls.append(len(batch))
+        return original(batch)
+
+    monkeypatch.setattr(embedder, "embed_documents", counted)
+    embedder.failing = TimeoutError("slow")
+    for _ in range(3):
+        recall.recall(ANA, "car")
+    assert len(calls) == 1
+    now[0] += 1.5
+    recall.recall(ANA, "car")
+    assert len(calls) == 2
+    embedder.failing = None
+    now[0] += 5
+    assert recall.recall(ANA, "car").problems == ()
+    assert sorted(embedder.embedded) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "answer", [None, [], [[1.0, 2.0]], [[float("nan")] * 16] * 6, "text", [[1.0], [1.0, 2.0]]]
+)
+def test_a_senseless_answer_of_an_embedder_is_a_problem_and_no_crash(
+    log, say, embedder, monkeypatch, answer
+):
+    say(log, TEXTS)
+    monkeypatch.setattr(embedder, "embed_documents", lambda _: answer)
+    found = LineRecall(log, embedder).recall(ANA, "car", k=1)
+    assert found.matches[0].line.text == TEXTS[0]
+    assert found.problems
+
+
+def test_an_embedder_that_changes_its_dimension_is_a_problem_and_no_crash(
+    log, say, embedder, monkeypatch
+):
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    recall.recall(ANA, "car")
+    monkeypatch.setattr(embedder, "_vector", lambda _: [1.0] * 9)
+    say(log, ["a new car"])
+    found = recall.recall(ANA, "new car", k=1)
+    assert found.matches[0].line.text == "a new car"
+    assert all("16 components, got 9" in problem for problem in found.problems)
+
+
+def test_a_log_that_cannot_be_read_raises_and_is_read_on_later(say, embedder):
+    class Flaky(InMemoryLog):
+        broken = False
+
+        def changes(self, owner, cursor=0, *, limit=None):
+            if self.broken and cursor:
+                raise LogUnavailableError("gone")
+            return super().changes(owner, cursor, limit=limit)
+
+    log = Flaky()
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    log.broken = True
+    with pytest.raises(LogUnavailableError):
+        recall.recall(ANA, "car")
+    log.broken = False
+    assert texts(recall.recall(ANA, "car"))
+    assert embedder.embedded == TEXTS
+
+
+def test_an_interrupted_catch_up_leaves_nothing_half_built(log, say, embedder, monkeypatch):
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner_index.SegmentVectors, "extend", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            recall.recall(ANA, "car")
+    assert value(recall.recall(ANA, "car")) == value(LineRecall(log, embedder).recall(ANA, "car"))
+
+
+# -- ahead, at once, and asynchronously --------------------------------------------------------
+
+
+def test_refreshing_reports_progress_up_to_the_total(log, say, embedder, monkeypatch):
+    monkeypatch.setattr(owner_index, "_BATCH", 4)
+    say(log, TEXTS)
+    seen = []
+    LineRecall(log, embedder).refresh(ANA, lambda done, total: seen.append((done, total)))
+    assert seen == [(4, 6), (6, 6)]
+
+
+async def test_the_asynchronous_twin_answers_the_same(log, say, embedder):
+    say(log, TEXTS)
+    recall = LineRecall(log, embedder)
+    assert await recall.arefresh(ANA) == ()
+    assert await recall.arecall(ANA, "car", k=2) == recall.recall(ANA, "car", k=2)
+
+
+async def test_nothing_blocks_the_event_loop(log, say, embedder, monkeypatch):
+    loop_thread = threading.get_ident()
+    seen = set()
+    original = embedder.embed_documents
+
+    def slow(batch):
+        seen.add(threading.get_ident())
+        time.sleep(0.2)
+        return original(batch)
+
+    async def asked(text):
+        seen.add("awaited")
+        return embedder._vector(text)
+
+    monkeypatch.setattr(embedder, "embed_documents", slow)
+    monkeypatch.setattr(embedder, "aembed_query", asked)
+    say(log, TEXTS)
+    ticks = 0
+    job = asyncio.create_task(LineRecall(log, embedder).arecall(ANA, "car", k=1))
+    while not job.done():
+        await asyncio.sleep(0.005)
+        ticks += 1
+    assert texts(await job)
+    assert "awaited" in seen
+    assert loop_thread not in seen
+    assert ticks > 5
+
+
+def test_many_threads_recall_and_write_at_once(log, say, embedder):
+    recall, errors = LineRecall(log, embedder, max_owners=2), []
+
+    def work(user):
+        try:
+            for number in range(8):
+                say(log, [f"car {number} of {user}"], user=user)
+                found = recall.recall(Owner(user_id=user), f"car {number}", ranking=50)
+                assert f"car {number} of {user}" in {match.line.text for match in found.matches}
+        except Exception as error:  # noqa: BLE001 - reported by the test itself
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(user,)) for user in "aabbcc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        ("query", {"query": "  "}),
+        ("query", {"query": None}),
+        ("k", {"k": 0}),
+        ("k", {"k": 1.5}),
+        ("k", {"k": True}),
+        ("max_tokens", {"max_tokens": 0}),
+        ("max_tokens", {"max_tokens": "9"}),
+        ("ranking", {"ranking": -1}),
+        ("threshold", {"threshold": 1.1}),
+        ("threshold", {"threshold": "auto"}),
+        ("owner", {"owner": "ana"}),
+    ],
+)
+def test_a_senseless_argument_is_refused_by_name(log, embedder, named, arguments):
+    wish = {"owner": ANA, "query": "car", **arguments}
+    with pytest.raises(ConfigError, match=named):
+        LineRecall(log, embedder).recall(wish.pop("owner"), wish.pop("query"), **wish)
+
+
+def test_max_owners_must_be_positive(log):
+    with pytest.raises(ConfigError, match="max_owners"):
+        LineRecall(log, max_owners=0)
+
+
+def test_a_copy_of_what_holds_a_recall_shares_it(log):
+    recall = LineRecall(log)
+    assert copy.deepcopy({"recall": recall})["recall"] is recall

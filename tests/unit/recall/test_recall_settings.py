@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall import RecallSettings
+
+
+def test_spec_settings_are_those_of_plain_dialog_line_memory():
+    spec = RecallSettings.spec()
+    assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
+    assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
+
+
+def test_settings_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        RecallSettings().k1 = 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel", (0.5, 0.5)),
+        ("kernel", ()),
+        ("window", -1),
+        ("budget_window", -1),
+        ("session_best", 0),
+        ("candidates", 0),
+        ("exact_limit", -1),
+    ],
+)
+def test_numbers_that_no_recall_can_follow_are_refused_by_name(name, value):
+    with pytest.raises(ConfigError, match=name):
+        RecallSettings(**{name: value})

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import ConfigurableField
+from pydantic import ValidationError
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall import DialogLineRetriever, LineRecall
+
+TEXTS = ["I parked the car on floor three", "Noted", "My dog likes the river", "Dogs do"]
+
+
+@pytest.fixture
+def recall(log, say, embedder):
+    say(log, TEXTS, thread="t1", session="s1")
+    say(log, ["The car is blue"], thread="t2")
+    say(log, ["A lone car"], thread="t1", user=None)
+    return LineRecall(log, embedder)
+
+
+def contents(documents):
+    return "\n".join(document.page_content for document in documents)
+
+
+def test_a_document_holds_a_block_and_plain_metadata(recall):
+    [document] = DialogLineRetriever(recall=recall, user_id="ana", thread_id="t1").invoke(
+        "car", k=1
+    )
+    assert isinstance(document, Document)
+    assert document.page_content == (
+        "[2023-11-14]\nAna: I parked the car on floor three\nBo: Noted\nAna: My dog likes the river"
+    )
+    metadata = document.metadata
+    assert json.loads(json.dumps(metadata)) == metadata
+    assert metadata["thread_id"] == "t1"
+    assert metadata["user_id"] == "ana"
+    assert metadata["positions"] == [1, 2, 3]
+    assert metadata["time"] == "2023-11-14T22:13:20+00:00"
+    assert metadata["session"] == "s1"
+    assert metadata["speakers"] == ["Ana", "Bo"]
+    assert len(metadata["line_ids"]) == 3
+    assert document.id == metadata["line_ids"][0]
+    assert type(metadata["similarity"]) is float
+    assert type(metadata["relevance"]) is float
+    assert "words: car" in metadata["why"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "inside", "outside"),
+    [
+        ({"user_id": "ana"}, ["floor three", "is blue"], ["lone"]),
+        ({"user_id": "ana", "thread_id": "t2"}, ["is blue"], ["floor", "lone"]),
+        ({"thread_id": "t1"}, ["lone"], ["floor", "blue"]),
+    ],
+)
+def test_the_scope_is_a_user_a_thread_of_theirs_or_a_lone_thread(recall, scope, inside, outside):
+    text = contents(DialogLineRetriever(recall=recall, **scope).invoke("car"))
+    assert all(part in text for part in inside)
+    assert not any(part in text for part in outside)
+
+
+def test_without_any_scope_it_says_what_it_needs(recall):
+    with pytest.raises(ConfigError, match="user_id, a thread_id or both"):
+        DialogLineRetriever(recall=recall).invoke("car")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "car",
+        HumanMessage("car"),
+        [HumanMessage("dog"), AIMessage("yes?"), HumanMessage("car"), AIMessage("hm")],
+        [HumanMessage([{"type": "text", "text": "car"}])],
+    ],
+)
+def test_a_query_is_a_text_or_the_last_human_message(recall, query):
+    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=1)
+    assert retriever.invoke(query) == retriever.invoke("car")
+
+
+@pytest.mark.parametrize("query", [{"query": "car"}, 3, None, [], [AIMessage("car")], ["car"]])
+def test_any_other_query_is_refused_by_kind(recall, query):
+    with pytest.raises(ConfigError, match="a query must be a text"):
+        DialogLineRetriever(recall=recall, user_id="ana").invoke(query)
+
+
+def test_a_calls_own_k_or_budget_takes_the_place_of_both_fields(recall):
+    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=1)
+    assert len(retriever.invoke("car")) == 1
+    assert len(retriever.invoke("car", k=3)) == 3
+    documents = retriever.invoke("car", max_tokens=30)
+    assert 0 < len(contents(documents)) <= 121
+    assert retriever.invoke("car", k=2, threshold=1.0) == []
+
+
+def test_a_configured_copy_keeps_its_recall(recall):
+    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=1).configurable_fields(
+        k=ConfigurableField(id="k"), user_id=ConfigurableField(id="user")
+    )
+    assert len(retriever.invoke("car", config={"configurable": {"k": 3}})) == 3
+    assert retriever.invoke("car", config={"configurable": {"user": "nobody"}}) == []
+
+
+@pytest.mark.parametrize("fields", [{"top_k": 3}, {"k": 0}, {"max_tokens": 0}, {"threshold": 2}])
+def test_unknown_or_senseless_fields_are_refused(recall, fields):
+    with pytest.raises(ValidationError, match=next(iter(fields))):
+        DialogLineRetriever(recall=recall, user_id="ana", **fields)
+
+
+def test_an_unknown_argument_of_a_call_is_refused(recall):
+    with pytest.raises(TypeError, match="top_k"):
+        DialogLineRetriever(recall=recall, user_id="ana").invoke("car", top_k=3)
+
+
+async def test_the_asynchronous_twin_gives_the_same_documents(recall):
+    retriever = DialogLineRetriever(recall=recall, user_id="ana", k=2)
+    assert await retriever.ainvoke("car") == retriever.invoke("car")
+
+
+def test_traces_name_retriever_and_embedder_but_hold_no_line(recall):
+    retriever = DialogLineRetriever(recall=recall, user_id="ana")
+    assert retriever._get_ls_params() == {
+        "ls_retriever_name": "dialogline",
+        "ls_vector_store_provider": "LineRecall",
+        "ls_embedding_provider": "WordEmbeddings",
+    }
+    assert "recall" not in retriever.model_dump()
+    assert "recall" not in repr(retriever)
+
+
+def test_a_time_outside_the_calendar_is_left_open(log, embedder):
+    from langchain_convmem.records import ThreadKey
+    from langchain_convmem.views.codec import draft_of
+
+    extra = {"timestamp": 10**18}
+    draft = draft_of(HumanMessage("old car", additional_kwargs=extra))
+    log.append(ThreadKey("zoe", "t"), [draft])
+    retriever = DialogLineRetriever(recall=LineRecall(log, embedder), user_id="zoe", k=1)
+    [document] = retriever.invoke("car")
+    assert document.metadata["time"] is None
+    assert document.page_content == "[undated]\nUser: old car"

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.recall.segment_table import SESSION_GAP_MS, SegmentTable
+from langchain_convmem.records import ThreadKey
+
+
+def filled(lines):
+    table = SegmentTable()
+    for one in lines:
+        table.add(one)
+    return table
+
+
+def test_a_line_has_a_segment_and_a_long_one_several(line):
+    table = SegmentTable()
+    assert table.add(line("short", 0)) == range(1)
+    assert table.add(line("A sentence of words. " * 50, 1)) == range(1, 4)
+    assert table.segments_of(1) == range(1, 4)
+    assert "".join(table.text(number) for number in range(1, 4)) == "A sentence of words. " * 50
+
+
+def test_a_blank_line_has_no_segment(line):
+    table = filled([line(" \n\t", 0), line("", 1)])
+    assert len(table) == 0
+
+
+def test_a_gap_over_half_an_hour_begins_a_new_sitting(line):
+    at = 1_700_000_000_000
+    times = [at, at + SESSION_GAP_MS, at + 2 * SESSION_GAP_MS + 1, at]
+    table = filled([line("x", n, time_ms=time_ms) for n, time_ms in enumerate(times)])
+    assert table.session_column.tolist() == [0, 0, 1, 2]
+
+
+def test_a_named_sitting_holds_whatever_the_time(line):
+    names = ["a", "a", "b", None, None, "a"]
+    far = 10 * SESSION_GAP_MS
+    lines = [line("x", n, session=name, time_ms=n // 3 * far) for n, name in enumerate(names)]
+    assert filled(lines).session_column.tolist() == [0, 0, 1, 2, 2, 3]
+
+
+def test_links_stay_within_a_sitting_and_can_cross_it_but_never_a_thread(line):
+    lines = [
+        line("a", 0, session="1"),
+        line("other thread", 1, thread="u", session="1"),
+        line("b", 2, session="1"),
+        line("c", 3, session="2"),
+    ]
+    table = filled(lines)
+    assert table.links().behind.tolist() == [2, -1, -1, -1]
+    assert table.links().before.tolist() == [-1, -1, 0, -1]
+    assert table.links(cross_sessions=True).behind.tolist() == [2, -1, 3, -1]
+    assert table.next_line(2, 1) is None
+    assert table.next_line(2, 1, cross_sessions=True) == 3
+    assert table.next_line(2, -1) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", "b"])), max_size=25),
+    st.lists(st.integers(0, 24), max_size=12),
+    st.integers(0, 25),
+)
+def test_removal_closes_the_gap_whenever_it_happens(line, layout, removed, cut):
+    lines = [
+        line(f"line {n}", n, thread=f"t{thread}", session=session)
+        for n, (thread, session) in enumerate(layout)
+    ]
+    table = filled(lines[:cut])
+    early = [lines[n].entry_id for n in removed if n < min(cut, len(lines))]
+    table.remove_entries(early)
+    for one in lines[cut:]:
+        table.add(one)
+    table.remove_entries([lines[n].entry_id for n in removed if n < len(lines)])
+    late = filled(lines)
+    late.remove_entries([lines[n].entry_id for n in removed if n < len(lines)])
+    for cross in (False, True):
+        links, expected = table.links(cross_sessions=cross), late.links(cross_sessions=cross)
+        assert links.before.tolist() == expected.before.tolist()
+        assert links.behind.tolist() == expected.behind.tolist()
+    assert table.live.tolist() == late.live.tolist()
+    assert table.session_column.tolist() == late.session_column.tolist()
+    gone = {n for n in removed if n < len(lines)}
+    for number in set(range(len(lines))) - gone:
+        same = [m for m in range(number) if m not in gone and layout[m][0] == layout[number][0]]
+        assert late.links(cross_sessions=True).before[number] == (same[-1] if same else -1)
+
+
+def test_removing_an_entry_takes_out_all_segments_of_its_lines(line):
+    table = filled([line("A sentence of words. " * 50, 0), line("short", 1)])
+    assert table.remove_entries(["e-t-0", "unknown"]) == [0, 1, 2]
+    assert table.remove_entries(["e-t-0"]) == []
+    assert table.live.tolist() == [False, False, False, True]
+
+
+def test_only_live_lines_of_the_scope_are_allowed(line):
+    table = filled([line("x", n, thread="ab"[n % 2]) for n in range(6)])
+    table.remove_entries(["e-a-0"])
+    a, b = ThreadKey("ana", "a"), ThreadKey("ana", "b")
+    assert table.allowed().tolist() == [False, True, True, True, True, True]
+    assert table.allowed(within=a).tolist() == [False, False, True, False, True, False]
+    assert not table.allowed(within=ThreadKey("ana", "nobody")).any()
+    # Positions count per thread: 3 is a line of a, and none of b.
+    assert table.allowed(exclude={a: [3], b: [3, 6]}).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_speakers_are_numbered_in_order_of_appearance(line, count):
+    names = ["Bo", "Ana", "Bo", "Cy", "Ana"][:count]
+    table = filled([line("x", n, speaker=name) for n, name in enumerate(names)])
+    assert [table.speakers[number] for number in table.speaker_column] == names

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+from langchain_core.exceptions import LangChainException
+
+from langchain_convmem import errors
+
+EVERY = [getattr(errors, name) for name in errors.__all__]
+BUILT_IN = {
+    "BudgetError": ValueError,
+    "ConfigError": ValueError,
+    "CorruptEntryError": ValueError,
+    "DimensionMismatchError": ValueError,
+    "ImportFormatError": ValueError,
+    "InvalidMessageError": ValueError,
+    "LogClosedError": RuntimeError,
+    "LogUnavailableError": ConnectionError,
+    "MissingExtraError": ImportError,
+    "PromptSyntaxError": ValueError,
+    "SchemaVersionError": RuntimeError,
+    "StaleWindowError": ValueError,
+    "ThreadBusyError": RuntimeError,
+}
+
+
+def made(kind):
+    """Return an error with every attribute set to something other than its default."""
+    signature = inspect.signature(kind.__init__).parameters.values()
+    options = [one for one in signature if one.kind is one.KEYWORD_ONLY]
+    values = {
+        one.name: one.default + 7 if isinstance(one.default, int) else f"the {one.name}"
+        for one in options
+    }
+    return kind("what happened; what to do", **values), values
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_an_error_survives_pickling_with_its_attributes(kind):
+    error, values = made(kind)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own
+        assert type(again) is kind
+        assert str(again) == str(error) == "what happened; what to do"
+        assert {name: getattr(again, name) for name in values} == values
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_an_error_needs_a_message_only(kind):
+    assert str(kind("what happened")) == "what happened"
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_error_is_ours_and_of_a_built_in_kind(kind):
+    assert issubclass(kind, errors.ConvMemError)
+    assert issubclass(kind, LangChainException)
+    if kind.__name__ in BUILT_IN:
+        with pytest.raises(BUILT_IN[kind.__name__]):
+            raise kind("what happened")
+
+
+def test_every_error_but_the_bases_is_of_a_built_in_kind():
+    assert set(errors.__all__) - set(BUILT_IN) == {"ConvMemError", "LineIndexError", "LogError"}
+
+
+def test_every_error_of_the_module_is_public():
+    defined = {
+        name
+        for name, thing in vars(errors).items()
+        if inspect.isclass(thing) and thing.__module__ == errors.__name__
+    }
+    assert defined == set(errors.__all__)
+
+
+def test_only_an_unavailable_log_is_worth_another_try():
+    assert [kind for kind in EVERY if kind.is_retryable] == [errors.LogUnavailableError]
+
+
+def test_a_missing_extra_says_how_to_get_it():
+    error = errors.MissingExtraError.for_extra("the terminal", "cli")
+    assert error.extra == "cli"
+    assert str(error).endswith("pip install 'langchain-convmem[cli]'")

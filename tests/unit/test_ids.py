@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem import ids
+from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, now_ms, ulid_ms
+
+parts = st.lists(st.one_of(st.none(), st.text(max_size=4), st.just("\ud800")), max_size=3)
+
+
+def test_ids_increase_and_name_their_time():
+    before = now_ms()
+    drawn = [new_ulid() for _ in range(2000)]
+    assert drawn == sorted(set(drawn))
+    assert all(map(is_ulid, drawn))
+    assert before <= ulid_ms(drawn[0]) <= ulid_ms(drawn[-1]) <= now_ms()
+
+
+def test_ids_increase_when_the_clock_steps_back(monkeypatch):
+    times = iter([5_000_000, 5_000_000, 1, 4_999_999, 5_000_001])
+    monkeypatch.setattr(ids, "now_ms", lambda: next(times))
+    clock = ids._Clock()
+    drawn = [clock.next() for _ in range(5)]
+    assert drawn == sorted(set(drawn))
+    assert ulid_ms(drawn[0]) == ulid_ms(drawn[3]) == 5_000_000
+    assert ulid_ms(drawn[4]) == 5_000_001
+
+
+def test_threads_never_draw_the_same_id():
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(lambda _: [new_ulid() for _ in range(500)], range(4)))
+    assert all(mine == sorted(mine) for mine in drawn)
+    assert len({one for mine in drawn for one in mine}) == 2000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_count_on_where_its_parent_stopped(monkeypatch):
+    monkeypatch.setattr(ids, "now_ms", lambda: 7)
+    new_ulid()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - the child is not measured
+        os.write(writing, new_ulid().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    of_child = os.read(reading, 26).decode()
+    os.close(reading)
+    os.close(writing)
+    assert is_ulid(of_child)
+    assert of_child != new_ulid()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0" * 25, "0" * 27, "8" + "0" * 25, "0" * 25 + "I", "0" * 25 + "a", "0" * 26 + "\n"],
+)
+def test_what_is_no_ulid_is_told_apart(text):
+    assert not is_ulid(text)
+    assert is_ulid("7" + "Z" * 25)
+
+
+def test_a_derived_id_is_the_same_in_every_process():
+    assert derived_ulid(1_756_923_600_000, "ana", "t1", None) == "01K48CX740QQDHF06TYR1EXYQC"
+
+
+@given(parts, parts)
+def test_other_parts_make_another_id(first, second):
+    assert (derived_ulid(5, *first) == derived_ulid(5, *second)) == (first == second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("ab", "c"), ("a", "bc")),
+        (("a\x02\x01b", "c"), ("a", "b\x02\x01c")),
+        (("", None), (None, "")),
+        ((), (None,)),
+    ],
+)
+def test_parts_are_not_mistaken_for_one_another(first, second):
+    assert derived_ulid(5, *first) != derived_ulid(5, *second)
+
+
+@pytest.mark.parametrize("at_ms", [0, -1, 5, 2**48 - 1])
+def test_a_derived_id_names_the_time_it_was_given(at_ms):
+    derived = derived_ulid(at_ms, "x")
+    assert is_ulid(derived)
+    assert ulid_ms(derived) == max(at_ms, 0)

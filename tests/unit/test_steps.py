@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from langchain_convmem.steps import Step, arun, run, step
+
+
+class Log:
+    """Has one call in both forms."""
+
+    def __init__(self):
+        self.calls = []
+
+    def add(self, number, *, more=0):
+        self.calls.append(("add", number, more))
+        if number < 0:
+            raise ValueError(f"negative: {number}")
+        return number + more
+
+    async def aadd(self, number, *, more=0):
+        await asyncio.sleep(0)
+        self.calls.append(("aadd", number, more))
+        if number < 0:
+            raise ValueError(f"negative: {number}")
+        return number + more
+
+
+def adding(log, *numbers):
+    total = 0
+    for number in numbers:
+        total = yield step(log, "add", number, more=total)
+    return total
+
+
+def forgiving(log):
+    try:
+        yield step(log, "add", -1)
+    except ValueError as error:
+        again = yield step(log, "add", 7)
+        return f"{error}, then {again}"
+
+
+def drivers():
+    return [
+        pytest.param(run, "add", id="run"),
+        pytest.param(lambda job: asyncio.run(arun(job)), "aadd", id="arun"),
+    ]
+
+
+@pytest.mark.parametrize(("drive", "form"), drivers())
+def test_a_job_gets_the_results_of_its_calls(drive, form):
+    log = Log()
+    assert drive(adding(log, 1, 2, 3)) == 6
+    assert log.calls == [(form, 1, 0), (form, 2, 1), (form, 3, 3)]
+
+
+@pytest.mark.parametrize(("drive", "form"), drivers())
+def test_a_job_without_calls_has_a_result_too(drive, form):
+    assert drive(adding(Log())) == 0
+
+
+@pytest.mark.parametrize(("drive", "form"), drivers())
+def test_a_job_may_catch_what_its_call_raised(drive, form):
+    log = Log()
+    assert drive(forgiving(log)) == "negative: -1, then 7"
+    assert [name for name, *_ in log.calls] == [form] * 2
+
+
+@pytest.mark.parametrize(("drive", "form"), drivers())
+def test_what_a_job_does_not_catch_is_raised(drive, form):
+    log = Log()
+    with pytest.raises(ValueError, match="negative: -2"):
+        drive(adding(log, 1, -2, 3))
+    assert len(log.calls) == 2
+
+
+@pytest.mark.parametrize(("drive", "form"), drivers())
+def test_a_call_that_raises_stop_iteration_does_not_end_the_job_as_if_done(drive, form):
+    def stop():
+        raise StopIteration("not the result")
+
+    async def astop():
+        raise KeyError("not the result")
+
+    def job():
+        yield Step(stop, astop)
+
+    with pytest.raises((RuntimeError, KeyError)):
+        drive(job())
+
+
+def test_a_cancelled_job_can_tidy_up_with_further_calls():
+    log = Log()
+    started = asyncio.Event()
+
+    async def wait():
+        started.set()
+        await asyncio.Event().wait()
+
+    def job():
+        try:
+            yield Step(lambda: None, wait)
+        finally:
+            yield step(log, "add", 1)
+
+    async def scenario():
+        task = asyncio.create_task(arun(job()))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+    assert log.calls == [("aadd", 1, 0)]

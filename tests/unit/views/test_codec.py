@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import enum
+import json
+from collections import OrderedDict, namedtuple
+from datetime import UTC, datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.records import Control, Cover, Draft, Metadata
+from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES, identical
+from langchain_convmem.views.codec import (
+    CODEC_VERSION,
+    decode_body,
+    decode_message,
+    decode_metadata,
+    draft_of,
+    dumps,
+    encode_body,
+    encode_message,
+    encode_metadata,
+    line_time_ms,
+    loads,
+    role_of,
+    text_pieces,
+)
+from langchain_convmem.views.plain_json import MAX_DEPTH
+
+
+def through_text(message):
+    return decode_body(encode_body(draft_of(message)))[0]
+
+
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
+def test_a_message_survives_the_way_through_text(name):
+    message = SAMPLE_MESSAGES[name]()
+    assert identical(through_text(message), message)
+    assert identical(message, SAMPLE_MESSAGES[name]()), "encoding must not change the message"
+
+
+@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
+def test_every_sample_body_is_plain_json(name):
+    fields = json.loads(encode_body(draft_of(SAMPLE_MESSAGES[name]())))
+    assert fields["v"] == CODEC_VERSION == 1
+    assert fields["m"]["type"] == SAMPLE_MESSAGES[name]().type
+
+
+def test_only_fields_that_differ_from_their_default_are_kept():
+    assert encode_message(HumanMessage("Hi")) == {"type": "human", "content": "Hi"}
+    kept = encode_message(ToolMessage("", tool_call_id="c", status="error"))
+    assert kept == {"type": "tool", "content": "", "tool_call_id": "c", "status": "error"}
+    odd = encode_message(ToolMessage("", tool_call_id="c", artifact=0))
+    assert odd["artifact"] == 0
+
+
+def test_what_was_stored_comes_back_though_a_constructor_would_derive_more():
+    message = AIMessageChunk(content="", tool_call_chunks=[], chunk_position="last")
+    message.tool_calls = [{"name": "w", "args": {}, "id": "c", "type": "tool_call"}]
+    back = through_text(message)
+    assert identical(back, message)
+    assert back.tool_call_chunks == []
+
+
+def test_a_subclass_comes_back_as_its_base_with_its_fields():
+    class Marked(HumanMessage):
+        mood: str = "calm"
+
+    back = through_text(Marked("Hi", mood="glad"))
+    assert type(back) is HumanMessage
+    assert back.mood == "glad"
+
+
+class Colour(str, enum.Enum):  # noqa: UP042 - str() of such a member is its name
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - what users have
+
+
+@pytest.mark.parametrize(
+    ("value", "back"),
+    [
+        (Colour.RED, "red"),
+        ({Colour.RED: Level.HIGH}, {"red": 3}),
+        (Point(1, 2), (1, 2)),
+        (OrderedDict(a=1), {"a": 1}),
+        (np.float64(0.5), 0.5),
+        (np.float64("nan"), float("nan")),
+        (np.float64("inf"), float("inf")),
+    ],
+)
+def test_a_subclass_of_a_plain_value_comes_back_as_the_plain_value(value, back):
+    assert identical(loads(dumps(value)), back)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (object(), "object"),
+        ({"client": {1, object()}}, "value.client"),
+        ({"a": [0, {"b": print}]}, r"value\.a\[1\]\.b"),
+        ({1: "one"}, "key 1"),
+        ({b"k": 1}, "key b'k'"),
+        (np.zeros(2), "ndarray"),
+        (np.int64(1), "int64"),
+        (1j, "complex"),
+        ([10**5000], "4300"),
+        (nested(MAX_DEPTH + 2), "100 levels"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_by_name(value, named):
+    with pytest.raises(InvalidMessageError, match=named):
+        dumps(value)
+
+
+def test_a_list_within_itself_is_refused():
+    value = []
+    value.append([value, value])
+    with pytest.raises(InvalidMessageError, match="levels"):
+        dumps(value)
+
+
+def test_depth_up_to_the_limit_is_kept():
+    assert loads(dumps(nested(MAX_DEPTH))) == nested(MAX_DEPTH)
+
+
+def test_an_array_where_a_default_is_none_is_refused_by_name():
+    message = ToolMessage("x", tool_call_id="c", artifact=np.zeros(2))
+    with pytest.raises(InvalidMessageError, match=r"artifact.*ndarray"):
+        encode_body(draft_of(message))
+
+
+# -- refusing to write what could not be read ---------------------------------------------------
+
+
+def test_a_message_that_could_not_be_read_back_is_refused():
+    message = AIMessage("x")
+    message.tool_calls = [{"name": "weather"}]
+    with pytest.raises(InvalidMessageError, match="malformed"):
+        encode_body(draft_of(message))
+
+
+@pytest.mark.parametrize("content", [None, 7, {"type": "text"}])
+def test_content_of_no_known_kind_is_refused(content):
+    message = HumanMessage("x")
+    message.content = content
+    with pytest.raises(InvalidMessageError, match="content"):
+        draft_of(message)
+
+
+@pytest.mark.parametrize("thing", ["Hi", None, {"role": "user"}, ("user", "Hi")])
+def test_what_is_no_message_makes_no_draft(thing):
+    with pytest.raises(InvalidMessageError, match=type(thing).__name__):
+        draft_of(thing)
+
+
+def test_a_removal_makes_no_draft():
+    with pytest.raises(InvalidMessageError, match="RemoveMessage"):
+        draft_of(RemoveMessage(id="m1"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "null",
+        "{}",
+        '{"v":2}',
+        "not json",
+        '{"v":1,"m":[]}',
+        '{"v":1,"m":{"type":"os.system","content":"x"}}',
+        '{"v":1,"m":{"type":"tool","content":"x"}}',
+        '{"v":1,"m":{"type":"human","content":{"$decimal":"x"}}}',
+        '{"v":1,"m":{"type":"human","content":"x","additional_kwargs":{"$set":[{}]}}}',
+        '{"v":1,"k":{}}',
+        '{"v":1,"k":[]}',
+        '{"v":1,"o":{"ranges":[1]}}',
+        '{"v":1,"c":7}',
+    ],
+)
+def test_a_body_that_is_none_raises_value_error(text):
+    with pytest.raises(ValueError, match=r"."):
+        decode_body(text)
+
+
+@pytest.mark.parametrize("text", ["[]", "not json", '{"a":7}', '{"t":[1]}'])
+def test_metadata_that_is_none_raises_value_error(text):
+    with pytest.raises(ValueError, match=r"."):
+        decode_metadata(text, created_ms=0)
+
+
+def test_a_newer_body_names_both_versions():
+    with pytest.raises(ValueError, match=r"2.*1"):
+        decode_body('{"v":2}')
+
+
+def test_nothing_is_imported_by_a_name_in_data():
+    with pytest.raises(ValueError, match=r"langchain_core\.messages\.human\.HumanMessage"):
+        decode_message({"type": "langchain_core.messages.human.HumanMessage", "content": ""})
+
+
+# -- entries ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        Draft(role="user", message=HumanMessage("Hi"), contents=("Hi",)),
+        Draft(role="user", message=HumanMessage("Hi"), contents=()),
+        Draft(role="user", message=HumanMessage("Hi there"), contents=("Hi", "there")),
+        Draft(role="summary", contents=("Said.",), cover=Cover(((1, 2), (5, 9)), "d", "m", "p")),
+        Draft(role="summary", cover=Cover(())),
+        Draft(role="control", control=Control((), "cleared")),
+        Draft(role="control", control=Control(("a", "b"), "replaced", "c")),
+    ],
+)
+def test_everything_of_a_draft_survives(draft):
+    message, contents, control, cover = decode_body(encode_body(draft))
+    assert message == draft.message
+    assert (contents, control, cover) == (draft.contents, draft.control, draft.cover)
+
+
+def test_metadata_survives_and_the_creation_stands_first():
+    metadata = Metadata(("fake", "fake"), {"llmEnd": 7}, ("a",), {"x": (1, b"2")})
+    back = decode_metadata(encode_metadata(metadata), created_ms=5)
+    assert list(back.timing.items()) == [("creation", 5), ("llmEnd", 7)]
+    assert (back.attributes, back.summary_ids, back.aux) == (("fake", "fake"), ("a",), metadata.aux)
+
+
+def test_metadata_without_anything_is_no_text():
+    assert encode_metadata(Metadata()) is None
+    assert decode_metadata(None, created_ms=5) == Metadata(timing={"creation": 5})
+
+
+def test_a_creation_set_on_purpose_is_kept():
+    text = encode_metadata(Metadata(timing={"creation": 1}))
+    assert decode_metadata(text, created_ms=5).timing == {"creation": 1}
+
+
+# -- what a message says ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "role"),
+    [
+        (HumanMessage("x"), "user"),
+        (AIMessageChunk(content="x"), "assistant"),
+        (SystemMessage("x"), "system"),
+        (ToolMessage("x", tool_call_id="c"), "tool"),
+        (ChatMessage(content="x", role="Assistant"), "assistant"),
+        (ChatMessage(content="x", role="developer"), "system"),
+        (ChatMessage(content="x", role="function"), "tool"),
+        (ChatMessage(content="x", role="narrator"), "user"),
+    ],
+)
+def test_every_message_has_a_role(message, role):
+    assert role_of(message) == role
+
+
+@pytest.mark.parametrize(
+    ("content", "pieces"),
+    [
+        ("  Hi ", ("  Hi ",)),
+        (" \n", ()),
+        ([], ()),
+        (["a", " ", {"type": "text", "text": "b "}], ("a", "b ")),
+        ([{"type": "text", "text": ""}, {"type": "text"}, {"type": "text", "text": None}], ()),
+        ([{"type": "reasoning", "text": "no line"}, {"text": "untyped"}], ()),
+    ],
+)
+def test_text_pieces_are_the_texts_without_blank_ones(content, pieces):
+    assert text_pieces(HumanMessage(content)) == pieces
+
+
+def timed(stamp):
+    return line_time_ms(HumanMessage("x", additional_kwargs={"timestamp": stamp}))
+
+
+@pytest.mark.parametrize(
+    ("stamp", "ms"),
+    [
+        (None, None),
+        (1_756_923_600_999, 1_756_923_600_999),
+        (0.9, 0),
+        ("1970-01-01T00:00:01+00:00", 1_000),
+        ("1970-01-01T02:00:00+02:00", 0),
+        ("1970-01-01T00:00:01Z", 1_000),
+        ("1970-01-01", 0),
+        ("1969-12-31T23:59:59.999", -1),
+        (datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC), 2_000),
+        (datetime(1970, 1, 1, tzinfo=timezone(timedelta(hours=-1))), 3_600_000),
+        (datetime(1970, 1, 1, 0, 0, 3), 3_000),  # noqa: DTZ001 - without a zone it counts as UTC
+    ],
+)
+def test_a_message_may_name_its_time(stamp, ms):
+    assert timed(stamp) == ms
+
+
+def test_no_millisecond_is_lost_to_rounding():
+    start = datetime(2026, 9, 3, 18, 20, tzinfo=UTC)
+    for ms in range(1000):
+        moment = start + timedelta(milliseconds=ms)
+        assert timed(moment.isoformat()) == timed(start) + ms
+
+
+@pytest.mark.parametrize("stamp", ["yesterday", "", True, float("nan"), [2026], b"2026-09-03"])
+def test_a_time_nobody_can_read_is_refused_with_an_example(stamp):
+    with pytest.raises(InvalidMessageError, match="ISO 8601"):
+        draft_of(HumanMessage("x", additional_kwargs={"timestamp": stamp}))

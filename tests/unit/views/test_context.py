@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import pytest
+from histories import KEY, Judge, spoken
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.records import Cover, Draft
+from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.context import INTERRUPTED_RESULT, SUMMARY_SOURCE, context
+from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.turns import PLACEHOLDER_TEXT, turns
+
+
+def call(own, name="weather"):
+    return {"name": name, "args": {"city": "Genoa"}, "id": own, "type": "tool_call"}
+
+
+def asks(*ids, text=""):
+    return AIMessage(text, tool_calls=[call(own) for own in ids])
+
+
+def result(own, text="22"):
+    return ToolMessage(text, tool_call_id=own)
+
+
+def shown(*messages, **options):
+    found = context(spoken(*messages), **options)
+    assert Judge().read(found.messages) == []
+    return found
+
+
+def shape(found):
+    return [(message.type, message.content) for message in found.messages]
+
+
+def test_a_sound_history_is_shown_as_it_is():
+    said = [SystemMessage("s"), HumanMessage("a", id="m1", name="Ana"), asks("c1"), result("c1")]
+    found = shown(*said, AIMessage("b", response_metadata={"n": [1]}))
+    assert found.repairs == ()
+    assert [message.model_copy(update={"id": None}) for message in found.messages[:1]] == said[:1]
+    assert found.messages[1] == said[1]
+    assert found.messages[-1].response_metadata == {"n": [1]}
+    assert len(found.positions) == 5
+
+
+def test_messages_without_an_id_get_their_entries():
+    entries = spoken("a", AIMessage("b", id=""), AIMessage("c", id="own"))
+    assert [message.id for message in context(entries).messages] == [entries[0].id, entries[1].id]
+    entries = spoken(HumanMessage("a", id="own"))
+    assert context(entries).messages[0].id == "own"
+
+
+def test_the_same_role_in_a_row_is_merged_and_nothing_is_summed_up():
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    found = shown(
+        "a", "b", AIMessage("c", usage_metadata=usage), AIMessage("d", usage_metadata=usage)
+    )
+    assert shape(found) == [("human", "a\nb"), ("ai", "c\nd")]
+    assert found.messages[1].usage_metadata == usage
+    assert found.repairs == ()
+
+
+def test_text_and_blocks_are_merged_to_blocks():
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    found = shown("a", HumanMessage([image, " ", {"type": "text", "text": ""}, "b"]))
+    said = [{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]
+    assert shape(found) == [("human", said)]
+
+
+def test_a_text_before_calls_is_merged_with_the_message_that_makes_them():
+    found = shown("q", AIMessage("Let me see."), asks("c1", text="Looking."), result("c1"))
+    assert shape(found)[1:] == [("ai", "Let me see.\nLooking."), ("tool", "22")]
+    assert [one["id"] for one in found.messages[1].tool_calls] == ["c1"]
+
+
+def test_system_texts_come_first_as_one():
+    found = shown(SystemMessage("one"), "a", SystemMessage(["two", " "]), AIMessage("b"))
+    assert [message.type for message in found.messages] == ["system", "human", "ai"]
+    assert [block["text"] for block in found.messages[0].content] == ["one", "two"]
+    found = shown(SystemMessage("one"), "a", SystemMessage("two"))
+    assert shape(found) == [("system", "one\n\ntwo"), ("human", "a")]
+
+
+def test_an_assistant_who_speaks_first_answers_a_placeholder():
+    entries = spoken(AIMessage("Welcome!"))
+    found = context(entries)
+    assert shape(found) == [("human", PLACEHOLDER_TEXT), ("ai", "Welcome!")]
+    assert len(found.positions) == 1
+    assert found.messages[0].id == turns(entries)[0].id
+    assert "assistant spoke first" in found.repairs[0]
+
+
+def test_blank_messages_are_left_out_and_named():
+    entries = spoken("a", AIMessage(" ", id="blank"), HumanMessage(["\n"]), AIMessage("b"))
+    found = context(entries)
+    assert shape(found) == [("human", "a"), ("ai", "b")]
+    assert found.repairs == (
+        "left out blank: it is blank",
+        f"left out {entries[2].id}: it is blank",
+    )
+
+
+def test_chat_messages_and_chunks_become_plain_messages():
+    found = shown(
+        HumanMessageChunk(content="a"),
+        AIMessageChunk(content="b"),
+        ChatMessage(content="c", role="narrator", name="Bo"),
+        ChatMessage(content="d", role="model"),
+        ChatMessage(content="e", role="developer"),
+    )
+    assert shape(found) == [
+        ("system", "e"),
+        ("human", "a"),
+        ("ai", "b"),
+        ("human", "c"),
+        ("ai", "d"),
+    ]
+    assert found.messages[3].name == "Bo"
+
+
+def test_an_entry_without_a_message_is_shown_in_its_role():
+    with InMemoryLog() as log:
+        log.append(KEY, [draft_of(HumanMessage("a")), Draft(role="assistant", contents=("b", "c"))])
+        found = context(log.entries(KEY))
+    assert Judge().read(found.messages) == []
+    assert shape(found) == [("human", "a"), ("ai", "b\nc")]
+
+
+# -- tools --------------------------------------------------------------------------------------
+
+
+def test_parallel_calls_are_answered_in_their_order():
+    found = shown("q", asks("c1", "c2"), result("c2", "two"), result("c1", "one"), AIMessage("a"))
+    assert shape(found)[2:4] == [("tool", "one"), ("tool", "two")]
+    assert found.repairs == ()
+
+
+def test_interleaved_loops_are_put_together():
+    found = shown("q", asks("c1"), asks("c2"), result("c2", "two"), "more?", result("c1", "one"))
+    assert [message.type for message in found.messages] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+        "tool",
+        "human",
+    ]
+    assert [message.content for message in found.messages if message.type == "tool"] == [
+        "one",
+        "two",
+    ]
+    assert found.repairs == ()
+
+
+def test_a_call_without_a_result_is_closed_as_interrupted():
+    found = shown("q", asks("c1", "c2"), result("c2"), "well?")
+    closed = found.messages[2]
+    assert (closed.content, closed.status) == (INTERRUPTED_RESULT, "error")
+    assert (closed.tool_call_id, closed.name) == ("c1", "weather")
+    assert "c1" in found.repairs[0]
+    assert len(found.positions) == 4
+
+
+def test_results_that_no_call_owns_are_left_out_and_named():
+    early = ToolMessage("early", tool_call_id="c1", id="early")
+    twice = ToolMessage("twice", tool_call_id="c1", id="twice")
+    found = shown(
+        early, "q", asks("c1"), result("c1"), twice, FunctionMessage(name="f", content="x")
+    )
+    assert [message.content for message in found.messages if message.type == "tool"] == ["22"]
+    assert [repair.split(":")[0] for repair in found.repairs[:2]] == [
+        "left out early",
+        "left out twice",
+    ]
+    assert len(found.repairs) == 3
+
+
+def test_a_result_belongs_to_the_latest_call_of_its_id():
+    found = shown("q", asks("0"), "go on", asks("0"), result("0", "of the second"))
+    contents = [message.content for message in found.messages if message.type == "tool"]
+    assert contents == [INTERRUPTED_RESULT, "of the second"]
+
+
+def test_calls_that_share_an_id_get_ids_of_their_own():
+    found = shown(
+        "q", asks("0"), result("0", "a"), asks("0", "0"), result("0", "b"), result("0", "c")
+    )
+    owners = [message.tool_call_id for message in found.messages if message.type == "tool"]
+    assert len(set(owners)) == 3
+    assert owners[0] == "0"
+    assert [message.content for message in found.messages if message.type == "tool"] == list("abc")
+
+
+def test_a_call_without_an_id_gets_one():
+    entries = spoken("q", asks(None), FunctionMessage(name="weather", content="22"))
+    found = context(entries)
+    assert Judge().read(found.messages) == []
+    assert found.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
+    assert type(found.messages[2]) is ToolMessage
+    assert (found.messages[2].content, found.messages[2].name) == ("22", "weather")
+    assert found.repairs == ()
+
+
+def test_an_empty_result_says_so():
+    found = shown("q", asks("c1", "c2"), result("c1", " "), ToolMessage([], tool_call_id="c2"))
+    assert [message.content for message in found.messages[2:]] == ["[no output]", "[no output]"]
+
+
+def test_what_repeats_whole_calls_stays_and_the_rest_goes():
+    blocks = [
+        {"type": "text", "text": "Looking."},
+        {"type": "tool_use", "id": "c1", "name": "weather", "input": {}},
+        {"type": "tool_use", "id": "c2", "name": "weather", "input": '{"ci'},
+        {"type": "function_call", "call_id": "c1", "id": "fc_1"},
+    ]
+    raw = [{"id": own, "function": {"name": "weather", "arguments": "{}"}} for own in ("c1", "c2")]
+    message = AIMessage(
+        blocks,
+        id="m1",
+        tool_calls=[call("c1")],
+        invalid_tool_calls=[{"name": "weather", "args": '{"ci', "id": "c2", "error": None}],
+        additional_kwargs={"tool_calls": raw, "function_call": {"name": "w"}, "other": 1},
+    )
+    entries = spoken("q", message, result("c1"))
+    found = context(entries)
+    asked = found.messages[1]
+    told = {**blocks[1], "input": {"city": "Genoa"}}
+    assert asked.content == [blocks[0], told, blocks[3]]
+    assert asked.invalid_tool_calls == []
+    assert asked.additional_kwargs == {"other": 1}
+    assert found.repairs == ("left out the unparsable tool calls of m1",)
+    assert len(entries[1].message.content) == 4
+
+
+def test_a_message_of_nothing_but_broken_calls_is_left_out():
+    broken = AIMessage(
+        [{"type": "tool_use", "id": "c2", "name": "w", "input": ""}],
+        id="m1",
+        invalid_tool_calls=[{"name": "w", "args": "", "id": "c2", "error": None}],
+    )
+    found = shown("q", broken, "still there?")
+    assert shape(found) == [("human", "q\nstill there?")]
+    assert "left out m1: it is blank" in found.repairs
+
+
+# -- summaries ----------------------------------------------------------------------------------
+
+
+def summarised(log):
+    entries = log.append(
+        KEY, [draft_of(one) for one in (HumanMessage("a"), AIMessage("b"), AIMessage("c"))]
+    )
+    cover = Cover(((entries[0].position, entries[1].position),))
+    [summary] = log.append(KEY, [Draft(role="summary", contents=("S", "T"), cover=cover)])
+    return entries, summary
+
+
+def test_the_live_summary_is_one_marked_system_message():
+    with InMemoryLog() as log:
+        entries, summary = summarised(log)
+        log.append(KEY, [draft_of(SystemMessage("s"))])
+        found = context(log.entries(KEY))
+        without = context(log.entries(KEY), summary="omit")
+    assert shape(found) == [
+        ("system", "s"),
+        ("system", "S\nT"),
+        ("human", PLACEHOLDER_TEXT),
+        ("ai", "c"),
+    ]
+    assert found.messages[1].additional_kwargs == {"source": SUMMARY_SOURCE}
+    assert found.messages[1].id == summary.id
+    assert {entries[2].position, summary.position} < found.positions
+    assert shape(without) == [shape(found)[0], *shape(found)[2:]]
+    assert summary.position not in without.positions
+
+
+# -- budget -------------------------------------------------------------------------------------
+
+
+def exchange(number):
+    return [f"question {number}", asks(f"c{number}"), result(f"c{number}"), AIMessage("a" * 40)]
+
+
+def test_whole_exchanges_are_cut_oldest_first():
+    said = [part for number in range(5) for part in exchange(number)]
+    entries = spoken(SystemMessage("s"), *said, "last?")
+    whole = context(entries)
+    for budget in range(30, whole.tokens, 7):
+        found = context(entries, max_tokens=budget)
+        assert found.tokens <= budget
+        assert found.messages[0].content == "s"
+        assert found.messages[1].type == "human"
+        assert found.messages[-1].content == "last?"
+        [repair] = found.repairs
+        cut = len(whole.messages) - len(found.messages)
+        assert repair == f"left out {cut} older messages to stay within {budget} tokens"
+        assert cut % 4 == 0
+    assert context(entries, max_tokens=whole.tokens) == whole
+
+
+def test_the_latest_exchange_is_never_cut():
+    said = [*exchange(0), *exchange(1)]
+    needed = count_tokens(shown(*exchange(1)).messages)
+    assert shown(*said, max_tokens=needed).messages[0].content == "question 1"
+    with pytest.raises(BudgetError) as caught:
+        shown(*said, max_tokens=needed - 1)
+    assert (caught.value.needed, caught.value.available) == (needed, needed - 1)
+
+
+def test_an_empty_thread_is_an_empty_context():
+    assert shown(max_tokens=1).messages == []
+    assert context([]).tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"profile": "lenient"}, "lenient"),
+        ({"summary": "user"}, "user"),
+        ({"max_tokens": 0}, "0"),
+        ({"max_tokens": -5}, "-5"),
+    ],
+)
+def test_unknown_options_are_refused_by_name(options, named):
+    with pytest.raises(ConfigError, match=named):
+        context([], **options)

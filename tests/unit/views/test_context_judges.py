@@ -1,0 +1,250 @@
+"""The judges of contexts are judged: each rule is broken once, and somebody must say so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_convmem.views import budget, context, profiles_blocks, profiles_limits, tool_calls
+from langchain_convmem.views.profiles import PROFILES
+from tests.fuzz.__main__ import main
+from tests.fuzz.generator import history
+from tests.fuzz.oracles import ORACLES
+from tests.fuzz.runner import run
+from tests.fuzz.validators import VALIDATORS
+
+ROOT = Path(__file__).parents[3]
+PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+PDF = {
+    "type": "file",
+    "base64": "aGk=",
+    "mime_type": "application/pdf",
+    "name": "a",
+    "filename": "a",
+}
+
+
+def call(own="c1", name="look", **args):
+    return {"name": name, "args": args, "id": own, "type": "tool_call"}
+
+
+def asks(*calls, content="", **more):
+    return AIMessage(content, tool_calls=list(calls), id=f"ask {calls}", **more)
+
+
+def answer(own="c1", content="found", **more):
+    return ToolMessage(content, tool_call_id=own, **more)
+
+
+def user(content="q", number=0, **more):
+    return HumanMessage(content, id=f"q{number}", **more)
+
+
+def broken_calls():
+    message = asks(call())
+    message.invalid_tool_calls = [{"name": "x", "args": "{", "id": "c2", "error": None}]
+    return message
+
+
+EVERYWHERE = {
+    "an orphan": [user(), answer()],
+    "no answer": [user(), asks(call())],
+    "a late answer": [user(), asks(call()), user("r", 1), answer()],
+    "two answers": [user(), asks(call()), answer(), answer()],
+    "a foreign answer": [user(), asks(call()), answer("c2")],
+    "an id used again": [user(), asks(call()), answer(), asks(call(x=1)), answer()],
+    "the assistant first": [AIMessage("a", id="a")],
+    "the assistant twice": [user(), AIMessage("a", id="a"), AIMessage("b", id="b")],
+    "blank text": [user(" ")],
+    "an empty list": [user([])],
+    "a blank block": [user([{"type": "text", "text": ""}])],
+    "a bare string in a list": [user(["a"])],
+    "another type of message": [ChatMessage(content="a", role="user", id="m")],
+    "no id": [HumanMessage("a")],
+    "one id twice": [user(), AIMessage("a", id="q0")],
+    "half a character": [user("a\ud800")],
+    "broken calls": [user(), broken_calls(), answer()],
+    "a legacy call": [user(), AIMessage("a", id="a", additional_kwargs={"function_call": {}})],
+    "raw calls": [user(), AIMessage("a", id="a", additional_kwargs={"tool_calls": [{"id": "x"}]})],
+    "an unknown block": [user([{"type": "hologram"}])],
+    "broken base64": [user([{**PICTURE, "base64": "?"}])],
+    "a media type that nobody takes": [user([{**PICTURE, "mime_type": "image/bmp"}])],
+    "a picture in a system message": [SystemMessage([PICTURE], id="s"), user()],
+    "reasoning without a signature": [
+        user(),
+        AIMessage([{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "a"}], id="a"),
+    ],
+    "reasoning at the end": [user(), AIMessage([{"type": "text", "text": "a"}, THOUGHT], id="a")],
+    "a call told that is none": [
+        user(),
+        AIMessage([{"type": "tool_use", "id": "c9", "name": "x", "input": {}}], id="a"),
+    ],
+    "arguments that are no json": [user(), asks(call(x={1})), answer()],
+    "not a number": [user(), asks(call(x=float("nan"))), answer()],
+    "a tool without a name": [user(), asks(call(name="")), answer()],
+    "a role of its own": [SystemMessage("s", id="s", additional_kwargs={"__openai_role__": "x"})],
+    "half a search": [
+        user(),
+        AIMessage(
+            [
+                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "s", "input": {}},
+                {"type": "text", "text": "a"},
+            ],
+            id="a",
+        ),
+    ],
+}
+SOMEWHERE = {
+    "a system message behind": ([user(), SystemMessage("s", id="s")], {"openai"}),
+    "the user twice": ([user(), user("r", 1)], {"openai"}),
+    "a name with a space": ([user(name="a b")], {"anthropic", "bedrock_converse", "gemini"}),
+    "an address": ([user([{"type": "image", "url": "https://example.org/a.png"}])],
+                   {"anthropic", "openai", "gemini"}),
+    "a picture from a tool": ([user(), asks(call()), answer("c1", [PICTURE])],
+                              {"anthropic", "bedrock_converse", "gemini"}),
+    "a failed picture": ([user(), asks(call()), answer("c1", [PICTURE], status="error")],
+                         {"bedrock_converse", "gemini"}),
+    "a long id": ([user(), asks(call("i" * 50)), answer("i" * 50)],
+                  {"anthropic", "bedrock_converse", "gemini"}),
+    "an id with a dot": ([user(), asks(call("a.b")), answer("a.b")], {"openai", "gemini"}),
+    "a tool that begins with a digit": ([user(), asks(call(name="1st")), answer()],
+                                        {"anthropic", "bedrock_converse", "openai"}),
+    "reasoning": ([user(), AIMessage([THOUGHT, {"type": "text", "text": "a"}], id="a")],
+                  {"anthropic", "gemini"}),
+    "files of one name": ([user([{"type": "text", "text": "a"}, PDF, PDF])],
+                          {"anthropic", "openai", "gemini"}),
+    "a file alone": ([user([PDF])], {"anthropic", "openai", "gemini"}),
+    "many pictures": ([user([PICTURE] * 21)], {"anthropic", "openai", "gemini"}),
+    "a key too many": ([user([{"type": "text", "text": "a", "index": 0}])], set()),
+    "a mark of the cache": ([user([{"type": "text", "text": "a", "cache_control": {}}])],
+                            {"anthropic"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", EVERYWHERE.values(), ids=EVERYWHERE)
+def test_what_every_provider_refuses_is_named_by_every_judge(broken):
+    for profile in PROFILES:
+        assert VALIDATORS[profile](broken), profile
+
+
+@pytest.mark.parametrize(("broken", "takers"), SOMEWHERE.values(), ids=SOMEWHERE)
+def test_what_some_provider_refuses_is_named_by_its_judge_alone(broken, takers):
+    assert {name for name in PROFILES if not VALIDATORS[name](broken)} == takers
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_sound_conversation_passes_every_judge(profile):
+    sound = [
+        SystemMessage("s", id="s"),
+        user([{"type": "text", "text": "Look."}, PICTURE]),
+        asks(call(), call("c2"), content="Looking."),
+        answer("c2"),
+        answer("c1", status="error"),
+        AIMessage("Found.", id="a"),
+        user("Thanks.", 1),
+    ]
+    assert VALIDATORS[profile](sound) == []
+
+
+# -- seeded faults ------------------------------------------------------------------------------
+
+
+def _as_it_is(value, *_args, **_more):
+    return value
+
+
+FAULTS = {
+    "text is not cleaned": (profiles_blocks, "clean_text", _as_it_is),
+    "arguments are not cleaned": (tool_calls, "plain_value", _as_it_is),
+    "every medium is taken": (profiles_blocks, "accepts", lambda *_: True),
+    "no medium is rewritten": (profiles_blocks, "written", lambda media, **_: {"type": media.kind}),
+    "ids fit always": (tool_calls, "fits", lambda text, _: bool(text)),
+    "broken calls stay": (tool_calls, "_drop_calls", lambda *_, **__: None),
+    "blank messages stay": (context, "is_blank_message", lambda _: False),
+    "idle reasoning stays": (context, "without_idle_reasoning", lambda _: False),
+    "foreign reasoning stays": (profiles_blocks, "reasoning_blocks",
+                                lambda message, _: [b for b in message.content if b]),
+    "half searches stay": (profiles_blocks, "sendable_server_tool", lambda block, *_: dict(block)),
+    "names stay": (context, "named", lambda *_, **__: None),
+    "forms are not forgotten": (context, "forget_dialect", lambda *_: None),
+    "placeholders are forgotten": (context._View, "_add",
+                                   lambda view, piece, _entry: view._body.append(piece)),
+    "open calls stay open": (tool_calls.ToolCalls, "results", lambda *_: []),
+    "nothing is counted": (profiles_limits._Newest, "shown", lambda _, block: block),
+    "the budget is ignored": (context, "within", lambda head, body, *_: [*head, *body]),
+    "a cut is anywhere": (budget, "_first_that_fits", lambda body, *_: min(2, len(body))),
+}  # fmt: skip
+NEEDS_CONVERTERS = {"forms are not forgotten"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_view_does_not_get_past_the_judges(fault, monkeypatch):
+    place, name, wrong = FAULTS[fault]
+    monkeypatch.setattr(place, name, wrong)
+    for start in range(0, 600, 30):
+        if run(range(start, start + 30), int(fault in NEEDS_CONVERTERS), 0).failures:
+            return
+    pytest.fail(f"600 histories, and nobody noticed that {fault}")
+
+
+# -- the run itself -----------------------------------------------------------------------------
+
+
+def test_a_seed_makes_the_same_history_every_time():
+    def told(seed):
+        return [(e.role, e.contents, repr(e.message and e.message.content)) for e in history(seed)]
+
+    assert [told(seed) for seed in range(20)] == [told(seed) for seed in range(20)]
+    assert len({str(told(seed)) for seed in range(20)}) > 15
+
+
+def test_short_runs_find_nothing_invalid_and_count_every_judgement():
+    report = run(range(3000, 3060), 3, 0)
+    assert report.failures == []
+    assert report.histories == 60
+    assert {report.tallies["validators", name].judged for name in PROFILES} == {60}
+    for oracle in ORACLES:
+        tallies = [report.tallies[oracle.name, name] for name in oracle.profiles]
+        assert {tally.judged + tally.skipped for tally in tallies} == {20}
+    assert sum(t.judged for (judge, _), t in report.tallies.items() if judge == "budget") == 30
+
+
+def test_the_command_shares_its_work_and_tells_what_it_found():
+    command = [sys.executable, "-m", "tests.fuzz", "--histories", "8", "--jobs", "2", "--json"]
+    command += ["--http-every", "0"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert (told["histories"], told["invalid"], told["failing_seeds"]) == (8, 0, [])
+    judged = {(one["judge"], one["profile"]): one["judged"] for one in told["judges"]}
+    assert judged["validators", "strict"] == 8
+
+
+@pytest.mark.sockets
+def test_one_seed_is_looked_at_again_by_all_judges(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--only", "7"])
+    assert main() == 0
+    assert "HTTP service" in capsys.readouterr().out
+
+
+def test_a_failing_seed_is_named_with_the_command_that_makes_it_again(monkeypatch, capsys):
+    monkeypatch.setattr(context, "is_blank_message", lambda _: False)
+    command = "fuzz --histories 40 --oracle-every 0 --http-every 0"
+    monkeypatch.setattr(sys, "argv", command.split())
+    assert main() == 1
+    told = capsys.readouterr().err
+    seed = int(told.split()[1].rstrip(":"))
+    assert f"--only {seed}" in told
+    assert run(range(seed, seed + 1), 0, 0).failures
