@@ -53,19 +53,22 @@ while True:
 
 @dataclass(frozen=True)
 class Moment:
-    """When to kill: so long after the child's first word, or after it was started."""
+    """When to kill: so long after the child printed so many lines (0: after its start)."""
 
     delay_s: float
-    after_first_word: bool
+    lines: int
 
 
 def _moments(seed: int) -> list[Moment]:
-    """Return a moment per round; every fifth may hit the opening of the file."""
+    """Return a moment per round; every fifth may hit the opening of the file.
+
+    The others wait for two answers at least, however slow the machine is.
+    """
     chance = random.Random(seed)
     return [
-        Moment(chance.uniform(0.0, 0.4), after_first_word=True)
+        Moment(chance.uniform(0.0, 0.1), lines=chance.randint(4, 12))
         if number % 5
-        else Moment(chance.uniform(0.8, 2.0), after_first_word=False)
+        else Moment(chance.uniform(0.8, 2.0), lines=0)
         for number in range(ROUNDS)
     ]
 
@@ -95,10 +98,10 @@ def _chat_and_kill(path: Path, round_number: int, moment: Moment, known: Acknowl
     )
     assert child.stdout is not None
     assert child.stderr is not None
-    first = child.stdout.readline() if moment.after_first_word else ""
+    first = [child.stdout.readline() for _ in range(moment.lines)]
     killer = threading.Timer(moment.delay_s, child.kill)
     killer.start()
-    known.read(iter([first, *child.stdout]))
+    known.read(iter([*first, *child.stdout]))
     child.wait()
     killer.join()
     errors = child.stderr.read()
