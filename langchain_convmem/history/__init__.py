@@ -3,6 +3,23 @@
 from langchain_convmem.history.added_turn import AddedTurn
 from langchain_convmem.history.conversation_history import ConversationHistory
 from langchain_convmem.history.forking import fork_steps
+from langchain_convmem.history.live_reading import (
+    LiveThread,
+    context_steps,
+    note_steps,
+    read_all_steps,
+    read_live_steps,
+)
 from langchain_convmem.views.window import SummaryWindow
 
-__all__ = ["AddedTurn", "ConversationHistory", "SummaryWindow", "fork_steps"]
+__all__ = [
+    "AddedTurn",
+    "ConversationHistory",
+    "LiveThread",
+    "SummaryWindow",
+    "context_steps",
+    "fork_steps",
+    "note_steps",
+    "read_all_steps",
+    "read_live_steps",
+]

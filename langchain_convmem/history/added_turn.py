@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.ids import now_ms
+from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Entry, Turn
-from langchain_convmem.steps import Step, arun, run, step
+from langchain_convmem.records import Entry, Metadata, Role, Turn
+from langchain_convmem.steps import Step, Steps, arun, run, step
+from langchain_convmem.views.live_part import reads_alone
 from langchain_convmem.views.turns import turn_of, turns
 
 __all__ = ["AddedTurn"]
+
+_PAGE = 64
+"""So many of the latest entries are read first: most turns are much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class AddedTurn(Turn):
 
     Marks, times and data go to the newest part of the turn. What this object itself shows stays
     what it was when it was read; read `turns` again to see them. A placeholder has no part in the
-    log, so nothing can be added to it.
+    log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
     """
 
     log: MessageLog = field(kw_only=True, repr=False, compare=False)
@@ -33,13 +37,27 @@ class AddedTurn(Turn):
         return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
 
     @classmethod
+    def unstored(cls, role: Role, log: MessageLog) -> Self:
+        """Return what stands for a turn of which nothing was stored: it has no entries."""
+        return cls(new_ulid(), role, (), (), Metadata(), log=log)
+
+    @classmethod
     def holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
         """Return the turn among `entries` that holds the entry."""
-        holders = (
-            turn for turn in turns(entries) if added.id in [part.id for part in turn.entries]
-        )
         # Another process may have cleared or forgotten it already; it was added all the same.
-        return cls.of(next(holders, None) or turn_of([added]), log)
+        return cls.of(_holder(added, turns(entries)) or turn_of([added]), log)
+
+    @classmethod
+    def holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
+        """Return the turn that holds an entry just added, without reading more than it takes."""
+        page: list[Entry] = yield step(log, "entries", added.key, last=_PAGE)
+        if len(page) < _PAGE:
+            return cls.holding(added, page, log)
+        latest = turns(page[1:]) if reads_alone(page) else []
+        holder = _holder(added, latest[1:])  # behind another turn it begins where it seems to
+        if holder is not None:
+            return cls.of(holder, log)
+        return cls.holding(added, (yield step(log, "entries", added.key)), log)
 
     def add_attribute(self, name: str) -> None:
         """Append a mark."""
@@ -71,9 +89,18 @@ class AddedTurn(Turn):
 
     def _annotating(self, **changes: Any) -> Any:
         if not self.entries:
-            raise InvalidMessageError("a placeholder is not in the log; nothing can be added to it")
+            msg = (
+                "a placeholder, or a turn of which nothing was stored, is not in the log; "
+                "nothing can be added to it"
+            )
+            raise InvalidMessageError(msg)
         newest = self.entries[-1]
         return _only(step(self.log, "annotate", newest.key, newest.id, **changes))
+
+
+def _holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
+    holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
+    return next(holders, None)
 
 
 def _only(one: Step) -> Any:

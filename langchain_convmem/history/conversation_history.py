@@ -16,11 +16,14 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history.added_turn import AddedTurn
 from langchain_convmem.history.edited import EditedThread
 from langchain_convmem.history.exported import ExportedThread
+from langchain_convmem.history.live_reading import context_steps
 from langchain_convmem.history.summarized import SummarizedThread
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Context, Draft, ThreadKey, Turn
-from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import Profile, SummaryPlace, context
+from langchain_convmem.records import Context, ThreadKey, Turn
+from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.views.codec import role_of
+from langchain_convmem.views.context import Profile, SummaryPlace
+from langchain_convmem.views.drafting import Drafting, WriteHook, content_of
 from langchain_convmem.views.summaries import checked_pieces
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.turns import model_turns, turns
@@ -41,17 +44,30 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
     in several processes, agree. Thread-safe as the log is.
     """
 
-    def __init__(self, log: MessageLog, thread_id: str, *, user_id: str | None = None) -> None:
+    def __init__(
+        self,
+        log: MessageLog,
+        thread_id: str,
+        *,
+        user_id: str | None = None,
+        before_write: WriteHook | None = None,
+    ) -> None:
         """Look at a thread, which need not exist yet.
 
         Args:
             log: Where entries are kept; stays the caller's to close.
             thread_id: The thread.
             user_id: Its user; None is a thread of its own, shared with nobody.
+            before_write: Gets a copy of each message before it is stored, and returns what to
+                store, or None; see `WriteHook`. Histories made by a memory have the memory's.
+
+        Raises:
+            ConfigError: If an id is empty, or `before_write` is no plain function.
         """
         super().__init__()
         self.log = log
         self.key = ThreadKey(user_id, thread_id)
+        self.drafting = Drafting(before_write)
 
     def __repr__(self) -> str:
         return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
@@ -73,6 +89,8 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
     ) -> AddedTurn:
         """Add what one role said and return the turn that now holds it.
 
+        If the write hook stores nothing of it, that turn has no entries.
+
         Args:
             role: Who speaks; summaries are added through their own method.
             contents: One text or several pieces; blank pieces are left out.
@@ -80,32 +98,36 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
         Raises:
             InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
         """
-        draft = _text_draft(role, contents)
-        [entry] = self.log.append(self.key, [draft])
-        return AddedTurn.holding(entry, self.log.entries(self.key), self.log)
+        return run(self._adding(_text_message(role, contents)))
 
     async def aadd(
         self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
     ) -> AddedTurn:
         """Add what one role said; see `add`."""
-        draft = _text_draft(role, contents)
-        [entry] = await self.log.aappend(self.key, [draft])
-        return AddedTurn.holding(entry, await self.log.aentries(self.key), self.log)
+        return await arun(self._adding(_text_message(role, contents)))
+
+    def _adding(self, message: BaseMessage) -> Steps[AddedTurn]:
+        draft = self.drafting.draft(message)
+        if draft is None:
+            return AddedTurn.unstored(role_of(message), self.log)
+        [entry] = yield from self._append([draft])
+        return (yield from AddedTurn.holding_steps(entry, self.log))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store messages verbatim, all or none.
 
         A message whose id the thread already has is stored once; with another payload it replaces
-        the earlier one.
+        the earlier one. Left out is what is marked `additional_kwargs={"remember": False}`, and
+        what the write hook stores nothing of.
 
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        self.log.append(self.key, [draft_of(message) for message in messages])
+        self.log.append(self.key, self.drafting.drafts(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store messages verbatim; see `add_messages`."""
-        await self.log.aappend(self.key, [draft_of(message) for message in messages])
+        await self.log.aappend(self.key, self.drafting.drafts(messages))
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -167,13 +189,13 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
         Raises:
             BudgetError: If the latest exchange alone is larger than the budget.
         """
-        return context(
-            self.entries,
-            profile=profile,
-            max_tokens=max_tokens,
-            summary=summary,
-            token_counter=token_counter,
-        )
+        options = {
+            "profile": profile,
+            "max_tokens": max_tokens,
+            "summary": summary,
+            "token_counter": token_counter,
+        }
+        return run(context_steps(self.log, self.key, **options))
 
     async def acontext(
         self,
@@ -184,20 +206,18 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
         token_counter: Callable[[Sequence[BaseMessage]], int] = count_tokens,
     ) -> Context:
         """Return what a model gets; see `context`."""
-        return context(
-            await self.log.aentries(self.key),
-            profile=profile,
-            max_tokens=max_tokens,
-            summary=summary,
-            token_counter=token_counter,
-        )
+        options = {
+            "profile": profile,
+            "max_tokens": max_tokens,
+            "summary": summary,
+            "token_counter": token_counter,
+        }
+        return await arun(context_steps(self.log, self.key, **options))
 
 
-def _text_draft(role: str, contents: str | Sequence[str]) -> Draft:
+def _text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
     make = _MESSAGES.get(role)
     if make is None:
         raise InvalidMessageError(f"role must be one of {', '.join(_MESSAGES)}; got {role!r}")
     spoken = checked_pieces(contents, what="contents")
-    if len(spoken) == 1:
-        return draft_of(make(spoken[0]))
-    return draft_of(make([{"type": "text", "text": piece} for piece in spoken]))
+    return make(content_of(spoken))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from langchain_core.messages import BaseMessage
 
+from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history.added_turn import AddedTurn
 from langchain_convmem.history.thread import LogThread
 from langchain_convmem.records import Draft, Entry, Turn
@@ -85,7 +86,8 @@ class EditedThread(LogThread):
 
         Raises:
             ConfigError: If the thread shows no such message.
-            InvalidMessageError: If the text is blank or the role another; nothing is written.
+            InvalidMessageError: If the text is blank or the role another, or if the write hook
+                stores nothing of the new message; nothing is written.
         """
         return run(self._replacing(message_id, message, keep_later=keep_later))
 
@@ -99,6 +101,13 @@ class EditedThread(LogThread):
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool
     ) -> Steps[AddedTurn]:
         entries = yield from self._entries()
-        drafts = replacing(entries, message_id, message, keep_later=keep_later)
-        added = yield from self._append(drafts)
+        *edits, draft = replacing(entries, message_id, message, keep_later=keep_later)
+        kept = self.drafting.kept(draft)
+        if kept is None:
+            msg = (
+                f"nothing of the new message is to be stored, so {message_id!r} stays as it is; "
+                "take it out with undo() or memory.forget()"
+            )
+            raise InvalidMessageError(msg)
+        added = yield from self._append([*edits, kept])
         return AddedTurn.holding(added[-1], (yield from self._entries()), self.log)

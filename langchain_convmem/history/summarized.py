@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history.added_turn import AddedTurn
 from langchain_convmem.history.thread import LogThread
 from langchain_convmem.records import Entry, Turn
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.live import live_entries, live_summary
-from langchain_convmem.views.summaries import applied_summary, summary_draft, undoing_summary
+from langchain_convmem.views.summaries import (
+    applied_summary,
+    checked_pieces,
+    summary_draft,
+    undoing_summary,
+)
 from langchain_convmem.views.turns import turn_of
 from langchain_convmem.views.window import SummaryWindow, summary_window
 
@@ -54,7 +59,8 @@ class SummarizedThread(LogThread):
             prompt_version: Version of the prompt that it was asked for with.
 
         Raises:
-            InvalidMessageError: If the text is blank or the window empty; nothing is written.
+            InvalidMessageError: If the text is blank or the window empty, or if the write hook
+                stores nothing of the text; nothing is written.
             StaleWindowError: If something in the window was undone, replaced or summarised since;
                 nothing is written.
             ConfigError: If the window is of another thread.
@@ -79,10 +85,15 @@ class SummarizedThread(LogThread):
             raise ConfigError(
                 f"window must be one of thread {self.key.thread_id!r}: {window!r:.80}"
             )
+        pieces = self.drafting.pieces(checked_pieces(text, what="a summary"))
+        if pieces is None:
+            raise InvalidMessageError("before_write stores nothing of the summary; none was added")
         before = yield from self._entries()
-        added = applied_summary(text, window, before)
+        added = applied_summary(pieces, window, before)
         if added is None:
-            draft = summary_draft(text, window, before, model=model, prompt_version=prompt_version)
+            draft = summary_draft(
+                pieces, window, before, model=model, prompt_version=prompt_version
+            )
             [added] = yield from self._append([draft])
         return AddedTurn.holding(added, (yield from self._entries()), self.log)
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.views.drafting import Drafting
 
 __all__ = ["LogThread"]
 
@@ -19,6 +20,7 @@ class LogThread:
 
     log: MessageLog
     key: ThreadKey
+    drafting: Drafting
 
     @property
     def entries(self) -> list[Entry]:

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Role
-from langchain_convmem.views.profiles_reasoning import without_reasoning
+from langchain_convmem.views.profiles.reasoning import without_reasoning
 
 __all__ = ["Piece", "TokenCount", "within"]
 
@@ -73,7 +73,7 @@ def within(
         start = next(later for later in starts if later > start)
     cut = [piece for piece in body[:start] if piece.role != "system"]
     if cut:
-        repairs.append(f"left out {len(cut)} older messages to stay within {max_tokens} tokens")
+        repairs.append(f"left out older messages to stay within {max_tokens} tokens")
         _forget_thoughts(body[start : starts[-1]], repairs)
     return _kept(head, body, start)
 

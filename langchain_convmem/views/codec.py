@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage
@@ -23,12 +23,14 @@ from langchain_convmem.views.plain_json import dumps, loads
 
 __all__ = [
     "CODEC_VERSION",
+    "DecodedBody",
     "decode_body",
     "decode_message",
     "decode_metadata",
     "draft_of",
     "dumps",
     "encode_body",
+    "encode_checked",
     "encode_message",
     "encode_metadata",
     "line_time_ms",
@@ -223,8 +225,23 @@ def draft_of(
 # -- entries ------------------------------------------------------------------------------------
 
 
+DecodedBody: TypeAlias = tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]
+"""Message, contents, control and cover of an entry."""
+
+
 def encode_body(draft: Draft) -> str:
     """Return what a log stores of a draft beside its columns and its metadata, as JSON text.
+
+    Raises:
+        InvalidMessageError: If a part of it cannot be kept, or could not be read back.
+    """
+    return encode_checked(draft)[0]
+
+
+def encode_checked(draft: Draft) -> tuple[str, DecodedBody]:
+    """Return what `encode_body` does, and what `decode_body` makes of it.
+
+    It is decoded in any case, to see that it can be: who needs both need not do it twice.
 
     Raises:
         InvalidMessageError: If a part of it cannot be kept, or could not be read back.
@@ -249,20 +266,17 @@ def encode_body(draft: Draft) -> str:
         }
     text = dumps(body, what="message")
     try:
-        decode_body(text)
+        return text, decode_body(text)
     except ValueError as error:
         # One entry that cannot be read would make its whole thread unreadable.
         raise InvalidMessageError(f"a malformed message cannot be stored: {error}") from error
-    return text
 
 
 def _derived_contents(message: BaseMessage | None) -> tuple[str, ...]:
     return () if message is None else text_pieces(message)
 
 
-def decode_body(
-    text: str,
-) -> tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]:
+def decode_body(text: str) -> DecodedBody:
     """Return message, contents, control and cover from what `encode_body` wrote.
 
     Raises:

@@ -7,7 +7,7 @@ behind it and every result owned, no empty text, nothing the provider does not t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -24,10 +24,10 @@ from langchain_convmem.views.copies import (
 )
 from langchain_convmem.views.live import live_entries, live_summary, uncovered
 from langchain_convmem.views.profiles import Place, Profile, ProviderProfile, resolved
-from langchain_convmem.views.profiles_blocks import BlockFitter
-from langchain_convmem.views.profiles_limits import keep_newest
-from langchain_convmem.views.profiles_names import has_several_speakers, named
-from langchain_convmem.views.profiles_reasoning import (
+from langchain_convmem.views.profiles.blocks import BlockFitter
+from langchain_convmem.views.profiles.limits import keep_newest
+from langchain_convmem.views.profiles.names import has_several_speakers, named
+from langchain_convmem.views.profiles.reasoning import (
     forget_dialect,
     has_reasoning,
     made_behind_another_beginning,
@@ -66,6 +66,7 @@ def context(
     max_tokens: int | None = None,
     summary: SummaryPlace = "system",
     token_counter: TokenCount = count_tokens,
+    earlier_speakers: Collection[str] = (),
 ) -> Context:
     """Return the model's view of a thread.
 
@@ -77,6 +78,8 @@ def context(
             messages, the summary and the latest exchange are never cut.
         summary: The live summary as one marked system message, or left out.
         token_counter: Counts the tokens of messages.
+        earlier_speakers: Names that messages before these entries bear, where `entries` are not
+            the whole thread.
 
     Raises:
         BudgetError: If what must not be cut is larger than `max_tokens`.
@@ -90,7 +93,8 @@ def context(
     repairs: list[str] = []
     live = live_entries(entries)
     shown = uncovered(live)
-    view = _View(rules, repairs, live, shown)
+    several = has_several_speakers(live, earlier_speakers)
+    view = _View(rules, repairs, shown, several=several)
     view.stale = _stale(entries, live, shown, rules)
     head, body = view.pieces()
     latest = live_summary(live)
@@ -100,7 +104,8 @@ def context(
     pieces = within(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
     positions = frozenset(position for piece in pieces for position in piece.positions)
-    return Context(messages, tuple(repairs), token_counter(messages), positions)
+    is_whole = len(pieces) == len(head) + len(body)
+    return Context(messages, tuple(repairs), token_counter(messages), positions, is_whole)
 
 
 def _stale(
@@ -120,14 +125,15 @@ class _View:
         self,
         rules: ProviderProfile,
         repairs: list[str],
-        live: Sequence[Entry],
         shown: Sequence[Entry],
+        *,
+        several: bool,
     ) -> None:
         self.stale: frozenset[str] = frozenset()
         self._rules = rules
         self._repairs = repairs
         self._shown = shown
-        self._several = has_several_speakers(live)
+        self._several = several
         self._fitter = BlockFitter(rules, repairs)
         self._head: list[Piece] = []
         self._body: list[Piece] = []

@@ -22,6 +22,11 @@ __all__ = ["MAX_DEPTH", "dumps", "loads"]
 MAX_DEPTH = 100
 """Levels of lists and maps within each other."""
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""What JSON has too, subclasses apart."""
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 _SECOND_TIME = "~"
 """Behind an hour that the clock shows twice, when summer time ends."""
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -63,7 +68,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 def _tag(value: Any, path: str, depth: int = 0) -> Any:
     """Return `value` in plain JSON; `path` names it in an error."""
     kind = type(value)
-    if kind is str or value is None or kind is bool or kind is int:
+    if kind in _PLAIN:
         return value
     if depth > MAX_DEPTH:
         msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
@@ -90,7 +95,10 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
 
 
 def _tag_items(items: Iterable[Any], path: str, depth: int) -> list[Any]:
-    return [_tag(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(items)]
+    return [
+        item if type(item) in _PLAIN else _tag(item, f"{path}[{n}]", depth + 1)
+        for n, item in enumerate(items)
+    ]
 
 
 def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
@@ -99,7 +107,8 @@ def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, A
             msg = f"{path} has the key {key!r}; only text keys can be stored"
             raise InvalidMessageError(msg)
     plain = {
-        _plain_text(key): _tag(item, f"{path}.{key}", depth + 1) for key, item in value.items()
+        _plain_text(key): (item if type(item) in _PLAIN else _tag(item, f"{path}.{key}", depth + 1))
+        for key, item in value.items()
     }
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
@@ -130,7 +139,7 @@ def dumps(value: Any, *, what: str = "value") -> str:
     """
     plain = _tag(value, what)
     try:
-        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        text = _to_json(plain)
     except ValueError as error:  # an integer of thousands of digits
         raise InvalidMessageError(f"{what} cannot be stored: {error}") from error
     try:

@@ -13,6 +13,7 @@ from langchain_core.messages import SystemMessage
 from langchain_convmem.errors import InvalidMessageError, StaleWindowError
 from langchain_convmem.records import Control, Cover, Draft, Entry, Metadata
 from langchain_convmem.views.codec import text_pieces
+from langchain_convmem.views.drafting import content_of
 from langchain_convmem.views.live import (
     Places,
     covered_by,
@@ -91,10 +92,7 @@ def summary_draft(
 
 def written_summary(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> Draft:
     """Return a summary's draft, its message named after what it covers."""
-    content: str | list[str | dict[str, str]] = (
-        pieces[0] if len(pieces) == 1 else [{"type": "text", "text": piece} for piece in pieces]
-    )
-    message = SystemMessage(content, id=f"summary-{cover.digest}")
+    message = SystemMessage(content_of(pieces), id=f"summary-{cover.digest}")
     return Draft(
         role="summary",
         message=message,

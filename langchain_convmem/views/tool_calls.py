@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
@@ -17,9 +17,15 @@ from langchain_convmem.ids import derived_ulid, ulid_ms
 from langchain_convmem.records import Entry
 from langchain_convmem.views.copies import block_type, handed_out, message_key, plain_value
 from langchain_convmem.views.profiles import STRICT, ProviderProfile, fits
-from langchain_convmem.views.profiles_reasoning import origin_of
+from langchain_convmem.views.profiles.reasoning import origin_of
 
-__all__ = ["CALL_BLOCKS", "INTERRUPTED_RESULT", "INTERRUPTED_SOURCE", "ToolCalls"]
+__all__ = [
+    "CALL_BLOCKS",
+    "INTERRUPTED_RESULT",
+    "INTERRUPTED_SOURCE",
+    "ToolCalls",
+    "answered_calls",
+]
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
 INTERRUPTED_SOURCE = "convmem_interrupted"
@@ -63,19 +69,11 @@ class ToolCalls:
         self._profile = profile
         self._used_ids: set[str] = set()
         self._results: dict[_Place, Entry] = {}
-        open_calls: dict[str, list[_Place]] = {}
-        for entry in entries:
-            if entry.role == "tool":
-                self._match(entry, open_calls)
-            else:
-                open_calls.update(_calls_by_id(entry))
-
-    def _match(self, entry: Entry, open_calls: Mapping[str, list[_Place]]) -> None:
-        call_id = getattr(entry.message, "tool_call_id", "")
-        waiting = open_calls.get(call_id)
-        if waiting:
-            self._results[waiting.pop(0)] = entry
-        else:
+        for entry, place in _matched(entries):
+            if place is not None:
+                self._results[place] = entry
+                continue
+            call_id = _answered_id(entry)
             self._repairs.append(
                 f"left out {message_key(entry)}: no open tool call {call_id!r} precedes it"
             )
@@ -163,6 +161,33 @@ def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
         id=derived_ulid(ulid_ms(entry.id), key.user_id, key.thread_id, entry.id, own),
         additional_kwargs={"source": INTERRUPTED_SOURCE},
     )
+
+
+# -- which result answers which call --------------------------------------------------------------
+
+
+def answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """Return the entry ids of each answered call and its result, in the order of the results.
+
+    Args:
+        entries: Live entries in the order of the conversation.
+    """
+    return [(place[0], entry.id) for entry, place in _matched(entries) if place is not None]
+
+
+def _matched(entries: Iterable[Entry]) -> Iterator[tuple[Entry, _Place | None]]:
+    """Yield every result with the place of the call that it answers."""
+    open_calls: dict[str, list[_Place]] = {}
+    for entry in entries:
+        if entry.role == "tool":
+            waiting = open_calls.get(_answered_id(entry))
+            yield entry, waiting.pop(0) if waiting else None
+        else:
+            open_calls.update(_calls_by_id(entry))
+
+
+def _answered_id(entry: Entry) -> str:
+    return getattr(entry.message, "tool_call_id", "")
 
 
 # -- which calls a message makes ------------------------------------------------------------------

@@ -7,11 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from langchain_core.messages import AIMessage
-
 from langchain_convmem.records import Cover, Entry, ThreadKey, Turn
 from langchain_convmem.views.live import live_entries, live_summary, uncovered
 from langchain_convmem.views.summary_text import TextStyle, end_sentence, window_text
+from langchain_convmem.views.tool_calls import answered_calls
 from langchain_convmem.views.turns import has_calls, runs, turn_of
 
 __all__ = ["SummaryWindow", "cover_of", "crossing_results", "summary_window"]
@@ -137,7 +136,7 @@ def summary_window(key: ThreadKey, entries: Sequence[Entry]) -> SummaryWindow:
 def _closed(found: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:
     """Return the runs up to the last reply that no tool call reaches across."""
     run_of = {entry.id: number for number, run in enumerate(found) for entry in run}
-    pairs = _answered_calls([entry for run in found for entry in run])
+    pairs = answered_calls([entry for run in found for entry in run])
     spans = [(run_of[call], run_of[result]) for call, result in pairs]
     for number in range(len(found) - 1, -1, -1):
         last = found[number][-1]
@@ -147,26 +146,9 @@ def _closed(found: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:
     return []
 
 
-def _answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """Return the entry ids of calls and their results: a result answers the latest open call."""
-    waiting: dict[str, list[str]] = {}
-    pairs: list[tuple[str, str]] = []
-    for entry in entries:
-        if entry.role == "tool":
-            open_calls = waiting.get(getattr(entry.message, "tool_call_id", ""))
-            if open_calls:
-                pairs.append((open_calls.pop(0), entry.id))
-        elif isinstance(entry.message, AIMessage):
-            asked: dict[str, list[str]] = {}
-            for call in entry.message.tool_calls:
-                asked.setdefault(call["id"] or "", []).append(entry.id)
-            waiting.update(asked)
-    return pairs
-
-
 def crossing_results(entries: Sequence[Entry], covered: Collection[str]) -> list[str]:
     """Return the ids of results that are not covered although their call is."""
-    pairs = _answered_calls(entries)
+    pairs = answered_calls(entries)
     return [result for call, result in pairs if call in covered and result not in covered]
 
 

@@ -14,10 +14,11 @@ from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.context import context
 from langchain_convmem.views.copies import clean_text, message_key
 from langchain_convmem.views.live import live_entries, uncovered
+from langchain_convmem.views.live_part import is_current, narrowed
 from langchain_convmem.views.tokens import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
-__all__ = ["Thread", "broken_promises", "budget_faults"]
+__all__ = ["Thread", "broken_promises", "budget_faults", "faults_of_reading_on"]
 
 
 @dataclass(frozen=True)
@@ -100,3 +101,20 @@ def _never_cut(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     latest = users[-1] if users else 0
     kept = [message for message in messages[:latest] if message.type == "system"]
     return [*kept, *messages[latest:]]
+
+
+# -- reading on from a note -----------------------------------------------------------------------
+
+
+def faults_of_reading_on(thread: Thread, profile: str, rng: random.Random) -> list[str]:
+    """Return what differs where a thread is read on from a note made at a random moment."""
+    then = thread.entries[: rng.randint(0, len(thread.entries))]
+    part = narrowed(then, None, max_tokens=None, token_counter=count_tokens, min_saved=1)
+    if part is None:
+        return []
+    read = [e for e in thread.entries if e.position > part.floor or e.position in part.kept]
+    if not is_current(part, read):
+        return []  # the thread is read whole then
+    shown = context(read, profile=profile, earlier_speakers=part.speakers)  # type: ignore[arg-type]
+    whole = context(thread.entries, profile=profile)  # type: ignore[arg-type]
+    return [] if shown == whole else [f"shows something else behind {part}"]

@@ -16,7 +16,7 @@ from langchain_convmem.views.context import context
 from langchain_convmem.views.profiles import PROFILES
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
-from tests.fuzz.promises import Thread, broken_promises, budget_faults
+from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_on
 from tests.fuzz.service import Service
 
 __all__ = ["Report", "Tally", "run", "run_shared"]
@@ -74,7 +74,7 @@ class Fuzz:
         self._http_every = http_every
         self._oracles: list[Oracle] = []
         self._absent: list[type[Oracle]] = []
-        for kind in ORACLES:
+        for kind in ORACLES if oracle_every else ():
             try:
                 self._oracles.append(kind())
             except ImportError:
@@ -96,6 +96,8 @@ class Fuzz:
             rng = random.Random(seed)
             profile = rng.choice(list(PROFILES))
             self._seen(seed, "budget", profile, partial(budget_faults, thread, profile, rng))
+            look = partial(faults_of_reading_on, thread, profile, rng)
+            self._seen(seed, "reading on", profile, look)
         if self._oracle_every and number % self._oracle_every == 0:
             self._consult(seed, entries)
         if self._http_every and number % self._http_every == 0:

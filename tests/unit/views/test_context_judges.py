@@ -16,8 +16,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem.views import budget, context, profiles_blocks, profiles_limits, tool_calls
-from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views import budget, context, tool_calls
+from langchain_convmem.views.profiles import PROFILES, blocks, limits
 from tests.fuzz.__main__ import main
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES
@@ -166,23 +166,23 @@ def _as_it_is(value, *_args, **_more):
 
 
 FAULTS = {
-    "text is not cleaned": (profiles_blocks, "clean_text", _as_it_is),
+    "text is not cleaned": (blocks, "clean_text", _as_it_is),
     "arguments are not cleaned": (tool_calls, "plain_value", _as_it_is),
-    "every medium is taken": (profiles_blocks, "accepts", lambda *_: True),
-    "no medium is rewritten": (profiles_blocks, "written", lambda media, **_: {"type": media.kind}),
+    "every medium is taken": (blocks, "accepts", lambda *_: True),
+    "no medium is rewritten": (blocks, "written", lambda media, **_: {"type": media.kind}),
     "ids fit always": (tool_calls, "fits", lambda text, _: bool(text)),
     "broken calls stay": (tool_calls, "_drop_calls", lambda *_, **__: None),
     "blank messages stay": (context, "is_blank_message", lambda _: False),
     "idle reasoning stays": (context, "without_idle_reasoning", lambda _: False),
-    "foreign reasoning stays": (profiles_blocks, "reasoning_blocks",
+    "foreign reasoning stays": (blocks, "reasoning_blocks",
                                 lambda message, _: [b for b in message.content if b]),
-    "half searches stay": (profiles_blocks, "sendable_server_tool", lambda block, *_: dict(block)),
+    "half searches stay": (blocks, "sendable_server_tool", lambda block, *_: dict(block)),
     "names stay": (context, "named", lambda *_, **__: None),
     "forms are not forgotten": (context, "forget_dialect", lambda *_: None),
     "placeholders are forgotten": (context._View, "_add",
                                    lambda view, piece, _entry: view._body.append(piece)),
     "open calls stay open": (tool_calls.ToolCalls, "results", lambda *_: []),
-    "nothing is counted": (profiles_limits._Newest, "shown", lambda _, block: block),
+    "nothing is counted": (limits._Newest, "shown", lambda _, block: block),
     "the budget is ignored": (context, "within", lambda head, body, *_: [*head, *body]),
     "a cut is anywhere": (budget, "_first_that_fits", lambda body, *_: min(2, len(body))),
 }  # fmt: skip
@@ -223,7 +223,7 @@ def test_short_runs_find_nothing_invalid_and_count_every_judgement():
 
 def test_the_command_shares_its_work_and_tells_what_it_found():
     command = [sys.executable, "-m", "tests.fuzz", "--histories", "8", "--jobs", "2", "--json"]
-    command += ["--http-every", "0"]
+    command += ["--oracle-every", "0", "--http-every", "0"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)

@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.copies import block_type, clean_text
-from langchain_convmem.views.profiles import Origin, ProviderProfile
+from langchain_convmem.views.live import retracted_ids
+from langchain_convmem.views.profiles.rules import Origin, ProviderProfile
 
 __all__ = [
     "REASONING_BLOCKS",
@@ -182,14 +183,13 @@ def made_behind_another_beginning(
         shown: Those that the view shows, in its order.
         hoists: Whether the view puts system messages first, wherever they were written.
     """
-    gone = {entry.id for entry in entries} - {entry.id for entry in live}
+    dead = retracted_ids(entries)
     at = {entry.id: entry.position for entry in entries}
     changes = [
-        (at[old], entry.position)
+        (at.get(old, 0), entry.position)  # what is not among the entries was said before them
         for entry in entries
-        if entry.control is not None
+        if entry.control is not None and entry.id not in dead
         for old in entry.control.retracts
-        if old in gone and old in at
     ]
     changes += [
         (first, entry.position)

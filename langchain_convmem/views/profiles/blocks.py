@@ -15,8 +15,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langchain_convmem.views.copies import block_type, clean_text, plain_value
-from langchain_convmem.views.profiles import Place, ProviderProfile
-from langchain_convmem.views.profiles_media import (
+from langchain_convmem.views.profiles.media import (
     Media,
     accepts,
     media_note,
@@ -24,12 +23,13 @@ from langchain_convmem.views.profiles_media import (
     text_of_file,
     written,
 )
-from langchain_convmem.views.profiles_reasoning import (
+from langchain_convmem.views.profiles.reasoning import (
     has_reasoning,
     is_reasoning,
     reasoning_blocks,
 )
-from langchain_convmem.views.profiles_server_tools import (
+from langchain_convmem.views.profiles.rules import Place, ProviderProfile
+from langchain_convmem.views.profiles.server_tools import (
     is_server_tool,
     is_told_by_its_use,
     sendable_server_tool,

@@ -9,8 +9,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.views.copies import block_type, clean_text, plain_value
-from langchain_convmem.views.profiles import ProviderProfile
-from langchain_convmem.views.profiles_reasoning import origin_of
+from langchain_convmem.views.profiles.reasoning import origin_of
+from langchain_convmem.views.profiles.rules import ProviderProfile
 
 __all__ = [
     "is_server_tool",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
 from langchain_convmem.views.copies import block_type, clean_text
-from langchain_convmem.views.profiles import Form, Kind, MediaRule, ProviderProfile, fits
+from langchain_convmem.views.profiles.rules import Form, Kind, MediaRule, ProviderProfile, fits
 
 __all__ = ["Media", "accepts", "media_note", "read_media", "text_of_file", "written"]
 

@@ -6,29 +6,43 @@ it does not, the text says who speaks, once the thread has more than one named p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.copies import clean_text, handed_out
-from langchain_convmem.views.profiles import ProviderProfile, fits
+from langchain_convmem.views.profiles.rules import ProviderProfile, fits
 
-__all__ = ["has_several_speakers", "named", "speaker_of"]
+__all__ = ["first_speakers", "has_several_speakers", "named", "speaker_of"]
 
 _ROLE_KEY = "__openai_role__"
 
 
-def has_several_speakers(live: Iterable[Entry]) -> bool:
-    """Return whether user messages of the thread bear different names."""
-    first: str | None = None
+_SEVERAL = 2
+
+
+def has_several_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> bool:
+    """Return whether user messages of the thread bear different names.
+
+    Args:
+        live: Live entries.
+        earlier: Names that entries before these bear.
+    """
+    return len(first_speakers(live, earlier)) == _SEVERAL
+
+
+def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the first two names that user messages of the thread bear, or fewer."""
+    found = list(earlier)
     for entry in live:
+        if len(found) >= _SEVERAL:
+            break
         name = speaker_of(entry) if entry.role == "user" else None
-        if name and first is not None and name != first:
-            return True
-        first = first or name
-    return False
+        if name and name not in found:
+            found.append(name)
+    return tuple(found[:_SEVERAL])
 
 
 def speaker_of(entry: Entry) -> str | None:

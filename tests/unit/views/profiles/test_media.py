@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.views.context import context
 from langchain_convmem.views.profiles import PROFILES
-from langchain_convmem.views.profiles_media import read_media
+from langchain_convmem.views.profiles.media import read_media
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)

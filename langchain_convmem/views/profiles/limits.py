@@ -9,8 +9,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.views.copies import block_type
-from langchain_convmem.views.profiles import Kind, ProviderProfile
-from langchain_convmem.views.profiles_media import media_note, read_media
+from langchain_convmem.views.profiles.media import media_note, read_media
+from langchain_convmem.views.profiles.rules import Kind, ProviderProfile
 
 __all__ = ["keep_newest"]
 

@@ -1,0 +1,143 @@
+"""Reading a thread for its next view: the live part alone, whatever the archive behind it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_convmem.errors import BudgetError, LogError
+from langchain_convmem.protocols import MessageLog, ThreadState
+from langchain_convmem.records import Context, Entry, StateDocument, ThreadKey
+from langchain_convmem.steps import Steps, step
+from langchain_convmem.views.context import context
+from langchain_convmem.views.live_part import LivePart, is_current, narrowed
+from langchain_convmem.views.tokens import count_tokens
+
+__all__ = ["LiveThread", "context_steps", "note_steps", "read_all_steps", "read_live_steps"]
+
+_DOCUMENT = "cache:live"
+_MANY = 96
+"""So many entries read beyond those that a view shows make it worth noting what it needs."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveThread:
+    """Entries of a thread that are enough for its next view.
+
+    Attributes:
+        key: The thread.
+        entries: By ascending position, control entries included.
+        part: What was noted of the entries that are left out; None if these are all.
+        version: Version of the note in the log, also of one that no longer holds.
+    """
+
+    key: ThreadKey
+    entries: Sequence[Entry]
+    part: LivePart | None
+    version: int | None
+
+    @property
+    def earlier_speakers(self) -> Collection[str]:
+        """Names that the messages before these bear."""
+        return () if self.part is None else self.part.speakers
+
+    def holds(self, position: int) -> bool:
+        """Return whether all entries from this position on are among these."""
+        return self.part is None or position > self.part.floor
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing that a model would read is left out."""
+        return self.part is None or self.part.is_whole
+
+    def viewed(self, **options: Any) -> Context | None:
+        """Return the view of the whole thread; None if it takes more than these entries.
+
+        Raises:
+            BudgetError: If what must not be cut is larger than `max_tokens`.
+        """
+        try:
+            view = context(self.entries, earlier_speakers=self.earlier_speakers, **options)
+        except BudgetError:
+            if self.is_whole:
+                raise
+            return None
+        # Where something was cut, what lies before it is cut as well.
+        return None if view.is_whole and not self.is_whole else view
+
+
+def context_steps(log: MessageLog, key: ThreadKey, **options: Any) -> Steps[Context]:
+    """Return what a model gets of a thread; the options are those of `context`."""
+    thread = yield from read_live_steps(log, key)
+    view = thread.viewed(**options)
+    if view is None:
+        thread = yield from read_all_steps(log, thread)
+        view = context(thread.entries, **options)
+    yield from note_steps(log, thread, view, options)
+    return view
+
+
+def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
+    """Return a thread's live part; all of it where nothing was noted, or no longer holds."""
+    document: StateDocument | None = None
+    if isinstance(log, ThreadState):
+        document = yield step(log, "get_state", key, _DOCUMENT)
+    version = None if document is None else document.version
+    part = None if document is None else LivePart.of(document.value)
+    if part is not None:
+        entries: list[Entry] = []
+        for first, last in _stretches(part.kept):
+            entries += yield step(log, "entries", key, after=first - 1, until=last)
+        entries += yield step(log, "entries", key, after=part.floor)
+        if is_current(part, entries):
+            return LiveThread(key, entries, part, version)
+    return LiveThread(key, (yield step(log, "entries", key)), None, version)
+
+
+def read_all_steps(log: MessageLog, thread: LiveThread) -> Steps[LiveThread]:
+    """Return the same thread with all its entries."""
+    return LiveThread(thread.key, (yield step(log, "entries", thread.key)), None, thread.version)
+
+
+def note_steps(
+    log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]
+) -> Steps[None]:
+    """Note what the next view needs, if this one could have done with much less.
+
+    A log that refuses the note costs time, and nothing else.
+    """
+    if not isinstance(log, ThreadState) or len(thread.entries) - len(view.positions) < _MANY:
+        return
+    part = narrowed(
+        thread.entries,
+        thread.part,
+        max_tokens=None if view.is_whole else options["max_tokens"],
+        token_counter=options.get("token_counter", count_tokens),
+    )
+    if part is not None:
+        try:
+            yield step(
+                log,
+                "set_state",
+                thread.key,
+                _DOCUMENT,
+                part.to_document(),
+                expected=thread.version,
+            )
+        except LogError as error:
+            _logger.info("could not note the live part of %r: %s", thread.key.thread_id, error)
+
+
+def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of every run of consecutive positions, ascending."""
+    runs: list[list[int]] = []
+    for position in positions:
+        if runs and position == runs[-1][-1] + 1:
+            runs[-1].append(position)
+        else:
+            runs.append([position])
+    return ((run[0], run[-1]) for run in runs)

@@ -1,0 +1,171 @@
+"""A view reads the live part of a thread, however long the archive is that lies behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_convmem import ConversationHistory, InMemoryLog
+from langchain_convmem.errors import BudgetError, LogUnavailableError
+from langchain_convmem.records import Entry, StateDocument, ThreadKey
+
+KEY = ThreadKey("ana", "t")
+
+
+class CountingLog(InMemoryLog):
+    """A log that counts the entries that it hands out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+        self.notes = 0
+
+    def entries(self, key: ThreadKey, **options: Any) -> list[Entry]:
+        found = super().entries(key, **options)
+        self.read += len(found)
+        return found
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        found = super().find(key, message_ids)
+        self.read += len(found)
+        return found
+
+    def set_state(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        self.notes += name.startswith("cache:")
+        return super().set_state(key, name, value, expected=expected)
+
+
+@pytest.fixture
+def log():
+    with CountingLog() as opened:
+        yield opened
+
+
+@pytest.fixture
+def history(log):
+    return ConversationHistory(log, "t", user_id="ana")
+
+
+def talk(history: ConversationHistory, exchanges: int, *, start: int = 0) -> None:
+    said = []
+    for number in range(start, start + exchanges):
+        said += [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
+    history.add_messages(said)
+
+
+def reads_of(log: CountingLog, call) -> int:
+    before = log.read
+    call()
+    return log.read - before
+
+
+def test_a_summarised_thread_is_read_from_where_its_summary_ends(log, history):
+    history.add("system", "Be kind.")
+    reads = []
+    for round_number in range(6):
+        talk(history, 100, start=100 * round_number)
+        history.add_summary(f"Summary {round_number}.", history.summary_window())
+        history.add("user", f"pending {round_number}")
+        history.context()  # notes what the next view needs
+        reads.append(reads_of(log, history.context))
+    assert max(reads) <= 10
+    told = [message.content for message in history.messages]
+    assert told == ["Be kind.", "Summary 5.", "pending 5"]
+
+
+def test_a_view_within_a_budget_reads_what_the_budget_reaches(log, history):
+    talk(history, 1000)
+    first = history.context(max_tokens=100)
+    assert reads_of(log, lambda: history.context(max_tokens=100)) <= 150
+    assert history.context(max_tokens=100).messages == first.messages
+    talk(history, 5, start=1000)
+    assert history.context(max_tokens=100).messages[-1].content == "answer 1004"
+
+
+def test_a_larger_budget_reads_further_back_and_a_smaller_one_does_not_undo_that(log, history):
+    talk(history, 1000)
+    history.context(max_tokens=50)
+    assert history.context(max_tokens=1000).tokens > 900
+    history.context(max_tokens=50)
+    assert reads_of(log, lambda: history.context(max_tokens=1000)) < 1000
+    notes = log.notes
+    for budget in (50, 1000, 50, 1000):
+        history.context(max_tokens=budget)
+    assert log.notes == notes
+
+
+def test_a_view_without_a_budget_is_whole_after_one_with_a_budget(history):
+    talk(history, 500)
+    history.context(max_tokens=50)
+    assert len(history.context().messages) == 1000
+
+
+def test_undoing_a_summary_brings_back_what_it_covers(history):
+    talk(history, 100)
+    history.add_summary("All of it.", history.summary_window())
+    assert len(history.context().messages) == 1
+    history.context()
+    history.undo_summary()
+    assert len(history.context().messages) == 200
+
+
+def test_replacing_an_old_message_is_seen_behind_a_note(history):
+    talk(history, 200)
+    first = history.context().messages[0]
+    history.context(max_tokens=50)
+    history.replace(first.id, "another question")
+    assert [m.content for m in history.context(max_tokens=50).messages] == ["another question"]
+
+
+def test_a_question_too_large_for_the_budget_is_refused_behind_a_note_too(history):
+    talk(history, 500)
+    history.context(max_tokens=50)
+    history.add("user", "x" * 1000)
+    with pytest.raises(BudgetError):
+        history.context(max_tokens=50)
+
+
+def test_a_note_that_cannot_be_written_costs_nothing_but_time(history, monkeypatch):
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise LogUnavailableError("read-only")
+
+    monkeypatch.setattr(history.log, "set_state", refuse)
+    talk(history, 500)
+    assert history.context(max_tokens=50).messages[-1].content == "answer 499"
+
+
+def test_a_note_that_another_release_wrote_is_not_used(history):
+    talk(history, 500)
+    history.log.set_state(KEY, "cache:live", {"form": 99, "floor": 10**9}, expected=None)
+    assert history.context(max_tokens=50).messages[-1].content == "answer 499"
+
+
+def test_forgetting_what_a_note_keeps_is_seen(history):
+    history.add_messages([SystemMessage("Be kind.", id="s")])
+    talk(history, 500)
+    history.context(max_tokens=50)
+    history.log.forget(KEY, ["s"])
+    assert [m.type for m in history.context(max_tokens=50).messages].count("system") == 0
+
+
+async def test_the_asynchronous_view_reads_as_little(log, history):
+    talk(history, 1000)
+    first = await history.acontext(max_tokens=100)
+    before = log.read
+    assert (await history.acontext(max_tokens=100)).messages == first.messages
+    assert log.read - before <= 150
+
+
+def test_adding_reads_a_page_however_long_the_thread_is(log, history):
+    talk(history, 1000)
+    assert reads_of(log, lambda: history.add("user", "one more")) <= 64
+
+
+def test_the_turn_of_a_long_run_is_whole_when_something_is_added_to_it(history):
+    history.add_messages([AIMessage("Hello."), *[HumanMessage(f"{n}") for n in range(150)]])
+    assert len(history.add("user", "last").entries) == 151
