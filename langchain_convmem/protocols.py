@@ -26,10 +26,21 @@ if TYPE_CHECKING:
         ThreadKey,
     )
 
-__all__ = ["LineIndex", "MessageLog", "OwnerListing", "SegmentCache", "ThreadState", "TokenCounter"]
+__all__ = [
+    "CACHE_PREFIX",
+    "LineIndex",
+    "MessageLog",
+    "OwnerListing",
+    "SegmentCache",
+    "ThreadState",
+    "TokenCounter",
+]
 
 TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
 """Counts the tokens of messages; the signature that `trim_messages` takes too."""
+
+CACHE_PREFIX = "cache:"
+"""How the names of state documents begin that are caches; see `ThreadState`."""
 
 
 @runtime_checkable
@@ -59,13 +70,32 @@ class MessageLog(Protocol):
         """
         ...
 
-    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    def entries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
         """Return entries in order of position, control entries included.
 
         Args:
             key: The thread; an unknown one has no entries.
             after: Only positions greater than this.
-            last: Only the latest so many, still in ascending order.
+            until: Only positions up to this one, itself included; None is up to the newest.
+            last: Of these only the latest so many, still in ascending order.
+        """
+        ...
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries whose `message_id` is one of these, by ascending position.
+
+        Retracted and replaced ones included, so one id may have several entries. Control entries
+        have no message id and are never found; unknown ids are skipped.
+
+        Raises:
+            ConfigError: If the ids come as one text.
         """
         ...
 
@@ -98,6 +128,10 @@ class MessageLog(Protocol):
     ) -> ForgetReceipt:
         """Erase a whole owner, one thread, or some entries of a thread, with all derived from them.
 
+        Entries are named by entry id or message id; of a message every version goes. With them go
+        the thread's state documents that are caches, whatever ids are given; see `ThreadState`.
+        The receipt counts these among its documents.
+
         Raises:
             ConfigError: If `entry_ids` come without a `ThreadKey`.
         """
@@ -114,9 +148,18 @@ class MessageLog(Protocol):
         ...
 
     async def aentries(
-        self, key: ThreadKey, *, after: int = 0, last: int | None = None
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]:
         """Return entries, without blocking the event loop."""
+        ...
+
+    async def afind(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Find entries, without blocking the event loop."""
         ...
 
     async def aannotate(
@@ -165,7 +208,13 @@ class OwnerListing(Protocol):
 
 @runtime_checkable
 class ThreadState(Protocol):
-    """Small JSON documents by thread and name, with compare-and-set; `forget` deletes them."""
+    """Small JSON documents by thread and name, with compare-and-set.
+
+    They are deleted when their thread is forgotten. A document whose name begins with
+    `CACHE_PREFIX` is a cache of what the thread shows: it goes whenever entries of the thread are
+    forgotten, since it may tell of them. Whoever read before a `forget` may write such a document
+    after it; so keep in it the `Changes.generation` that it was made from, and trust no other.
+    """
 
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
         """Return the document, or None."""

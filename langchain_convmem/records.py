@@ -43,6 +43,16 @@ Role = Literal["user", "assistant", "tool", "system", "summary", "control"]
 RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared"]
 
 
+def _check_id(name: str, value: object) -> None:
+    """Refuse an id that is no text, empty, or holds lone surrogates, which no encoding can hold."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name} must be a non-empty string, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name} {value!r} is no valid Unicode: {error.reason}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose lines are searched together: a user, or a thread that belongs to no user.
@@ -54,13 +64,15 @@ class Owner:
     thread_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an owner that is nobody or two."""
+        """Refuse an owner that is nobody or two, or whose id no thread can have."""
         if (self.user_id is None) == (self.thread_id is None):
             msg = (
                 f"an owner is a user or a lone thread: got user_id={self.user_id!r} and "
                 f"thread_id={self.thread_id!r}; pass exactly one"
             )
             raise ConfigError(msg)
+        name = "thread_id" if self.user_id is None else "user_id"
+        _check_id(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +83,10 @@ class ThreadKey:
     thread_id: str
 
     def __post_init__(self) -> None:
-        """Refuse ids that are empty or no text, before anything is written under them."""
-        if not isinstance(self.thread_id, str) or not self.thread_id:
-            msg = f"thread_id must be a non-empty string, got {self.thread_id!r}"
-            raise ConfigError(msg)
-        if self.user_id is not None and (not isinstance(self.user_id, str) or not self.user_id):
-            msg = f"user_id must be None or a non-empty string, got {self.user_id!r}"
-            raise ConfigError(msg)
+        """Refuse ids that cannot be kept, before anything is written under them."""
+        _check_id("thread_id", self.thread_id)
+        if self.user_id is not None:
+            _check_id("user_id", self.user_id)
 
     @property
     def owner(self) -> Owner:
@@ -179,9 +188,8 @@ class Entry:
 
     @property
     def message_id(self) -> str:
-        """The key of the message within its thread: its own id, else the entry's."""
-        own = None if self.message is None else self.message.id
-        return own if own is not None else self.id
+        """The key of the message within its thread: its own id, else (None, "") the entry's."""
+        return (self.message.id if self.message is not None else None) or self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,12 +305,14 @@ class Context:
         repairs: What had to be mended, one sentence each; empty for a sound history.
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
+        is_whole: Whether nothing was left out for the budget.
     """
 
     messages: list[BaseMessage]
     repairs: tuple[str, ...]
     tokens: int
     positions: frozenset[int]
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

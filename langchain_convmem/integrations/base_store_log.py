@@ -12,7 +12,7 @@ from langchain_convmem.integrations.base_store_access import StoreAccess
 from langchain_convmem.integrations.base_store_layout import check_root
 from langchain_convmem.integrations.base_store_procedures import Procedures
 from langchain_convmem.integrations.fair_lock import FairLock
-from langchain_convmem.logs.rows import check_key, check_scope, check_user, encode, state_text
+from langchain_convmem.logs.rows import check_ids, check_scope, check_user, encode, state_text
 from langchain_convmem.records import (
     Changes,
     Draft,
@@ -139,7 +139,6 @@ class BaseStoreLog:
 
     def _append(self, key: ThreadKey, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
         encoded = encode(drafts)
-        check_key(key)
         job = self._alone(self._jobs.append(key, encoded))
         return job if encoded else _nothing()
 
@@ -170,15 +169,44 @@ class BaseStoreLog:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
-        """Return entries in order of position; see `MessageLog.entries`."""
-        return run(self._open(self._jobs.entries(key, after, last)))
-
-    async def aentries(
-        self, key: ThreadKey, *, after: int = 0, last: int | None = None
+    def entries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        return await arun(self._open(self._jobs.entries(key, after, last)))
+        return run(self._open(self._jobs.entries(key, after, until, last)))
+
+    async def aentries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
+        """Return entries in order of position; see `MessageLog.entries`."""
+        return await arun(self._open(self._jobs.entries(key, after, until, last)))
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries with these message ids; see `MessageLog.find`.
+
+        It waits for its turn as writers do. A thread is read when first asked for, and what is new
+        later.
+        """
+        return run(self._find(key, message_ids))
+
+    async def afind(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries with these message ids; see `find`."""
+        return await arun(self._find(key, message_ids))
+
+    def _find(self, key: ThreadKey, message_ids: Collection[str]) -> Steps[list[Entry]]:
+        check_ids(message_ids)
+        # Alone, since it brings the index of the thread up to date.
+        return self._alone(self._jobs.find(key, message_ids))
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -191,11 +219,11 @@ class BaseStoreLog:
         return await arun(self._open(self._jobs.threads(user_id)))
 
     def owners(self) -> list[Owner]:
-        """Return every user and every thread of no user."""
+        """Return every user and every thread of no user that has entries."""
         return run(self._open(self._jobs.owners()))
 
     async def aowners(self) -> list[Owner]:
-        """Return every user and every thread of no user."""
+        """Return every user and every thread of no user that has entries."""
         return await arun(self._open(self._jobs.owners()))
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
@@ -248,7 +276,6 @@ class BaseStoreLog:
         self, key: ThreadKey, name: str, value: Any, expected: int | None
     ) -> Steps[StateDocument | None]:
         text = state_text(value)
-        check_key(key)
         return self._alone(self._jobs.set_state(key, name, text, expected))
 
     def delete_state(self, key: ThreadKey, name: str) -> None:

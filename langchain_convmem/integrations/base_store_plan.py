@@ -69,6 +69,11 @@ class ThreadIndex:
         dead = self._dead
         return next((version for version in reversed(versions) if version not in dead), None)
 
+    def named(self, message_ids: Iterable[str]) -> list[int]:
+        """Return the numbers of all entries with these message ids, in order."""
+        versions = (self._versions.get(message_id, ()) for message_id in set(message_ids))
+        return sorted(self.numbers[version] for some in versions for version in some)
+
 
 def planned(
     encoded: Sequence[EncodedDraft],

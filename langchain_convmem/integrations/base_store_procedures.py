@@ -13,8 +13,9 @@ from itertools import count
 from typing import Any
 
 from langchain_convmem.errors import LogError
-from langchain_convmem.ids import now_ms, ulid_ms
+from langchain_convmem.ids import ulid_ms
 from langchain_convmem.integrations.base_store_access import StoreAccess
+from langchain_convmem.integrations.base_store_erasing import forget
 from langchain_convmem.integrations.base_store_layout import (
     PAGE,
     OwnerRecord,
@@ -23,7 +24,6 @@ from langchain_convmem.integrations.base_store_layout import (
     ThreadRecord,
     document_place,
     entry_place,
-    epoch_place,
     owner_of,
     page_place,
     row_value,
@@ -33,7 +33,6 @@ from langchain_convmem.logs.rows import (
     Row,
     annotated,
     entry_of,
-    message_id_of,
     next_version,
     own_id,
 )
@@ -53,8 +52,6 @@ __all__ = ["Procedures"]
 
 _INDEXES = 256
 """Threads whose message ids are kept in memory."""
-_SWEEP = 100
-"""Numbers behind the last one that are looked at for what a broken append left."""
 
 
 class Procedures:
@@ -192,16 +189,31 @@ class Procedures:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def entries(self, key: ThreadKey, after: int, last: int | None) -> Steps[list[Entry]]:
+    def entries(
+        self, key: ThreadKey, after: int, until: int | None, last: int | None
+    ) -> Steps[list[Entry]]:
         """Return entries in order; see `MessageLog.entries`."""
         record = yield from self._access.owner(key.owner)
         thread = None if record is None else record.threads.get(key.thread_id)
         if record is None or thread is None:
             return []
-        skip = 0 if last is None else max(thread.count - max(last, 0), 0)
+        wanted = thread.count if last is None else min(max(last, 0), thread.count)
+        # Which are the latest up to a position is known when all numbers are.
+        skip = thread.count - wanted if until is None else 0
         numbers = yield from self._access.numbers(key, thread, skip=skip)
-        wanted = [number for number in numbers if record.base + number > after]
-        rows = yield from self._access.rows(key.owner, record, wanted)
+        end = record.base + record.last if until is None else until
+        numbers = [number for number in numbers if after < record.base + number <= end]
+        latest = numbers[max(len(numbers) - wanted, 0) :]
+        rows = yield from self._access.rows(key.owner, record, latest)
+        return [entry_of(key, item.row) for item in rows]
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> Steps[list[Entry]]:
+        """Return the entries with these message ids; see `MessageLog.find`."""
+        record = yield from self._access.owner(key.owner)
+        if record is None or key.thread_id not in record.threads:
+            return []
+        index = yield from self._index(key, record)
+        rows = yield from self._access.rows(key.owner, record, index.named(message_ids))
         return [entry_of(key, item.row) for item in rows]
 
     def threads(self, user_id: str | None) -> Steps[list[ThreadInfo]]:
@@ -225,12 +237,16 @@ class Procedures:
         return [(owner_of(namespace, key), OwnerRecord.read(listed[key])) for key in listed]
 
     def owners(self) -> Steps[list[Owner]]:
-        """Return every owner, by name."""
+        """Return every owner who has entries, by name."""
         found: list[Owner] = []
         for kind in ("users", "lone"):
             namespace = (*self._access.root, kind)
             listed = yield from self._access.listed(namespace)
-            found.extend(owner_of(namespace, key) for key in sorted(listed))
+            found.extend(
+                owner_of(namespace, key)
+                for key in sorted(listed)
+                if any(thread.count for thread in OwnerRecord.read(listed[key]).threads.values())
+            )
         return found
 
     def changes(self, owner: Owner, cursor: int, limit: int | None) -> Steps[Changes]:
@@ -259,98 +275,9 @@ class Procedures:
     ) -> Steps[ForgetReceipt]:
         """Erase what is in scope; see `MessageLog.forget`."""
         owner = scope.owner if isinstance(scope, ThreadKey) else scope
-        before = yield from self._access.epoch()
-        epoch = next_version(before)
-        place = epoch_place(self._access.root)
-        yield from self._access.put([(place, {"epoch": epoch})])
-        record = yield from self._access.owner(owner)
-        if record is None:
-            return ForgetReceipt(at_ms=now_ms())
-        record.generation = epoch
-        yield from self._sweep(owner, record)
-        if isinstance(scope, ThreadKey) and entry_ids is not None:
-            return (yield from self._forget_entries(scope, record, frozenset(entry_ids)))
-        names = [scope.thread_id] if isinstance(scope, ThreadKey) else list(record.threads)
-        counts = [0, 0, 0]
-        for name in names:
-            gone = yield from self._forget_thread(ThreadKey(owner.user_id, name), record)
-            counts = [total + number for total, number in zip(counts, gone, strict=True)]
-        yield from self._access.keep(owner, record if record.threads else None)
-        return ForgetReceipt(
-            entries=counts[0], threads=counts[1], documents=counts[2], at_ms=now_ms()
-        )
-
-    def _sweep(self, owner: Owner, record: OwnerRecord) -> Steps[None]:
-        """Delete what an append wrote that broke off before it counted."""
-        start = record.last + 1
-        while True:
-            numbers = range(start, start + _SWEEP)
-            places = [entry_place(self._access.root, owner, number) for number in numbers]
-            values = yield from self._access.get(places)
-            if not any(value is not None for value in values):
-                return
-            yield from self._access.put([(place, None) for place in places])
-            start += _SWEEP
-
-    def _forget_thread(self, key: ThreadKey, record: OwnerRecord) -> Steps[tuple[int, int, int]]:
-        """Delete a thread's items and take it out of the record; return what was there."""
-        thread = record.threads.pop(key.thread_id, None)
-        self._indexes.pop(key, None)
-        if thread is None:
-            return 0, 0, 0
-        root = self._access.root
-        numbers = yield from self._access.numbers(key, thread)
-        documents = [document_place(root, key, name) for name in thread.documents]
-        there = yield from self._access.get(documents)
-        places = [
-            *(entry_place(root, key.owner, number) for number in numbers),
-            *(page_place(root, key, page) for page in range(thread.pages)),
-            *documents,
-        ]
-        yield from self._access.put([(place, None) for place in places])
-        return thread.count, 1, sum(value is not None for value in there)
-
-    def _forget_entries(
-        self, key: ThreadKey, record: OwnerRecord, ids: frozenset[str]
-    ) -> Steps[ForgetReceipt]:
-        thread = record.threads.get(key.thread_id)
-        if thread is None:
-            yield from self._access.keep(key.owner, record)
-            return ForgetReceipt(at_ms=now_ms())
-        root = self._access.root
-        self._indexes.pop(key, None)
-        numbers = yield from self._access.numbers(key, thread)
-        rows = yield from self._access.rows(key.owner, record, numbers)
-        kept = [
-            item
-            for item in rows
-            if item.row.id not in ids and message_id_of(item.row.id, item.row.body) not in ids
-        ]
-        left = {item.number for item in kept}
-        gone = [number for number in numbers if number not in left]
-        yield from self._access.put(
-            [(entry_place(root, key.owner, number), None) for number in gone]
-        )
-        yield from self._renumber(key, thread, kept)
-        yield from self._access.keep(key.owner, record)
-        return ForgetReceipt(entries=len(rows) - len(kept), at_ms=now_ms())
-
-    def _renumber(
-        self, key: ThreadKey, thread: ThreadRecord, kept: Sequence[StoredRow]
-    ) -> Steps[None]:
-        """Let a thread's pages and record tell of these entries only."""
-        root = self._access.root
-        numbers = [item.number for item in kept]
-        full = len(numbers) // PAGE
-        values: list[tuple[Place, Mapping[str, Any] | None]] = []
-        for page in range(max(full, thread.pages)):
-            some = numbers[page * PAGE : (page + 1) * PAGE]
-            value = {"numbers": some} if page < full else None
-            values.append((page_place(root, key, page), value))
-        yield from self._access.put(values)
-        thread.count, thread.tail = len(numbers), numbers[full * PAGE :]
-        thread.first = kept[0].row.id if kept else ""
-        thread.last = kept[-1].row.id if kept else ""
+        for key in [key for key in self._indexes if key.owner == owner]:
+            del self._indexes[key]
+        return (yield from forget(self._access, owner, scope, entry_ids))
 
     # -- state documents ------------------------------------------------------------------------
 

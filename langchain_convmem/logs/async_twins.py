@@ -60,10 +60,19 @@ class AsyncTwins(MessageLog, ThreadState, Protocol):
         return await self._off_loop(self.append, key, drafts, relaxed=relaxed)
 
     async def aentries(
-        self, key: ThreadKey, *, after: int = 0, last: int | None = None
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]:
         """Return entries, without blocking the event loop."""
-        return await self._off_loop(self.entries, key, after=after, last=last)
+        return await self._off_loop(self.entries, key, after=after, until=until, last=last)
+
+    async def afind(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Find entries, without blocking the event loop."""
+        return await self._off_loop(self.find, key, message_ids)
 
     async def aannotate(
         self,

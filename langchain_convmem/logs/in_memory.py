@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, Self, TypeVar
@@ -14,7 +15,7 @@ from langchain_convmem.logs.async_twins import AsyncTwins
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
-    check_key,
+    check_ids,
     check_scope,
     check_user,
     encode,
@@ -26,6 +27,7 @@ from langchain_convmem.logs.rows import (
     same_payload,
     state_text,
 )
+from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
     Draft,
@@ -111,7 +113,6 @@ class InMemoryLog(AsyncTwins):
         """Append all drafts; see `MessageLog.append`. `relaxed` changes nothing here."""
         del relaxed
         encoded = encode(drafts)
-        check_key(key)
         self._check_open()
         if not encoded:
             return []
@@ -169,15 +170,34 @@ class InMemoryLog(AsyncTwins):
 
     # -- reading --------------------------------------------------------------------------------
 
-    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    def entries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
         with self._lock:
             self._check_open()
-            rows = list(self._threads[key].rows) if key in self._threads else []
-        kept = [row for row in rows if row.position > after]
-        if last is not None:
-            kept = kept[max(0, len(kept) - max(last, 0)) :]
+            rows = self._threads[key].rows if key in self._threads else []
+            start = bisect_right(rows, after, key=_position)
+            stop = len(rows) if until is None else bisect_right(rows, until, key=_position)
+            if last is not None:
+                start = max(start, stop - max(last, 0))
+            kept = rows[start:stop]
         return [entry_of(key, row) for row in kept]
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries with these message ids; see `MessageLog.find`."""
+        check_ids(message_ids)
+        with self._lock:
+            self._check_open()
+            thread = self._threads.get(key, _Thread())
+            places = {place for name in message_ids for place in thread.versions.get(name, ())}
+            rows = [thread.rows[place] for place in sorted(places)]
+        return [entry_of(key, row) for row in rows]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -256,7 +276,10 @@ class InMemoryLog(AsyncTwins):
         thread.rows, thread.versions = [], {}
         for row in kept:
             thread.add(row)
-        return ForgetReceipt(entries=count, at_ms=now_ms())
+        caches = [name for name in thread.documents if name.startswith(CACHE_PREFIX)]
+        for name in caches:
+            del thread.documents[name]
+        return ForgetReceipt(entries=count, documents=len(caches), at_ms=now_ms())
 
     # -- state documents ------------------------------------------------------------------------
 
@@ -273,7 +296,6 @@ class InMemoryLog(AsyncTwins):
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
         text = state_text(value)
-        check_key(key)
         with self._lock:
             self._check_open()
             found = self._threads[key].documents.get(name) if key in self._threads else None
@@ -289,6 +311,10 @@ class InMemoryLog(AsyncTwins):
             self._check_open()
             if key in self._threads:
                 self._threads[key].documents.pop(name, None)
+
+
+def _position(row: Row) -> int:
+    return row.position
 
 
 def _info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:

@@ -24,7 +24,7 @@ from langchain_convmem.views.codec import (
 __all__ = [
     "Row",
     "annotated",
-    "check_key",
+    "check_ids",
     "check_scope",
     "check_user",
     "encode",
@@ -134,27 +134,24 @@ def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> 
         raise ConfigError(f"entry_ids must be a collection of ids, got the text {entry_ids!r}")
 
 
-def check_key(key: ThreadKey) -> None:
-    """Refuse ids with lone surrogates, which no encoding can hold.
+def check_ids(message_ids: Collection[str]) -> None:
+    """Refuse one text where several ids are meant: its letters would be taken for ids.
 
     Raises:
-        ConfigError: If one of the ids is such a text.
+        ConfigError: If the ids come as one text.
     """
-    for name in (key.user_id or "", key.thread_id):
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(f"the id {name!r} is no valid Unicode: {error.reason}") from error
+    if isinstance(message_ids, str):
+        raise ConfigError(f"message_ids must be a collection of ids, got the text {message_ids!r}")
 
 
 def check_user(user_id: str | None) -> None:
-    """Refuse an empty user, which must not be taken for no user.
+    """Refuse an id that no user can have, such as an empty one: it must not be taken for None.
 
     Raises:
-        ConfigError: If the id is empty.
+        ConfigError: If it is empty, no text, or no valid Unicode.
     """
-    if user_id is not None and not user_id:
-        raise ConfigError(f"user_id must be None or a non-empty string, got {user_id!r}")
+    if user_id is not None:
+        Owner(user_id=user_id)
 
 
 def replacement_control(old_id: str, new_id: str) -> Draft:

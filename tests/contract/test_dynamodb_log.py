@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from dynamodb_servers import moto_server, new_client, new_table_name
+from functools import partial
 
-from langchain_convmem.logs.dynamodb import DynamoDBLog
+import pytest
+from dynamodb_servers import moto_server, new_table_name, open_dynamodb_log
+
 from langchain_convmem.testing.log_contract import MessageLogContract
 
 pytestmark = pytest.mark.sockets
@@ -20,12 +21,13 @@ def endpoint():
 class TestDynamoDBLog(MessageLogContract):
     persistent = True
     several_handles = True
+    several_processes = True
 
     @pytest.fixture(autouse=True)
     def _server(self, endpoint):
         self.endpoint = endpoint
 
     def make_log(self, tmp_path):
-        name, client = new_table_name(), new_client(self.endpoint)
-        DynamoDBLog(name, client=client).create_table()
-        return lambda: DynamoDBLog(name, client=client)
+        make = partial(open_dynamodb_log, new_table_name(), self.endpoint)
+        make().create_table()
+        return make

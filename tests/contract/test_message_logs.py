@@ -1,33 +1,15 @@
+"""The logs that need no server keep the contract; and the contract cannot be cheated."""
+
 from __future__ import annotations
 
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import MessageLogContract
-from langchain_convmem.testing.log_contract_concurrency import check_writers
-from langchain_convmem.testing.log_contract_reading import all_changes
-
-KEY = ThreadKey("ana", "t1")
-
-WRITER = """
-import sys
-from langchain_core.messages import HumanMessage
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.codec import draft_of
-
-path, writer = sys.argv[1:]
-print("ready", flush=True)
-sys.stdin.readline()
-with SQLiteLog(path) as log:
-    for number in range(25):
-        batch = [draft_of(HumanMessage(f"{writer}-{number} {half}")) for half in "ab"]
-        log.append(ThreadKey("ana", "t1"), batch)
-"""
+from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES
+from langchain_convmem.views import codec
 
 
 class TestInMemoryLog(MessageLogContract):
@@ -39,33 +21,14 @@ class TestInMemoryLog(MessageLogContract):
 class TestSQLiteLog(MessageLogContract):
     persistent = True
     several_handles = True
+    several_processes = True
 
     def make_log(self, tmp_path):
-        return lambda: SQLiteLog(tmp_path / "log.db")
+        return partial(SQLiteLog, tmp_path / "log.db")
 
 
-def test_four_processes_on_one_new_file_lose_nothing(tmp_path):
-    path = tmp_path / "log.db"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WRITER, str(path), str(writer)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for writer in range(4)
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    with SQLiteLog(path) as log:
-        for process in processes:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for process in processes:
-            process.communicate()
-        assert [process.returncode for process in processes] == [0] * 4
-        check_writers(log.entries(KEY))
-        check_writers(all_changes(log, KEY.owner, limit=7))
+def test_the_samples_hold_every_type_of_message_that_can_be_stored():
+    assert {type(make()) for make in SAMPLE_MESSAGES.values()} == set(codec._TYPES.values())
 
 
 def test_a_backend_cannot_override_a_contract_test():

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from langchain_core.messages import HumanMessage
 from postgres_server import new_schema, running_server, wait_for
 
+from langchain_convmem.cli import main
 from langchain_convmem.errors import LogError, SchemaVersionError
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.logs.postgres import schema as postgres_schema
 from langchain_convmem.logs.postgres.reading import changes
-from langchain_convmem.logs.postgres.transactions import Mode
+from langchain_convmem.logs.postgres.transactions import Mode, Transaction
 from langchain_convmem.logs.rows import key_hash
 from langchain_convmem.records import Owner, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import MessageLogContract
 from langchain_convmem.testing.log_contract_base import say, say_all, texts
-from langchain_convmem.testing.log_contract_concurrency import check_writers
-from langchain_convmem.testing.log_contract_reading import all_changes
 from langchain_convmem.views.codec import draft_of
 
 pytestmark = pytest.mark.postgres
 
 ANA = ThreadKey("ana", "t1")
 ANAS_OTHER = ThreadKey("ana", "t2")
-
-WRITER = """
-import sys
-from langchain_core.messages import HumanMessage
-from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.codec import draft_of
-
-dsn, schema, writer = sys.argv[1:]
-print("ready", flush=True)
-sys.stdin.readline()
-with PostgresLog(dsn, schema=schema) as log:
-    for number in range(25):
-        batch = [draft_of(HumanMessage(f"{writer}-{number} {half}")) for half in "ab"]
-        log.append(ThreadKey("ana", "t1"), batch)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +47,10 @@ def log(server, schema):
 class TestPostgresLog(MessageLogContract):
     persistent = True
     several_handles = True
+    several_processes = True
 
     def make_log(self, tmp_path):
-        dsn, schema = running_server().dsn, new_schema()
-        return lambda: PostgresLog(dsn, schema=schema)
+        return partial(PostgresLog, running_server().dsn, schema=new_schema())
 
 
 class TestPostgresLogOnAGivenPool(MessageLogContract):
@@ -75,6 +58,7 @@ class TestPostgresLogOnAGivenPool(MessageLogContract):
 
     persistent = True
     several_handles = True
+    several_processes = False  # a pool cannot be sent to another process
 
     @pytest.fixture(autouse=True)
     def _pool(self):
@@ -96,28 +80,6 @@ class TestPostgresLogOnAGivenPool(MessageLogContract):
 
 
 # -- several writers ------------------------------------------------------------------------------
-
-
-def test_four_processes_in_one_new_schema_lose_nothing(server, schema, log):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WRITER, server.dsn, schema, str(writer)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for writer in range(4)
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        process.communicate()
-    assert [process.returncode for process in processes] == [0] * 4
-    check_writers(log.entries(ANA))
-    check_writers(all_changes(log, ANA.owner, limit=7))
 
 
 def test_positions_of_an_owner_are_dense_over_its_threads(log):
@@ -246,6 +208,52 @@ def test_ids_are_readable_in_the_tables(server, schema, log):
     assert server.execute(f"SELECT user_id FROM {schema}.owners") == [("ana@example.org",)]
     assert server.execute(f"SELECT thread_id FROM {schema}.threads") == [("café \\\\ \\0",)]
     assert [info.key.thread_id for info in log.threads("ana@example.org")] == ["café \\ \x00"]
+
+
+def test_owners_come_back_with_the_names_they_had(log):
+    keys = [
+        ThreadKey("back\\slash \x00", "t"),
+        ThreadKey(None, "\\0 \x00"),
+        ThreadKey("u" * 20_000, "t"),
+    ]
+    for key in keys:
+        say(log, key, "Hi")
+    assert set(log.owners()) == {key.owner for key in keys}
+
+
+def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, capsys):
+    address = f"postgresql://postgres@/postgres?host={server.directory}&schema={schema}"
+    before, after = address, f"{address}_copy"
+    with PostgresLog(server.dsn, schema=schema) as source:
+        say_all(source, ANA, ["one", HumanMessage("two", id="m2")])
+        say(source, ThreadKey(None, "t1"), "three")
+    assert main(["copy", "--from", before, "--to", after]) == 0
+    assert capsys.readouterr().out.startswith("3 entries, 2 threads, 2 users: 3 new")
+    with PostgresLog(server.dsn, schema=f"{schema}_copy") as target:
+        assert set(target.owners()) == {ANA.owner, Owner(thread_id="t1")}
+        assert texts(target.entries(ANA)) == ["one", "two"]
+
+
+def test_each_call_costs_the_documented_round_trips(log, monkeypatch):
+    trips = Counter()
+    for name in ("fetch", "count"):
+        call = getattr(Transaction, name)
+        monkeypatch.setattr(
+            Transaction, name, lambda *args, call=call: (trips.update("x"), call(*args))[1]
+        )
+
+    def cost(call, *args, **kwargs):
+        trips.clear()
+        call(*args, **kwargs)
+        return trips.total()
+
+    entry = say(log, ANA, "before")  # connects, looks at the schema, makes owner and thread
+    assert cost(say, log, ANA, "without an id") == 5
+    assert cost(say, log, ANA, HumanMessage("with one", id="m1")) == 6
+    assert cost(log.entries, ANA, after=1, until=5, last=3) == 3
+    assert cost(log.find, ANA, ["m1", entry.id]) == 3
+    assert cost(log.changes, ANA.owner) == 4
+    assert cost(log.owners) == 3
 
 
 def test_ids_may_be_longer_than_an_index_can_hold(log):

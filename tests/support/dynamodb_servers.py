@@ -56,6 +56,18 @@ def new_client(endpoint: str, **options: Any) -> Any:
     )
 
 
+@cache
+def _shared_client(endpoint: str) -> Any:
+    return new_client(endpoint)
+
+
+def open_dynamodb_log(table_name: str, endpoint: str) -> Any:
+    """Return a log on a table, with the client that all these logs of a process share."""
+    from langchain_convmem.logs.dynamodb import DynamoDBLog
+
+    return DynamoDBLog(table_name, client=_shared_client(endpoint))
+
+
 def once_only() -> Any:
     """Return the setting of a client that never repeats a call."""
     from botocore.config import Config

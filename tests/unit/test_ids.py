@@ -6,9 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ulid import ULID
 
 from langchain_convmem import ids
-from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, now_ms, ulid_ms
+from langchain_convmem.ids import (
+    derived_ulid,
+    is_ulid,
+    new_ulid,
+    now_ms,
+    ulid_bytes,
+    ulid_ms,
+    ulid_text,
+)
 
 parts = st.lists(st.one_of(st.none(), st.text(max_size=4), st.just("\ud800")), max_size=3)
 
@@ -63,6 +72,27 @@ def test_a_forked_child_does_not_count_on_where_its_parent_stopped(monkeypatch):
 def test_what_is_no_ulid_is_told_apart(text):
     assert not is_ulid(text)
     assert is_ulid("7" + "Z" * 25)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_ids_are_written_and_read_as_the_ulid_library_does(packed):
+    text = ulid_text(packed)
+    assert text == str(ULID.from_bytes(packed))
+    assert is_ulid(text)
+    assert ulid_bytes(text) == packed
+    assert ulid_ms(text) == int.from_bytes(packed[:6], "big")
+
+
+@pytest.mark.parametrize("text", ["", "no ulid", "0" * 25 + "U", "0" * 27])
+def test_what_is_no_ulid_names_no_time(text):
+    with pytest.raises(ValueError, match=r"(?i)ulid"):
+        ulid_ms(text)
+
+
+@pytest.mark.parametrize("size", [0, 15, 17])
+def test_other_than_16_bytes_are_no_ulid(size):
+    with pytest.raises(ValueError, match=f"got {size}"):
+        ulid_text(b"x" * size)
 
 
 def test_a_derived_id_is_the_same_in_every_process():

@@ -163,14 +163,15 @@ class Batches:
         self,
         key: ThreadKey,
         first: int = 0,
+        last: int | None = None,
         *,
         newest_first: bool = False,
         page: int | None = None,
     ) -> Iterator[Batch]:
-        """Yield a thread's batches from number `first` on."""
+        """Yield a thread's batches from number `first` up to `last`, itself included."""
         found = self._table.query(
             partition_key(key.owner),
-            thread_range(key, first),
+            thread_range(key, first, last),
             by_thread=True,
             newest_first=newest_first,
             page=page,
@@ -180,11 +181,15 @@ class Batches:
     def listed(self, user_id: str | None, prefix: str) -> Iterator[Batch]:
         """Yield the batches of a user, or of all threads without one, without their rows."""
         if user_id is None:
-            found = self._table.scan_index(prefix, SUMMARY_FIELDS)
+            found = self._table.scan_index(SUMMARY_FIELDS, prefix)
         else:
             partition = partition_key(Owner(user_id=user_id))
             found = self._table.query(partition, batch_range(), fields=SUMMARY_FIELDS)
         return self._living(map(batch_of, found))
+
+    def all_listed(self) -> Iterator[Batch]:
+        """Yield the batches of everybody, without their rows."""
+        return self._living(map(batch_of, self._table.scan_index(SUMMARY_FIELDS)))
 
     def _living(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return (batch for batch in batches if batch.size and not batch.is_over(time.time()))

@@ -229,14 +229,13 @@ class Table:
             request["Limit"] = page
         return self._pages("query", f"{partition!r} {between}", request)
 
-    def scan_index(self, prefix: str, fields: Sequence[str]) -> Iterator[Item]:
+    def scan_index(self, fields: Sequence[str], prefix: str = "") -> Iterator[Item]:
         """Yield the batches of all partitions whose key begins with `prefix`: reads them all."""
-        condition = "begins_with(#pk, :pk)"
-        request = _projected(fields, condition) | {
-            "IndexName": INDEX,
-            "FilterExpression": condition,
-            "ExpressionAttributeValues": {":pk": {"S": prefix}},
-        }
+        condition = "begins_with(#pk, :pk)" if prefix else ""
+        request = _projected(fields, condition) | {"IndexName": INDEX}
+        if prefix:
+            request["FilterExpression"] = condition
+            request["ExpressionAttributeValues"] = {":pk": {"S": prefix}}
         return self._pages("scan", f"{prefix!r}...", request)
 
     def _pages(self, operation: str, where: str, request: dict[str, Any]) -> Iterator[Item]:

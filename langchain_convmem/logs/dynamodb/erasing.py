@@ -28,6 +28,7 @@ from langchain_convmem.logs.dynamodb.keys import (
     STATE_RANGE,
     batch_key,
     batch_range,
+    cache_range,
     partition_key,
     revision_of,
     state_range,
@@ -132,6 +133,8 @@ def erase_entries(
 ) -> ForgetReceipt:
     """Take entries out of their batches, by entry id or message id, every version of a message.
 
+    The thread's caches go behind them: one that is made meanwhile may still tell of them.
+
     Raises:
         LogUnavailableError: If others change one of the batches all the while.
     """
@@ -139,8 +142,17 @@ def erase_entries(
     count = sum(
         _taken_out(batches, key, batch, wanted, attempts) for batch in batches.of_thread(key)
     )
+    caches = _caches(table, key)
+    table.write(deletes=[_key(item) for item in caches])
     _raise_generation(table, batches, key.owner)
-    return ForgetReceipt(entries=count, at_ms=now_ms())
+    living = sum(not is_expired(item, time.time()) for item in caches)
+    return ForgetReceipt(entries=count, documents=living, at_ms=now_ms())
+
+
+def _caches(table: Table, key: ThreadKey) -> list[Item]:
+    bounds = cache_range(key)
+    found = table.query(partition_key(key.owner), bounds, fields=_DOCUMENT_FIELDS)
+    return [item for item in found if item["sk"]["S"].startswith(bounds[0])]
 
 
 def _taken_out(

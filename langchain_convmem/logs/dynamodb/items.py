@@ -12,6 +12,7 @@ from langchain_convmem.logs.dynamodb.keys import (
     GENERATION_KEY,
     base_number,
     batch_key,
+    is_hashed,
     piece_key,
     position_of,
     thread_entry_key,
@@ -44,7 +45,9 @@ INLINE_BYTES = 180 * 1024
 its copy in the index by thread."""
 PIECE_BYTES = 350 * 1024
 """Size of a piece; pieces are in no index."""
-SUMMARY_FIELDS = ("pk", "sk", "thread", "n", "first", "last", "born", "rev", "pieces", "expires")
+SUMMARY_FIELDS = (
+    "pk", "sk", "thread", "user", "n", "first", "last", "born", "rev", "pieces", "expires"
+)  # fmt: skip
 """What a listing needs to know of a batch: everything but its entries."""
 
 _ROLES: frozenset[str] = frozenset(get_args(Role))
@@ -78,6 +81,7 @@ class Batch:
         expires_s: When it ends, seconds since the epoch, if ever.
         pieces: How many pieces hold the rows; 0 when the head holds them itself.
         rows: The rows of the head itself, by position; None where they are in pieces.
+        user: User id where the partition key holds its hash instead; else empty.
     """
 
     partition: str
@@ -92,6 +96,7 @@ class Batch:
     expires_s: int | None
     pieces: int
     rows: tuple[Row, ...] | None
+    user: str = ""
 
     def is_over(self, now_s: float) -> bool:
         """Return whether its time has passed, though the service may not have deleted it yet."""
@@ -161,7 +166,8 @@ def batch_item(
 
     Args:
         key: Its thread.
-        batch: What is known of it; `size`, `first`, `last`, `pieces` and `rows` are ignored.
+        batch: What is known of it; `size`, `first`, `last`, `pieces`, `rows` and `user` are
+            ignored.
         rows: Its rows, at least one, by position.
         now_us: When the pieces are written, microseconds since the epoch.
 
@@ -183,6 +189,8 @@ def batch_item(
     }
     if batch.expires_s is not None:
         item["expires"] = number(batch.expires_s)
+    if is_hashed(key.owner) and key.user_id is not None:
+        item["user"] = text(key.user_id)
     if _bytes_of(fields) <= INLINE_BYTES:
         item["rows"] = {"L": [{"M": {k: text(v) for k, v in row.items()}} for row in fields]}
         return item, []
@@ -265,6 +273,7 @@ def batch_of(item: Mapping[str, Any]) -> Batch:
             expires_s=int(item["expires"]["N"]) if "expires" in item else None,
             pieces=int(item["pieces"]["N"]) if "pieces" in item else 0,
             rows=rows,
+            user=_text_in(item, "user"),
         )
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         where = f"{item.get('pk')} {item.get('sk')}"

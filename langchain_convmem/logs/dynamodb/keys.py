@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import Owner, ThreadKey
 
 __all__ = [
@@ -27,8 +28,11 @@ __all__ = [
     "base_number",
     "batch_key",
     "batch_range",
+    "cache_range",
+    "is_hashed",
     "next_number",
     "number_of",
+    "owner_of",
     "partition_key",
     "piece_key",
     "piece_prefix",
@@ -57,6 +61,8 @@ _AFTER_ALL = "~"
 _AFTER_SEPARATOR = "$"
 """The character that follows the separator."""
 _BATCHES_PER_DAY = 100_000
+_MAX_NUMBER = 10**12 - 1
+"""The largest number of as many digits as keys have."""
 _DAY_MS = 86_400_000
 _MAX_PARTITION_BYTES = 1900
 _MAX_THREAD_BYTES = 600
@@ -67,15 +73,34 @@ _MAX_NAME_BYTES = 300
 def partition_key(owner: Owner) -> str:
     """Return the partition of an owner; no two owners share one, whatever their ids hold.
 
-    Raises:
-        ConfigError: If the id holds lone surrogates; so do all that make keys of ids.
+    A very long id is replaced by its hash.
     """
-    kind, name = "U", owner.user_id
-    if name is None:
-        kind, name = LONE_PREFIX, owner.thread_id or ""
-    if _size(name) > _MAX_PARTITION_BYTES:
-        return f"{kind}={_digest(name)}"
-    return f"{kind}#{name}"
+    kind, name = _kind_and_name(owner)
+    return f"{kind}={_digest(name)}" if is_hashed(owner) else f"{kind}#{name}"
+
+
+def is_hashed(owner: Owner) -> bool:
+    """Return whether the owner's id is too long for a key, which then holds its hash."""
+    return _size(_kind_and_name(owner)[1]) > _MAX_PARTITION_BYTES
+
+
+def _kind_and_name(owner: Owner) -> tuple[str, str]:
+    if owner.user_id is not None:
+        return "U", owner.user_id
+    return LONE_PREFIX, owner.thread_id or ""
+
+
+def owner_of(partition: str, thread_id: str, user_id: str) -> Owner:
+    """Return the owner of a partition.
+
+    Args:
+        partition: Its key.
+        thread_id: A thread in it.
+        user_id: The user, where the key is made of a hash.
+    """
+    if partition.startswith(LONE_PREFIX):
+        return Owner(thread_id=thread_id)
+    return Owner(user_id=partition[2:] if partition.startswith("U#") else user_id)
 
 
 def _size(name: str) -> int:
@@ -113,12 +138,10 @@ def thread_entry_key(key: ThreadKey, number: int) -> str:
     return f"{_part(key.thread_id, _MAX_THREAD_BYTES)}#{number:012d}"
 
 
-def thread_range(key: ThreadKey, first: int = 0) -> tuple[str, str]:
-    """Return the closed range of index keys of a thread's batches from `first` on."""
-    return (
-        thread_entry_key(key, first),
-        f"{_part(key.thread_id, _MAX_THREAD_BYTES)}#{_AFTER_ALL}",
-    )
+def thread_range(key: ThreadKey, first: int = 0, last: int | None = None) -> tuple[str, str]:
+    """Return the closed range of index keys of a thread's batches from `first` up to `last`."""
+    behind = f"{_part(key.thread_id, _MAX_THREAD_BYTES)}#{_AFTER_ALL}"
+    return thread_entry_key(key, first), behind if last is None else thread_entry_key(key, last)
 
 
 def position_of(number: int, place: int) -> int:
@@ -128,7 +151,7 @@ def position_of(number: int, place: int) -> int:
 
 def number_of(position: int) -> int:
     """Return the number of the batch that holds `position`; 0 for one before all batches."""
-    return max(position, 0) // ENTRIES_PER_BATCH
+    return min(max(position, 0) // ENTRIES_PER_BATCH, _MAX_NUMBER)
 
 
 def base_number(now_ms: int) -> int:
@@ -182,6 +205,20 @@ def state_range(key: ThreadKey) -> tuple[str, str]:
     return prefix, prefix[:-1] + _AFTER_SEPARATOR
 
 
+def cache_range(key: ThreadKey) -> tuple[str, str]:
+    """Return a closed range of sort keys of a thread's documents that are caches.
+
+    Its first bound is how they all begin; the last one may itself be the key of another document.
+    """
+    prefix = state_prefix(key) + CACHE_PREFIX
+    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
 def state_key(key: ThreadKey, name: str) -> str:
-    """Return the sort key of a thread's document."""
-    return state_prefix(key) + _part(name, _MAX_NAME_BYTES)
+    """Return the sort key of a thread's document; that of a cache can be told by its beginning.
+
+    Raises:
+        ConfigError: If the name holds lone surrogates.
+    """
+    rest = name.removeprefix(CACHE_PREFIX)
+    return state_prefix(key) + name[: len(name) - len(rest)] + _part(rest, _MAX_NAME_BYTES)

@@ -17,30 +17,27 @@ from threading import Lock
 from typing import Any, Self
 
 from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
-from langchain_convmem.ids import now_ms, ulid_ms
+from langchain_convmem.ids import now_ms
 from langchain_convmem.logs.async_twins import AsyncTwins
+from langchain_convmem.logs.dynamodb import reading
 from langchain_convmem.logs.dynamodb.batches import Batches
 from langchain_convmem.logs.dynamodb.client import Table, pause_s
 from langchain_convmem.logs.dynamodb.documents import Documents
 from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
 from langchain_convmem.logs.dynamodb.items import Batch
-from langchain_convmem.logs.dynamodb.keys import (
-    ENTRIES_PER_BATCH,
-    LONE_PREFIX,
-    next_number,
-    number_of,
-)
+from langchain_convmem.logs.dynamodb.keys import ENTRIES_PER_BATCH, next_number, number_of
 from langchain_convmem.logs.dynamodb.plan import Encoded, KnownIds, Plan, planned
 from langchain_convmem.logs.dynamodb.table import make_table
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
-    check_key,
+    check_ids,
     check_scope,
     check_user,
     encode,
     entry_of,
     key_hash,
+    message_id_of,
     own_id,
 )
 from langchain_convmem.records import (
@@ -59,14 +56,14 @@ __all__ = ["DynamoDBLog"]
 _WORKERS = 16
 _LOCKS = 64
 _PATIENCE_S = 60.0
-_MAX_PAGE = 500
 
 
 class DynamoDBLog(AsyncTwins):
     """A message log in a DynamoDB table; `create_table` makes one.
 
     Safe to share between threads, and to open in any number of processes. Each `append` costs one
-    write call, unless its batch is larger than 180 KB. `threads(None)` reads the whole table.
+    write call, unless its batch is larger than 180 KB. `threads(None)` and `owners()` read the
+    whole table.
 
     It needs the rights `dynamodb:BatchWriteItem`, `DeleteItem`, `GetItem`, `PutItem`, `Query` and
     `Scan` on the table and its index; `create_table` also `CreateTable`, `DescribeTable`,
@@ -165,7 +162,6 @@ class DynamoDBLog(AsyncTwins):
         """
         del relaxed
         encoded = encode(drafts)
-        check_key(key)
         self._table.check_open()
         if not encoded:
             return []
@@ -209,12 +205,12 @@ class DynamoDBLog(AsyncTwins):
         if not hashes:
             return []
         known = self._known.up_to(key)
-        if known is None:
-            return self._all_rows(key, newest)
-        if known < newest:
+        if known is not None and known < newest:
             fresh = self._rows(self._batches.of_thread(key, known + 1))
             self._known.learn(key, fresh, after=known, number=newest)
-        return self._all_rows(key, newest) if self._known.has_any(key, hashes) else []
+        if self._known.rules_out(key, hashes, newest):
+            return []
+        return self._all_rows(key, newest)
 
     def _all_rows(self, key: ThreadKey, newest: int) -> list[Row]:
         rows = self._rows(self._batches.of_thread(key))
@@ -280,32 +276,46 @@ class DynamoDBLog(AsyncTwins):
 
     # -- reading --------------------------------------------------------------------------------
 
-    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    def entries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`.
 
-        With `last`, batches are read newest first, and no more of them than needed.
+        Only the batches of the range are read; with `last` newest first, and no more than needed.
         """
         self._table.check_open()
         self._start_process()
+        if until is not None and until <= after:
+            return []
         if last is not None:
-            rows = self._latest(key, after, last)
+            rows = reading.latest(self._batches, key, after, until, last)
         else:
-            rows = self._rows(self._batches.of_thread(key, number_of(after)))
+            rows = reading.rows_between(self._batches, key, after, until)
             if rows and not number_of(after):
                 self._known.learn(key, rows, after=None, number=number_of(rows[-1].position))
-        return [entry_of(key, row) for row in rows if row.position > after]
+        return [entry_of(key, row) for row in rows if reading.in_range(row, after, until)]
 
-    def _latest(self, key: ThreadKey, after: int, last: int) -> list[Row]:
-        found: list[Row] = []
-        if last <= 0:
-            return found
-        page = min(last, _MAX_PAGE)
-        first = number_of(after)
-        for batch in self._batches.of_thread(key, first, newest_first=True, page=page):
-            found.extend(row for row in reversed(self._batches.rows(batch)) if row.position > after)
-            if len(found) >= last:
-                break
-        return found[:last][::-1]
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries with these message ids; see `MessageLog.find`.
+
+        Two queries tell whether there may be any, unless this process has not read the thread yet;
+        only then, or where there are, the thread is read.
+        """
+        check_ids(message_ids)
+        self._table.check_open()
+        self._start_process()
+        wanted = frozenset(message_ids)
+        newest = self._batches.newest(key.owner) if wanted else None
+        if newest is None:
+            return []
+        rows = self._possibly_same(key, set(map(key_hash, wanted)), newest.number)
+        named = [row for row in rows if row.role != "control"]
+        return [entry_of(key, row) for row in named if message_id_of(row.id, row.body) in wanted]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`.
@@ -314,36 +324,24 @@ class DynamoDBLog(AsyncTwins):
         """
         check_user(user_id)
         self._table.check_open()
-        spans: dict[str, tuple[int, str, str]] = {}
-        for batch in self._batches.listed(user_id, LONE_PREFIX):
-            count, first, last = spans.get(batch.thread, (0, batch.first, batch.last))
-            spans[batch.thread] = (
-                count + batch.size,
-                min(first, batch.first),
-                max(last, batch.last),
-            )
-        ordered = sorted(spans.items(), key=lambda item: item[1][2], reverse=True)
-        return [
-            ThreadInfo(ThreadKey(user_id, thread), count, ulid_ms(first), ulid_ms(last))
-            for thread, (count, first, last) in ordered
-        ]
+        return reading.threads(self._batches, user_id)
+
+    def owners(self) -> list[Owner]:
+        """Return every user and every thread of no user that has entries.
+
+        There is no list of them: this reads the keys of the whole table, and the service counts
+        every batch in full, as for `threads(None)`.
+        """
+        self._table.check_open()
+        return reading.owners(self._batches)
+
+    async def aowners(self) -> list[Owner]:
+        """Return the owners, without blocking the event loop."""
+        return await self._off_loop(self.owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
-        # Before the entries: one forgotten in between must not come with the new generation.
-        generation = self._batches.generation(owner)
-        wanted = None if limit is None else max(limit, 0)
-        entries: list[Entry] = []
-        page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
-        for batch in self._batches.of_owner(owner, number_of(cursor), page=page):
-            key = ThreadKey(owner.user_id, batch.thread)
-            rows = [row for row in self._batches.rows(batch) if row.position > cursor]
-            entries.extend(entry_of(key, row) for row in rows)
-            if wanted is not None and len(entries) >= wanted:
-                del entries[wanted:]
-                break
-        end = entries[-1].position if entries else cursor
-        return Changes(tuple(entries), end, generation)
+        return reading.changes(self._batches, owner, cursor, limit)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -376,7 +374,6 @@ class DynamoDBLog(AsyncTwins):
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
-        check_key(key)
         return self._documents.set(key, name, value, expected=expected)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:

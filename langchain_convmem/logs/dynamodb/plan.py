@@ -132,11 +132,11 @@ class KnownIds:
             found = self._threads.get(key)
             return None if found is None else found[0]
 
-    def has_any(self, key: ThreadKey, hashes: Iterable[int]) -> bool:
-        """Return whether one of the hashes is known in the thread."""
+    def rules_out(self, key: ThreadKey, hashes: Iterable[int], number: int) -> bool:
+        """Return whether the thread is known up to batch `number` and has none of the hashes."""
         with self._lock:
             found = self._threads.get(key)
-            return found is not None and not found[1].isdisjoint(hashes)
+            return found is not None and found[0] >= number and found[1].isdisjoint(hashes)
 
     def learn(self, key: ThreadKey, rows: Iterable[Row], *, after: int | None, number: int) -> None:
         """Note the rows of a thread's batches up to `number`.
@@ -155,11 +155,14 @@ class KnownIds:
         fresh = [row for row in rows if known is None or number_of(row.position) > known]
         hashes = {found for found in map(hash_of, fresh) if found is not None}
         with self._lock:
-            _, ids = self._threads.pop(key, (0, set()))
+            up_to, ids = self._threads.get(key, (0, set()))
+            if up_to < (known or 0):
+                return  # dropped meanwhile, and with it what was left out of `fresh`
             self._count -= len(ids)
             ids |= hashes
             self._count += len(ids)
-            self._threads[key] = (max(number, known or 0), ids)
+            self._threads[key] = (max(number, up_to), ids)
+            self._threads.move_to_end(key)
             while self._count > self._limit and len(self._threads) > 1:
                 _, (_, dropped) = self._threads.popitem(last=False)
                 self._count -= len(dropped)

@@ -20,7 +20,7 @@ from langchain_convmem.logs.postgres.transactions import (
     Transaction,
 )
 from langchain_convmem.logs.rows import (
-    check_key,
+    check_ids,
     check_scope,
     check_user,
     encode,
@@ -74,7 +74,6 @@ class Calls:
     ) -> Steps[list[Entry]]:
         """See `MessageLog.append`."""
         encoded = encode(drafts)
-        check_key(key)
         self._connections.check_open()
         if not encoded:
             return []
@@ -101,9 +100,17 @@ class Calls:
         )
         return (yield from self._call(Mode.WRITE, job))
 
-    def entries(self, key: ThreadKey, *, after: int, last: int | None) -> Steps[list[Entry]]:
+    def entries(
+        self, key: ThreadKey, *, after: int, until: int | None, last: int | None
+    ) -> Steps[list[Entry]]:
         """See `MessageLog.entries`."""
-        job = partial(reading.entries, key=key, after=after, last=last)
+        job = partial(reading.entries, key=key, after=after, until=until, last=last)
+        return (yield from self._call(Mode.READ, job))
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> Steps[list[Entry]]:
+        """See `MessageLog.find`."""
+        check_ids(message_ids)
+        job = partial(reading.find, key=key, message_ids=frozenset(message_ids))
         return (yield from self._call(Mode.READ, job))
 
     def threads(self, user_id: str | None) -> Steps[list[ThreadInfo]]:
@@ -111,6 +118,10 @@ class Calls:
         check_user(user_id)
         job = partial(reading.threads, user_id=user_id)
         return (yield from self._call(Mode.READ, job))
+
+    def owners(self) -> Steps[list[Owner]]:
+        """See `OwnerListing.owners`."""
+        return (yield from self._call(Mode.READ, reading.owners))
 
     def changes(self, owner: Owner, cursor: int, *, limit: int | None) -> Steps[Changes]:
         """See `MessageLog.changes`."""
@@ -138,7 +149,6 @@ class Calls:
     ) -> Steps[StateDocument | None]:
         """See `ThreadState.set_state`."""
         text = state_text(value)
-        check_key(key)
         version = next_version(expected)
         job = partial(
             beside.set_state, key=key, name=name, text=text, expected=expected, version=version

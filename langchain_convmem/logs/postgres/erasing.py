@@ -9,6 +9,7 @@ from langchain_convmem.logs.postgres.owners import LockedOwner, locked_owner
 from langchain_convmem.logs.postgres.rows import thread_digest, to_uuid, ulid_of
 from langchain_convmem.logs.postgres.transactions import Transaction
 from langchain_convmem.logs.rows import key_hash, message_id_of
+from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 from langchain_convmem.steps import Steps
 
@@ -63,7 +64,7 @@ def _erase_threads(tx: Transaction, numbers: Sequence[int]) -> Steps[_Counts]:
 def _erase_entries(
     tx: Transaction, owner: LockedOwner, numbers: Sequence[int], ids: Collection[str]
 ) -> Steps[_Counts]:
-    """Delete entries by entry id or message id, every version of a message."""
+    """Delete entries by entry id or message id, every version of a message, and all caches."""
     found = yield tx.query(
         "SELECT position, id, body FROM {s}.entries WHERE thread = ANY(%s::bigint[]) "
         "AND (id = ANY(%s::uuid[]) OR key_hash = ANY(%s::bigint[]))",
@@ -81,7 +82,12 @@ def _erase_entries(
     chosen = "WHERE owner = %s AND position = ANY(%s::bigint[])"
     segments: int = yield tx.change(f"DELETE FROM {{s}}.segments {chosen}", *values)
     entries: int = yield tx.change(f"DELETE FROM {{s}}.entries {chosen}", *values)
-    return entries, 0, segments, 0
+    caches: int = yield tx.change(
+        "DELETE FROM {s}.documents WHERE thread = ANY(%s::bigint[]) AND starts_with(name, %s)",
+        numbers,
+        CACHE_PREFIX,
+    )
+    return entries, 0, segments, caches
 
 
 def _drop_if_empty(tx: Transaction, owner: LockedOwner) -> Steps[bool]:

@@ -191,15 +191,35 @@ class PostgresLog:
 
     # -- reading --------------------------------------------------------------------------------
 
-    def entries(self, key: ThreadKey, *, after: int = 0, last: int | None = None) -> list[Entry]:
+    def entries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        return run(self._calls.entries(key, after=after, last=last))
+        return run(self._calls.entries(key, after=after, until=until, last=last))
 
     async def aentries(
-        self, key: ThreadKey, *, after: int = 0, last: int | None = None
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]:
         """Return entries, without blocking the event loop."""
-        return await arun(self._calls.entries(key, after=after, last=last))
+        return await arun(self._calls.entries(key, after=after, until=until, last=last))
+
+    def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Return the entries with these message ids, by an index; see `MessageLog.find`."""
+        return run(self._calls.find(key, message_ids))
+
+    async def afind(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
+        """Find entries, without blocking the event loop."""
+        return await arun(self._calls.find(key, message_ids))
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -208,6 +228,14 @@ class PostgresLog:
     async def athreads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return threads, without blocking the event loop."""
         return await arun(self._calls.threads(user_id))
+
+    def owners(self) -> list[Owner]:
+        """Return every user and every thread of no user that has entries."""
+        return run(self._calls.owners())
+
+    async def aowners(self) -> list[Owner]:
+        """Return the owners, without blocking the event loop."""
+        return await arun(self._calls.owners())
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries behind the cursor in commit order; see `MessageLog.changes`."""

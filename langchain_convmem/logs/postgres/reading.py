@@ -1,6 +1,8 @@
-"""Reading from a PostgreSQL log: entries, threads and changes."""
+"""Reading from a PostgreSQL log: entries, threads, owners and changes."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.logs.postgres.owners import THREAD, thread_values
@@ -12,23 +14,41 @@ from langchain_convmem.logs.postgres.rows import (
     ulid_of,
 )
 from langchain_convmem.logs.postgres.transactions import Transaction
-from langchain_convmem.logs.rows import entry_of
+from langchain_convmem.logs.rows import entry_of, key_hash, message_id_of
 from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
 from langchain_convmem.steps import Steps
 
-__all__ = ["changes", "entries", "threads"]
+__all__ = ["changes", "entries", "find", "owners", "threads"]
+
+_MAX_POSITION = 2**63 - 1
 
 
-def entries(tx: Transaction, key: ThreadKey, *, after: int, last: int | None) -> Steps[list[Entry]]:
-    """Return a thread's entries behind a position, ascending; the latest `last` of them."""
+def entries(
+    tx: Transaction, key: ThreadKey, *, after: int, until: int | None, last: int | None
+) -> Steps[list[Entry]]:
+    """Return a thread's entries behind `after` up to `until`, ascending; the latest `last`."""
     found = yield tx.query(
-        f"SELECT {COLUMNS} FROM {{s}}.entries e WHERE e.thread = {THREAD} AND e.position > %s "
-        "ORDER BY e.position DESC LIMIT %s",
+        f"SELECT {COLUMNS} FROM {{s}}.entries e WHERE e.thread = {THREAD} "
+        "AND e.position > %s AND e.position <= %s ORDER BY e.position DESC LIMIT %s",
         *thread_values(key),
         after,
+        _MAX_POSITION if until is None else until,
         _limit(last),
     )
     return [entry_of(key, row_of(columns)) for columns in reversed(found)]
+
+
+def find(tx: Transaction, key: ThreadKey, message_ids: Collection[str]) -> Steps[list[Entry]]:
+    """Return a thread's entries with these message ids, ascending."""
+    # NOT NULL is said so that the index over just these rows serves under every plan.
+    found = yield tx.query(
+        f"SELECT {COLUMNS} FROM {{s}}.entries e WHERE e.thread = {THREAD} "
+        "AND e.key_hash IS NOT NULL AND e.key_hash = ANY(%s::bigint[]) ORDER BY e.position",
+        *thread_values(key),
+        [key_hash(message_id) for message_id in message_ids],
+    )
+    rows = [row_of(columns) for columns in found]
+    return [entry_of(key, row) for row in rows if message_id_of(row.id, row.body) in message_ids]
 
 
 def _limit(wanted: int | None) -> int | None:
@@ -58,6 +78,19 @@ def threads(tx: Transaction, user_id: str | None) -> Steps[list[ThreadInfo]]:
             ulid_ms(ulid_of(last)),
         )
         for name, count, first, last in found
+    ]
+
+
+def owners(tx: Transaction) -> Steps[list[Owner]]:
+    """Return all owners that have entries."""
+    found = yield tx.query(
+        "SELECT o.user_id, CASE WHEN o.user_id IS NULL THEN "
+        "(SELECT t.thread_id FROM {s}.threads t WHERE t.owner = o.owner) END "
+        "FROM {s}.owners o WHERE EXISTS (SELECT FROM {s}.entries e WHERE e.owner = o.owner)"
+    )
+    return [
+        Owner(thread_id=read_name(thread)) if user is None else Owner(user_id=read_name(user))
+        for user, thread in found
     ]
 
 

@@ -9,6 +9,7 @@ from ulid import ULID
 
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.logs.rows import key_hash, message_id_of
+from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt
 
 __all__ = ["drop_empty_owner", "erase_entries", "erase_threads", "raise_epoch", "threads_of"]
@@ -42,7 +43,10 @@ def erase_threads(db: sqlite3.Connection, threads: Sequence[int]) -> ForgetRecei
 def erase_entries(
     db: sqlite3.Connection, thread: int | None, ids: Collection[str]
 ) -> ForgetReceipt:
-    """Delete entries by entry id or message id, every version of a message; return the counts."""
+    """Delete entries by entry id or message id, every version of a message; return the counts.
+
+    The thread's caches go too: they may tell of what was said.
+    """
     seqs: set[int] = set()
     for wanted in ids:
         found = db.execute(
@@ -58,7 +62,11 @@ def erase_entries(
             seqs.update(seq for (seq,) in found)
     segments = sum(_count(db, "segments WHERE seq = ?", seq) for seq in seqs)
     db.executemany("DELETE FROM entries WHERE seq = ?", [(seq,) for seq in seqs])
-    return ForgetReceipt(entries=len(seqs), segments=segments)
+    caches = db.execute(
+        "DELETE FROM documents WHERE thread = ? AND substr(name, 1, ?) = ?",
+        (thread, len(CACHE_PREFIX), CACHE_PREFIX),
+    )
+    return ForgetReceipt(entries=len(seqs), segments=segments, documents=caches.rowcount)
 
 
 def drop_empty_owner(db: sqlite3.Connection, owner: int | None) -> None:

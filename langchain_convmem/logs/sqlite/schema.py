@@ -1,6 +1,7 @@
 """The SQLite schema as numbered migrations: append to the list, never edit what has shipped.
 
-meta      one row: the epoch that every `forget` raises
+meta      one row: the epoch that every `forget` raises, and the highest position that entries had
+          when the last one began: no position is given twice
 owners    a user, or a thread of no user; generation = epoch of its last `forget`
 threads   one row per (owner, thread_id)
 entries   seq is position and commit order in one; key_hash finds a message's id. As its primary
@@ -12,10 +13,18 @@ segments  what recall derived from lines; rebuildable, gone with its entry
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 from langchain_convmem.errors import SchemaVersionError
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "check_version", "migrate"]
+__all__ = [
+    "APPLICATION_ID",
+    "MIGRATIONS",
+    "check_version",
+    "expected_objects",
+    "migrate",
+    "objects",
+]
 
 APPLICATION_ID = 0x434D454D  # "CMEM": tells our files from other SQLite databases
 
@@ -68,12 +77,40 @@ CREATE TABLE segments(
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001,)
+# AUTOINCREMENT writes a table of its own, one more page at every commit, where only `forget` has
+# anything to remember. SQLite cannot take it away but by a new table.
+_M002 = """
+CREATE TABLE new_entries(
+  seq INTEGER PRIMARY KEY,
+  thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+  id BLOB NOT NULL,
+  turn BLOB,
+  role INTEGER NOT NULL,
+  key_hash INTEGER,
+  body TEXT NOT NULL,
+  metadata TEXT
+);
+INSERT INTO new_entries SELECT seq, thread, id, turn, role, key_hash, body, metadata FROM entries;
+ALTER TABLE meta ADD COLUMN position_floor INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET position_floor =
+  coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'entries'), 0);
+DROP TABLE entries;
+ALTER TABLE new_entries RENAME TO entries;
+CREATE INDEX entries_by_thread ON entries(thread);
+CREATE INDEX entries_by_key ON entries(thread, key_hash) WHERE key_hash IS NOT NULL;
+CREATE INDEX entries_by_id ON entries(thread, id);
+CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002)
 """Script n brings a file from version n to n + 1."""
 
 
 def migrate(db: sqlite3.Connection, *, path: str) -> None:
     """Bring an open database to the newest schema, in one transaction.
+
+    The connection must not enforce foreign keys yet: a table that makes way for a new one would
+    take along what refers to it.
 
     Raises:
         SchemaVersionError: If a newer release wrote the file, or another program did.
@@ -84,8 +121,7 @@ def migrate(db: sqlite3.Connection, *, path: str) -> None:
     try:
         # Another process may have migrated while this one waited for the lock.
         for script in MIGRATIONS[_version(db, path) :]:
-            for statement in script.split(";"):
-                db.execute(statement)
+            _run(db, script)
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         db.execute("COMMIT")
@@ -93,6 +129,11 @@ def migrate(db: sqlite3.Connection, *, path: str) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _run(db: sqlite3.Connection, script: str) -> None:
+    for statement in script.split(";"):  # executescript() would commit first
+        db.execute(statement)
 
 
 def check_version(db: sqlite3.Connection, *, path: str) -> int:
@@ -123,3 +164,19 @@ def _version(db: sqlite3.Connection, path: str) -> int:
         )
         raise SchemaVersionError(msg, found=version, supported=len(MIGRATIONS))
     return version
+
+
+def objects(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the SQL of every table and index by its name, SQLite's own left out."""
+    found = db.execute(
+        "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    )
+    return dict(found.fetchall())
+
+
+def expected_objects() -> dict[str, str]:
+    """Return what `objects` does for a file of the newest schema."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for script in MIGRATIONS:
+            _run(db, script)
+        return objects(db)

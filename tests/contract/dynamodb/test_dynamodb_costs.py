@@ -73,6 +73,55 @@ def test_only_the_newest_batches_are_read_for_the_last_entries(log, client):
     assert sum(found) <= 3
 
 
+def test_only_the_batches_of_a_range_are_read(log, client):
+    entries = [say_all(log, ANA, [f"{number} a", f"{number} b"]) for number in range(30)]
+    found = []
+    client.meta.events.register(
+        "after-call.dynamodb.Query", lambda parsed, **_: found.append(parsed["ScannedCount"])
+    )
+    until = entries[12][0].position
+    assert texts(log.entries(ANA, after=entries[9][1].position, until=until)) == [
+        "10 a", "10 b", "11 a", "11 b", "12 a"
+    ]  # fmt: skip
+    assert sum(found) == 4, "the batches of both ends and those between"
+    found.clear()
+    assert texts(log.entries(ANA, until=until, last=2)) == ["11 b", "12 a"]
+    assert sum(found) <= 4
+    found.clear()
+    assert log.entries(ANA, after=until, until=until) == []
+    assert found == []
+
+
+def test_what_is_not_in_a_thread_is_found_out_without_reading_it(open_log, client):
+    log = open_log()
+    entries = say_all(log, ANA, [HumanMessage("x" * 500, id=f"m{number}") for number in range(50)])
+    log.entries(ANA)
+    say(log, ANAS_OTHER, HumanMessage("elsewhere", id="elsewhere"))
+    calls, found = counted(client), []
+    client.meta.events.register(
+        "after-call.dynamodb.Query", lambda parsed, **_: found.append(parsed["ScannedCount"])
+    )
+    assert log.find(ANA, ["unknown", "elsewhere"]) == []
+    assert (dict(calls), sum(found)) == ({"Query": 2}, 1), "the newest number, and what is new"
+    calls.clear()
+    assert log.find(ANA, ["m7", "m3"]) == [entries[3], entries[7]]
+    assert dict(calls) == {"Query": 2}
+    calls.clear()
+    assert log.find(ANA, []) == []
+    assert dict(calls) == {}
+    assert open_log().find(ANA, ["m49"]) == [entries[49]]
+
+
+def test_a_range_teaches_nothing_about_what_is_behind_it(open_log):
+    writer, log = open_log(), open_log()
+    messages = [HumanMessage("x", id=f"m{number}") for number in range(4)]
+    entries = [say(writer, ANA, message) for message in messages]
+    for options in ({"until": entries[1].position}, {"after": entries[1].position}, {"last": 1}):
+        log.entries(ANA, **options)
+    assert [say(log, ANA, message) for message in messages] == entries
+    assert log.find(ANA, ["m0", "m3"]) == [entries[0], entries[3]]
+
+
 def test_the_documented_rights_are_those_that_are_used(endpoint):
     client = new_client(endpoint)
     calls = counted(client)
@@ -86,7 +135,9 @@ def test_the_documented_rights_are_those_that_are_used(endpoint):
     log.entries(ANA, last=1)
     log.changes(ANA.owner)
     log.threads(None)
+    log.owners()
     log.threads("ana")
+    log.find(ANA, [entry.id])
     log.set_state(ANA, "buffer", 1, expected=None)
     log.get_state(ANA, "buffer")
     log.delete_state(ANA, "buffer")

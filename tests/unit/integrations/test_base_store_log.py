@@ -103,6 +103,12 @@ def test_a_long_thread_is_read_over_its_pages():
     for last in (0, 1, 63, 64, 65, 128, 299, 300, 301):
         assert log.entries(ANA, last=last) == entries[len(entries) - min(last, 300) :]
     assert log.entries(ANA, after=entries[150].position) == entries[151:]
+    for end in (0, 62, 63, 64, 127, 128, 299):
+        until = entries[end].position
+        assert log.entries(ANA, until=until) == entries[: end + 1]
+        for last in (1, 64, 65, 300):
+            kept = entries[max(0, end + 1 - last) : end + 1]
+            assert log.entries(ANA, until=until, last=last) == kept
     log.forget(ANA, [entry.id for entry in entries[10:200]])
     kept = entries[:10] + entries[200:]
     assert log.entries(ANA) == kept
@@ -140,6 +146,40 @@ def test_a_store_that_matches_beginnings_and_sorts_by_change_misleads_nobody():
     assert [info.key.thread_id for info in listed] == names[::-1]
     assert len(log.owners()) == len(names) + 1
     assert Owner(user_id="ana") in log.owners()
+
+
+def test_a_thread_is_read_once_to_find_messages_in_it():
+    store = CountingStore()
+    log = BaseStoreLog(store)
+    said = [HumanMessage(f"line {number}", id=f"m{number}") for number in range(200)]
+    entries = say_all(BaseStoreLog(store), ANA, said)
+    assert log.find(ANA, ["m7", "m199"]) == [entries[7], entries[199]]
+    say_all(BaseStoreLog(store), ANA, [HumanMessage("line 7!", id="m7")])
+    store.calls.clear()
+    assert texts(log.find(ANA, ["m7"])) == ["line 7", "line 7!"]
+    assert sum(map(len, store.calls)) <= 6, "the record, a page, what is new, and what was found"
+    store.calls.clear()
+    assert log.find(ANA, ["unknown"]) == []
+    assert sum(map(len, store.calls)) <= 2
+
+
+def test_tasks_that_look_for_messages_while_others_write_find_all():
+    class SlowStore(memory.InMemoryStore):
+        async def abatch(self, ops):
+            await asyncio.sleep(0)
+            return await super().abatch(ops)
+
+    async def scenario():
+        log = BaseStoreLog(SlowStore())
+
+        async def write(number):
+            [entry] = await log.aappend(ANA, [draft_of(HumanMessage("x", id=f"m{number}"))])
+            assert await log.afind(ANA, [f"m{number}"]) == [entry]
+
+        await asyncio.gather(*(write(number) for number in range(20)))
+        return await log.afind(ANA, [f"m{number}" for number in range(20)])
+
+    assert len(asyncio.run(scenario())) == 20
 
 
 def test_logs_of_two_namespaces_do_not_meet():
@@ -204,12 +244,15 @@ def test_a_broken_forget_can_be_done_again():
         log = BaseStoreLog(store)
         entries = say_all(log, ANA, [f"secret {number}" for number in range(70)])
         say(log, ANA, "kept")
+        log.set_state(ANA, "cache:window", "secret", expected=None)
+        log.set_state(ANA, "buffer", "kept", expected=None)
         store.left = broken_at
         try:
             log.forget(ANA, [entry.id for entry in entries])
         except Broken:
             log.forget(ANA, [entry.id for entry in entries])
         store.left = -1
+        assert log.get_state(ANA, "buffer").value == "kept"
         assert texts(log.entries(ANA)) == ["kept"], broken_at
         assert log.threads("ana")[0].entries == 1
         assert "secret" not in str(values(store))

@@ -13,8 +13,11 @@ from langchain_convmem.logs.dynamodb.keys import (
     base_number,
     batch_key,
     batch_range,
+    cache_range,
+    is_hashed,
     next_number,
     number_of,
+    owner_of,
     partition_key,
     piece_key,
     position_of,
@@ -68,6 +71,32 @@ def test_a_range_holds_the_batches_of_its_thread_and_no_others(one, other, first
     assert len(key.encode()) <= 1024
 
 
+@given(names, numbers, numbers, numbers)
+def test_a_range_ends_at_a_number(name, first, last, number):
+    key = ThreadKey("ana", name)
+    found = between(thread_entry_key(key, number), thread_range(key, first, last))
+    assert found == (first <= number <= last)
+
+
+@given(names.flatmap(owners), names)
+def test_an_owner_can_be_told_from_a_batch_of_its_own(owner, name):
+    thread_id = owner.thread_id or name
+    user_id = owner.user_id if is_hashed(owner) and owner.user_id is not None else ""
+    assert owner_of(partition_key(owner), thread_id, user_id) == owner
+
+
+@given(names, names, names)
+def test_a_range_holds_the_caches_of_its_thread(one, other, name):
+    mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
+    bounds = cache_range(mine)
+    for key in (mine, others):
+        cache = state_key(key, f"cache:{name}")
+        assert between(cache, bounds) == cache.startswith(bounds[0]) == (key == mine)
+        for document in (name, f"cache{name}", f"cache;{name}", f"Cache:{name}", "cache;"):
+            is_cache = document.startswith("cache:") and key == mine
+            assert state_key(key, document).startswith(bounds[0]) == is_cache
+
+
 @given(names, names, names, names)
 def test_a_range_holds_the_documents_of_its_thread_and_no_others(one, other, name, another):
     mine, others = ThreadKey("ana", one), ThreadKey("ana", other)
@@ -102,6 +131,16 @@ def test_positions_before_all_batches_name_none():
     assert number_of(0) == number_of(-5) == 0
 
 
+def test_positions_behind_all_batches_still_make_keys_that_sort():
+    key = ThreadKey("ana", "t1")
+    first, last = thread_range(key, number_of(2**62), number_of(2**80))
+    assert between(
+        thread_entry_key(key, base_number(2**42)), thread_range(key, 0, number_of(2**80))
+    )
+    assert not between(thread_entry_key(key, base_number(2**42)), (first, last))
+    assert first <= last
+
+
 def test_a_piece_names_its_revision():
     assert revision_of(piece_key("01JX", 3)) == "01JX"
 
@@ -125,11 +164,6 @@ def test_the_next_number_follows_the_newest():
     assert next_number(3_000_000_000, is_over=True, now_ms=now_ms) == 3_000_000_001
 
 
-@pytest.mark.parametrize("make", [thread_entry_key, lambda key, _: state_key(key, "buffer")])
-def test_ids_that_no_encoding_can_hold_are_refused(make):
-    with pytest.raises(ConfigError, match="no valid Unicode"):
-        make(ThreadKey("ana", "\ud800"), 1)
-    with pytest.raises(ConfigError, match="no valid Unicode"):
-        partition_key(Owner(user_id="\ud800"))
+def test_names_that_no_encoding_can_hold_are_refused():
     with pytest.raises(ConfigError, match="no valid Unicode"):
         state_key(ThreadKey("ana", "t"), "\ud800")

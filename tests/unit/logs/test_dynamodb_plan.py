@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
@@ -60,7 +61,7 @@ def rows(number, *ids):
 
 
 def knows(known, own, key=KEY):
-    return known.has_any(key, {key_hash(own)})
+    return not known.rules_out(key, {key_hash(own)}, known.up_to(key))
 
 
 def test_a_thread_is_known_after_it_was_read_from_its_beginning():
@@ -72,7 +73,8 @@ def test_a_thread_is_known_after_it_was_read_from_its_beginning():
     assert known.up_to(KEY) == 7
     assert knows(known, "m1")
     assert not knows(known, "m2")
-    assert not knows(known, "m1", OTHER)
+    assert not known.rules_out(KEY, {key_hash("m2")}, 8), "8 was not read"
+    assert not known.rules_out(OTHER, {key_hash("m1")}, 1), "nothing was read"
 
 
 def test_what_follows_is_added_and_what_leaves_a_gap_is_not():
@@ -118,4 +120,23 @@ def test_no_id_of_a_known_thread_is_ever_missing(batches):
         before.extend(fresh)
         for one, its_rows in stored.items():
             if known.up_to(one) is not None:
-                assert all(known.has_any(one, {hash_of(row)}) for row in its_rows)
+                assert not any(known.rules_out(one, {hash_of(row)}, 0) for row in its_rows)
+
+
+@pytest.mark.parametrize("read_again_up_to", [None, 5])
+def test_what_another_thread_drops_meanwhile_is_not_taken_for_known(read_again_up_to):
+    class Interrupted(KnownIds):
+        """While it looks what it knows, another thread has it drop that and read the beginning."""
+
+        def up_to(self, key):
+            found = super().up_to(key)
+            self._threads.pop(key, None)
+            if read_again_up_to is not None:
+                self._threads[key] = (read_again_up_to, set())
+            return found
+
+    known = Interrupted()
+    known._threads[KEY] = (7, {key_hash("m7")})
+    known.learn(KEY, rows(8, "m8"), after=7, number=8)
+    assert KnownIds.up_to(known, KEY) == read_again_up_to
+    assert not known.rules_out(KEY, {key_hash("m7")}, 8)

@@ -10,8 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.logs.rows import key_hash, message_id_of, next_version
-from langchain_convmem.logs.sqlite import erasing as sqlite_erasing
-from langchain_convmem.logs.sqlite import log as sqlite
+from langchain_convmem.logs.sqlite import erasing, reading, rows
 from langchain_convmem.records import Draft
 from langchain_convmem.testing.log_contract_base import live_texts, say, say_all, texts
 from langchain_convmem.views.codec import draft_of, encode_body
@@ -24,7 +23,7 @@ def test_a_hash_fits_into_four_bytes_of_any_database(message_id):
 
 
 def test_messages_whose_ids_share_a_hash_are_told_apart(tmp_path, monkeypatch):
-    for module in (sqlite, sqlite_erasing):
+    for module in (erasing, reading, rows):
         monkeypatch.setattr(module, "key_hash", lambda _: 7)
     with SQLiteLog(tmp_path / "log.db") as log:
         said = [HumanMessage(f"text {number}", id=f"m{number}") for number in range(5)]

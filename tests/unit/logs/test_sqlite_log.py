@@ -249,7 +249,8 @@ def test_no_statement_walks_through_what_does_not_concern_it(log):
     log.forget(KEY, ["m1"])
     log.forget(KEY.owner)
     db.set_trace_callback(None)
-    queries = [one for one in statements if one.split()[0] in ("SELECT", "UPDATE", "DELETE")]
+    kinds = ("SELECT", "INSERT", "UPDATE", "DELETE")
+    queries = [one for one in statements if one.split()[0] in kinds]
     assert len(queries) > 30
     for query in queries:
         steps = [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {query}")]

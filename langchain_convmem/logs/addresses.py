@@ -1,0 +1,94 @@
+"""From what a user types to an open log: a path, or the address of a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+
+from langchain_convmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_convmem.protocols import MessageLog
+
+__all__ = ["log_name", "open_log"]
+
+_FORMS = (
+    "a path, dynamodb://TABLE?region=NAME&endpoint=URL, "
+    "or postgresql://USER@HOST/DATABASE?schema=NAME"
+)
+_POSTGRES = ("postgres", "postgresql")
+
+
+def open_log(address: str, *, must_exist: bool = False) -> MessageLog:
+    """Open the log at an address; the caller closes it.
+
+    Args:
+        address: A path of a SQLite file, or a URL; see `_FORMS`.
+        must_exist: Refuse a path at which there is no file, instead of making one.
+
+    Raises:
+        ConfigError: If the address is none of these, or there is no such file.
+        MissingExtraError: If the log's driver is not installed.
+    """
+    parts = _split(address)
+    if parts is None:
+        return _open_file(address, must_exist=must_exist)
+    if parts.scheme == "dynamodb":
+        return _open_dynamodb(parts)
+    if parts.scheme in _POSTGRES:
+        return _open_postgres(parts)
+    msg = f"no log is known by the name of {parts.scheme}://; expected {_FORMS}"
+    raise ConfigError(msg)
+
+
+def log_name(address: str) -> str:
+    """Return the address as it may be shown and kept: paths whole, passwords left out."""
+    parts = _split(address)
+    if parts is None:
+        return str(Path(address).resolve())
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "password"]
+    return urlunsplit(bare._replace(query=urlencode(kept)))
+
+
+def _split(address: str) -> SplitResult | None:
+    """Return the parts of a URL; None for a path."""
+    if "://" not in address:
+        return None
+    try:
+        return urlsplit(address)
+    except ValueError:
+        # Not quoted: it may hold a password.
+        raise ConfigError(f"this address of a log is no URL; expected {_FORMS}") from None
+
+
+def _open_file(path: str, *, must_exist: bool) -> MessageLog:
+    from langchain_convmem.logs.sqlite import SQLiteLog
+
+    if must_exist and not Path(path).exists():
+        raise ConfigError(f"there is no database at {path}")
+    return SQLiteLog(path)
+
+
+def _open_dynamodb(parts: SplitResult) -> MessageLog:
+    from langchain_convmem.logs.dynamodb import DynamoDBLog
+
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    region, endpoint = options.pop("region", None), options.pop("endpoint", None)
+    if options or not parts.netloc or parts.path.strip("/"):
+        found = f"; it knows no {', '.join(options)}" if options else ""
+        msg = f"expected dynamodb://TABLE?region=NAME&endpoint=URL{found}"
+        raise ConfigError(msg)
+    # Names of tables keep their case, which the host of a URL does not.
+    return DynamoDBLog(table_name=parts.netloc, region_name=region, endpoint_url=endpoint)
+
+
+def _open_postgres(parts: SplitResult) -> MessageLog:
+    from langchain_convmem.logs.postgres import PostgresLog
+
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    schemas = [value for name, value in options if name == "schema"]
+    rest = urlencode([pair for pair in options if pair[0] != "schema"])
+    dsn = urlunsplit(parts._replace(query=rest))
+    return PostgresLog(dsn, schema=schemas[-1]) if schemas else PostgresLog(dsn)

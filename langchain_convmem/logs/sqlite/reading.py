@@ -1,0 +1,113 @@
+"""Reading from a SQLite log: entries, threads, owners and changes.
+
+Rows are decoded by whoever asked, behind the transaction: a long thread takes a while, and until a
+reader is done the write-ahead log cannot be folded in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from typing import NamedTuple
+
+from langchain_convmem.errors import CorruptEntryError
+from langchain_convmem.ids import ulid_ms, ulid_text
+from langchain_convmem.logs.rows import Row, entry_of, key_hash, message_id_of
+from langchain_convmem.logs.sqlite.owners import owner_of, thread_of
+from langchain_convmem.logs.sqlite.rows import COLUMNS, row_of
+from langchain_convmem.records import Changes, Owner, ThreadInfo, ThreadKey
+
+__all__ = ["Later", "changes_of", "entries", "find", "later", "named", "owners", "threads"]
+
+_MAX_POSITION = 2**63 - 1
+
+
+def entries(
+    db: sqlite3.Connection, key: ThreadKey, *, after: int, until: int | None, last: int | None
+) -> list[Row]:
+    """Return a thread's rows of a range, ascending; the latest `last` of them."""
+    found = db.execute(
+        f"SELECT {COLUMNS} FROM entries e WHERE thread = ? AND seq > ? AND seq <= ? "
+        "ORDER BY seq DESC LIMIT ?",
+        (thread_of(db, key), after, _MAX_POSITION if until is None else until, _limit(last)),
+    ).fetchall()
+    return [row_of(columns, key.thread_id) for columns in reversed(found)]
+
+
+def _limit(wanted: int | None) -> int:
+    """Return what SQLite takes for a limit: a negative one is none."""
+    return -1 if wanted is None else max(wanted, 0)
+
+
+def find(db: sqlite3.Connection, key: ThreadKey, message_ids: Collection[str]) -> list[Row]:
+    """Return a thread's rows with these message ids, ascending."""
+    thread = thread_of(db, key)
+    rows = [row for name in set(message_ids) for row in named(db, thread, key.thread_id, name)]
+    return sorted(rows, key=lambda row: row.position)
+
+
+def named(db: sqlite3.Connection, thread: int | None, thread_id: str, message_id: str) -> list[Row]:
+    """Return a thread's rows with a message id, newest first."""
+    found = db.execute(
+        f"SELECT {COLUMNS} FROM entries e WHERE thread = ? AND key_hash = ? ORDER BY seq DESC",
+        (thread, key_hash(message_id)),
+    ).fetchall()
+    rows = [row_of(columns, thread_id) for columns in found]
+    return [row for row in rows if message_id_of(row.id, row.body) == message_id]
+
+
+def threads(db: sqlite3.Connection, user_id: str | None) -> list[ThreadInfo]:
+    """Return a user's threads that have entries, latest first; None: the threads of no user."""
+    found = db.execute(
+        "SELECT t.thread_id, count(*), min(e.id), max(e.id) FROM owners o "
+        "JOIN threads t ON t.owner = o.owner JOIN entries e ON e.thread = t.thread "
+        "WHERE o.user_id = ? GROUP BY t.thread ORDER BY max(e.id) DESC",
+        (user_id or "",),
+    )
+    return [_info(ThreadKey(user_id, name), *columns) for name, *columns in found]
+
+
+def _info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadInfo:
+    try:
+        return ThreadInfo(key, count, ulid_ms(ulid_text(first)), ulid_ms(ulid_text(last)))
+    except (TypeError, ValueError) as error:
+        msg = f"thread {key.thread_id!r} has an entry with a damaged id: {error}; see verify()"
+        raise CorruptEntryError(msg, thread_id=key.thread_id) from error
+
+
+def owners(db: sqlite3.Connection) -> list[Owner]:
+    """Return every user and every thread of no user that has entries."""
+    found = db.execute(
+        "SELECT o.user_id, o.lone_thread FROM owners o WHERE EXISTS (SELECT 1 FROM "
+        "threads t JOIN entries e ON e.thread = t.thread WHERE t.owner = o.owner)"
+    )
+    return [Owner(user or None, lone or None) for user, lone in found]
+
+
+class Later(NamedTuple):
+    """What an owner's file holds behind a cursor."""
+
+    rows: list[tuple[str, Row]]
+    """Thread ids and rows, in the order they were committed."""
+    generation: int
+
+
+def later(db: sqlite3.Connection, owner: Owner, cursor: int, *, limit: int | None) -> Later:
+    """Return an owner's rows behind a cursor."""
+    number, generation = owner_of(db, owner)
+    found = db.execute(
+        f"SELECT t.thread_id, {COLUMNS} FROM entries e JOIN threads t ON e.thread = t.thread "
+        "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?",
+        (number, cursor, _limit(limit)),
+    ).fetchall()
+    return Later([(name, row_of(columns, name)) for name, *columns in found], generation)
+
+
+def changes_of(owner: Owner, cursor: int, found: Later) -> Changes:
+    """Return what was found behind a cursor, decoded."""
+    keys: dict[str, ThreadKey] = {}
+    read = []
+    for name, row in found.rows:
+        key = keys.get(name) or keys.setdefault(name, ThreadKey(owner.user_id, name))
+        read.append(entry_of(key, row))
+    return Changes(tuple(read), read[-1].position if read else cursor, found.generation)

@@ -1,0 +1,71 @@
+"""Who has entries in a table, and copying everybody's."""
+
+from __future__ import annotations
+
+import pytest
+from dynamodb_servers import items
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem.cli import main
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.testing.log_contract_base import ANA, LONE, say, say_all, texts
+
+pytestmark = pytest.mark.sockets
+LONG = "long é🦊 " * 250
+"""An id that no key has room for."""
+
+
+def test_owners_whose_ids_no_key_has_room_for_are_listed(log):
+    keys = [ThreadKey(LONG, LONG), ThreadKey(None, LONG), ThreadKey(LONG + "!", "t1"), ANA, LONE]
+    entries = [say(log, key, "Hi") for key in keys]
+    assert set(log.owners()) == {key.owner for key in keys}
+    assert len(log.owners()) == len(keys)
+    log.annotate(keys[0], entries[0].id, attributes=["seen"])  # writes the batch anew
+    say_all(log, keys[2], ["x" * 300_000, HumanMessage("y", id="m1")])  # in pieces
+    assert set(log.owners()) == {key.owner for key in keys}
+    log.forget(keys[0].owner)
+    log.forget(LONE)
+    assert set(log.owners()) == {key.owner for key in (keys[1], keys[2], ANA)}
+
+
+def test_an_id_stands_beside_its_hash_only(log):
+    say(log, ANA, "Hi")
+    say(log, ThreadKey(LONG, "t1"), "Hi")
+    users = {pk: item.get("user") for (pk, _), item in items(log).items()}
+    assert users.pop("U#ana") is None
+    assert list(users.values()) == [{"S": LONG}]
+
+
+def test_everybody_is_listed_over_many_pages(log, monkeypatch):
+    for number in range(30):
+        say(log, ThreadKey(f"user {number}", "t1"), "Hi")
+    scan = log._table.call
+
+    def small_pages(operation, where="", **parameters):
+        limit = {"Limit": 4} if operation == "scan" else {}
+        return scan(operation, where, **parameters, **limit)
+
+    monkeypatch.setattr(log._table, "call", small_pages)
+    assert set(log.owners()) == {Owner(user_id=f"user {number}") for number in range(30)}
+
+
+def test_everybody_is_copied_out_of_a_table_and_into_it(
+    log, endpoint, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    address = f"dynamodb://{log.table_name}?region=eu-central-1&endpoint={endpoint}"
+    before, after = tmp_path / "before.db", tmp_path / "after.db"
+    with SQLiteLog(before) as source:
+        say_all(source, ANA, ["one", HumanMessage("two", id="m2")])
+        say(source, LONE, "three")
+    assert main(["copy", "--from", str(before), "--to", address]) == 0
+    assert set(log.owners()) == {ANA.owner, LONE.owner}
+    assert main(["copy", "--from", address, "--to", str(after)]) == 0
+    assert (
+        capsys.readouterr().out.splitlines()[1].startswith("3 entries, 2 threads, 2 users: 3 new")
+    )
+    with SQLiteLog(after) as target:
+        assert texts(target.entries(ANA)) == ["one", "two"]
+        assert texts(target.entries(LONE)) == ["three"]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.logs.addresses import log_name, open_log
+
+
+def test_a_path_is_a_database_file(tmp_path):
+    path = tmp_path / "a b.db"
+    with closing(open_log(str(path))) as log:
+        assert isinstance(log, SQLiteLog)
+        assert log.threads("ana") == []
+    with closing(open_log(str(path), must_exist=True)) as log:
+        assert log.threads("ana") == []
+
+
+def test_a_file_that_must_be_there_is_not_made(tmp_path):
+    path = tmp_path / "typo.db"
+    with pytest.raises(ConfigError, match=r"typo\.db"):
+        open_log(str(path), must_exist=True)
+    assert not path.exists()
+
+
+def test_a_table_keeps_its_case_and_gets_region_and_endpoint(monkeypatch):
+    dynamodb = pytest.importorskip("langchain_convmem.logs.dynamodb")
+    calls = []
+    monkeypatch.setattr(dynamodb, "DynamoDBLog", lambda **options: calls.append(options))
+    open_log("dynamodb://Chat-Log?region=eu-west-1&endpoint=http://127.0.0.1:8000/x")
+    open_log("dynamodb://log")
+    assert calls == [
+        {
+            "table_name": "Chat-Log",
+            "region_name": "eu-west-1",
+            "endpoint_url": "http://127.0.0.1:8000/x",
+        },
+        {"table_name": "log", "region_name": None, "endpoint_url": None},
+    ]
+
+
+def test_a_database_server_gets_its_address_and_the_schema_apart(monkeypatch):
+    postgres = pytest.importorskip("langchain_convmem.logs.postgres")
+    calls = []
+    monkeypatch.setattr(
+        postgres, "PostgresLog", lambda dsn, **options: calls.append((dsn, options))
+    )
+    open_log("postgresql://ana:pw@host:5432/db?sslmode=require&schema=Chats")
+    open_log("postgres://host/db")
+    assert calls == [
+        ("postgresql://ana:pw@host:5432/db?sslmode=require", {"schema": "Chats"}),
+        ("postgres://host/db", {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("redis://host", "redis"),
+        ("dynamodb://", "TABLE"),
+        ("dynamodb://log/extra", "TABLE"),
+        ("dynamodb://log?zone=x", "zone"),
+        ("postgresql://[bad/db", "URL"),
+    ],
+)
+def test_an_address_of_no_known_log_is_refused(address, says):
+    with pytest.raises(ConfigError, match=says):
+        open_log(address)
+
+
+def test_names_show_no_password(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert log_name("memory.db") == str(tmp_path / "memory.db")
+    for address in (
+        "postgresql://ana:hunter2@host/db?schema=x",
+        "postgresql://host/db?user=ana&password=hunter2&schema=x",
+    ):
+        assert "hunter2" not in log_name(address)
+        assert log_name(address).endswith("schema=x")
+    with pytest.raises(ConfigError) as refused:
+        open_log("postgresql://ana:hunter2@[host/db")
+    assert "hunter2" not in str(refused.value)

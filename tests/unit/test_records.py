@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.records import Entry, Owner, ThreadKey
+
+KEY = ThreadKey("ana", "t1")
+SURROGATES = ("\ud800", "half \ud83d inside", "two halves \ud83d\ude00")
+
+
+def entry(message, role="user"):
+    return Entry(id="E1", key=KEY, position=1, turn_id="E1", role=role, message=message)
+
+
+@pytest.mark.parametrize(
+    ("message", "message_id"),
+    [
+        (HumanMessage("x", id="m1"), "m1"),
+        (HumanMessage("x"), "E1"),
+        (AIMessage("x", id=""), "E1"),
+        (AIMessage("x", id=" "), " "),
+        (None, "E1"),
+    ],
+    ids=["own", "none", "empty", "blank", "no message"],
+)
+def test_a_message_goes_by_its_own_id_else_by_that_of_its_entry(message, message_id):
+    assert entry(message).message_id == message_id
+
+
+@given(st.text(min_size=1), st.none() | st.text(min_size=1))
+def test_any_text_that_can_be_encoded_is_an_id(thread_id, user_id):
+    key = ThreadKey(user_id, thread_id)
+    assert key.owner == (Owner(thread_id=thread_id) if user_id is None else Owner(user_id=user_id))
+
+
+@pytest.mark.parametrize("name", ["", 7, None, b"t1", *SURROGATES], ids=ascii)
+def test_a_thread_is_not_named_by_what_cannot_be_kept(name):
+    with pytest.raises(ConfigError, match="thread_id"):
+        ThreadKey("ana", name)
+
+
+@pytest.mark.parametrize("name", ["", 7, b"ana", *SURROGATES], ids=ascii)
+def test_a_user_is_not_named_by_what_cannot_be_kept(name):
+    with pytest.raises(ConfigError, match="user_id"):
+        ThreadKey(name, "t1")
+    with pytest.raises(ConfigError, match="user_id"):
+        Owner(user_id=name)
+    with pytest.raises(ConfigError, match="thread_id"):
+        Owner(thread_id=name)
+
+
+@pytest.mark.parametrize("ids", [(None, None), ("ana", "t1"), ("", "")], ids=ascii)
+def test_an_owner_is_one_and_not_nobody(ids):
+    with pytest.raises(ConfigError, match="exactly one"):
+        Owner(*ids)
+
+
+@pytest.mark.parametrize("name", SURROGATES, ids=ascii)
+def test_the_refusal_of_an_id_can_be_printed_anywhere(name):
+    with pytest.raises(ConfigError, match="no valid Unicode") as refused:
+        ThreadKey(None, name)
+    assert str(refused.value).isascii()
