@@ -1,4 +1,4 @@
-"""Public test kit: contracts that every implementation must pass, and a scripted chat service.
+"""Public test kit: contracts that every implementation must pass, and scripted chat services.
 
 Names load on first use, so that a test of one thing imports nothing of another.
 """
@@ -9,17 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from langchain_convmem.testing.chat_completions_server import (
-        ChatCompletionsServer,
+    from langchain_convmem.testing.bedrock_converse_server import BedrockConverseServer
+    from langchain_convmem.testing.chat_completions_server import ChatCompletionsServer
+    from langchain_convmem.testing.index_contract import LineIndexContract
+    from langchain_convmem.testing.log_contract import MessageLogContract
+    from langchain_convmem.testing.scripted_replies import (
         RecordedRequest,
         ScriptedError,
         ScriptedReply,
         ScriptedToolCall,
     )
-    from langchain_convmem.testing.index_contract import LineIndexContract
-    from langchain_convmem.testing.log_contract import MessageLogContract
 
 __all__ = [
+    "BedrockConverseServer",
     "ChatCompletionsServer",
     "LineIndexContract",
     "MessageLogContract",
@@ -30,13 +32,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BedrockConverseServer": "bedrock_converse_server",
     "ChatCompletionsServer": "chat_completions_server",
     "LineIndexContract": "index_contract",
     "MessageLogContract": "log_contract",
-    "RecordedRequest": "chat_completions_server",
-    "ScriptedError": "chat_completions_wire",
-    "ScriptedReply": "chat_completions_wire",
-    "ScriptedToolCall": "chat_completions_wire",
+    "RecordedRequest": "scripted_replies",
+    "ScriptedError": "scripted_replies",
+    "ScriptedReply": "scripted_replies",
+    "ScriptedToolCall": "scripted_replies",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 __all__ = ["ROLES", "RequestFault", "error_body", "find_fault"]
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
+_LONGEST_CALL_ID = 40
 NAME_PATTERN = "^[a-zA-Z0-9_-]{1,64}$"
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -61,14 +62,19 @@ def _faults(request: object) -> Iterator[RequestFault]:
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
             "stream_options",
         )
+    for option in ("tool_choice", "parallel_tool_calls"):
+        if request.get(option) is not None and not request.get("tools"):
+            yield RequestFault(
+                f"Invalid value for '{option}': '{option}' is only allowed when 'tools' are "
+                "specified.",
+                option,
+            )
     yield from _list_faults(request.get("messages"))
 
 
 def _list_faults(messages: object) -> Iterator[RequestFault]:
     if messages is None:
-        yield RequestFault(
-            "Missing required parameter: 'messages'.", "messages", "missing_required_parameter"
-        )
+        yield _missing("messages")
     elif not isinstance(messages, list):
         yield RequestFault(
             f"Invalid type for 'messages': expected an array, got {_type_name(messages)}.",
@@ -97,9 +103,7 @@ def _message_faults(message: object, at: str) -> Iterator[RequestFault]:
         return
     role = message.get("role")
     if role is None:
-        yield RequestFault(
-            f"Missing required parameter: '{at}.role'.", f"{at}.role", "missing_required_parameter"
-        )
+        yield _missing(f"{at}.role")
     elif role not in ROLES:
         supported = ", ".join(f"'{known}'" for known in ROLES)
         yield RequestFault(
@@ -116,6 +120,8 @@ def _message_faults(message: object, at: str) -> Iterator[RequestFault]:
             "invalid_value",
         )
     yield from _content_faults(message, at)
+    if role == "assistant" and message.get("tool_calls") is not None:
+        yield from _call_faults(message["tool_calls"], f"{at}.tool_calls")
 
 
 def _content_faults(message: Mapping[str, Any], at: str) -> Iterator[RequestFault]:
@@ -157,6 +163,44 @@ def _part_faults(content: list[Any], at: str) -> Iterator[RequestFault]:
                 f"{at}.content[{number}].type",
                 "invalid_value",
             )
+
+
+def _call_faults(calls: object, at: str) -> Iterator[RequestFault]:
+    if not isinstance(calls, list) or not calls:
+        yield RequestFault(
+            f"Invalid '{at}': empty array. Expected an array with minimum length 1.",
+            at,
+            "empty_array",
+        )
+        return
+    for number, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping):
+            yield _missing(f"{at}[{number}].function")
+            continue
+        call_id = call.get("id")
+        if not isinstance(call_id, str) or not 0 < len(call_id) <= _LONGEST_CALL_ID:
+            yield RequestFault(
+                f"Invalid '{at}[{number}].id': expected a string with 1 to {_LONGEST_CALL_ID} "
+                f"characters, got {call_id!r:.80}.",
+                f"{at}[{number}].id",
+                "string_above_max_length",
+            )
+        if not isinstance(function.get("name"), str) or not _NAME.fullmatch(function["name"]):
+            yield RequestFault(
+                f"Invalid '{at}[{number}].function.name': string does not match pattern. "
+                f"Expected a string that matches the pattern '{NAME_PATTERN}'.",
+                f"{at}[{number}].function.name",
+                "invalid_value",
+            )
+        if not isinstance(function.get("arguments"), str):
+            yield _missing(f"{at}[{number}].function.arguments")
+
+
+def _missing(param: str) -> RequestFault:
+    return RequestFault(
+        f"Missing required parameter: '{param}'.", param, "missing_required_parameter"
+    )
 
 
 def _call_ids(message: Mapping[str, Any]) -> list[str]:

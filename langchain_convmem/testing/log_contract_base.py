@@ -46,10 +46,14 @@ class ContractPart(ABC):
 
     persistent: ClassVar[bool] = False
     several_handles: ClassVar[bool] = False
+    several_processes: ClassVar[bool] = False
 
     @abstractmethod
     def make_log(self, tmp_path: Path) -> OpenLog:
         """Return a function that opens a handle on one storage, the same at every call.
+
+        With `several_processes` it is called in other processes too, so it must be one that can be
+        sent there: a `functools.partial` of something a module names, not a lambda.
 
         Args:
             tmp_path: An empty directory of the running test.

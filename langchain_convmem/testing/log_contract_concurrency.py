@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.errors import LogClosedError
+from langchain_convmem.protocols import OwnerListing
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.testing.log_contract_base import (
     ANA,
@@ -20,6 +24,7 @@ from langchain_convmem.testing.log_contract_base import (
     say_all,
     texts,
 )
+from langchain_convmem.testing.log_contract_reading import all_changes
 from langchain_convmem.views.codec import draft_of
 
 __all__ = ["ConcurrencyPart", "check_writers"]
@@ -49,6 +54,14 @@ def _at_once(work: Callable[[int], object]) -> None:
             done.result()
 
 
+def _write_from_another_process(make: OpenLog, together: Barrier, writer: int) -> None:
+    log = make()
+    together.wait()
+    for number in range(TIMES):
+        say_all(log, ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
+    log.close()
+
+
 def _drafts(*said: str) -> list[Draft]:
     return [draft_of(HumanMessage(text)) for text in said]
 
@@ -76,6 +89,47 @@ class ConcurrencyPart(ContractPart):
         _at_once(write)
         for handle in handles:
             check_writers(handle.entries(ANA))
+
+    def test_writers_in_processes_of_their_own_lose_nothing(self, tmp_path: Path) -> None:
+        if not self.several_processes:
+            pytest.skip("declared: one process only")
+        make = self.make_log(tmp_path)
+        context = multiprocessing.get_context("spawn")  # a fork would share what the parent opened
+        together = context.Barrier(WRITERS, timeout=60)
+        processes = [
+            context.Process(target=_write_from_another_process, args=(make, together, writer))
+            for writer in range(WRITERS)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * WRITERS
+        log = make()
+        check_writers(log.entries(ANA))
+        check_writers(all_changes(log, ANA.owner, limit=7))
+        log.close()
+
+    def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
+        if not self.several_handles:
+            pytest.skip("declared: one handle only")
+        here, there = open_log(), open_log()
+        one = say(here, ANA, HumanMessage("one", id="m1"))
+        assert there.entries(ANA) == there.find(ANA, ["m1"]) == [one]
+        two = say(there, ANA, HumanMessage("two", id="m2"))
+        assert say(here, ANA, HumanMessage("two", id="m2")) == two
+        assert here.find(ANA, ["m2"]) == here.entries(ANA, last=1) == [two]
+        assert here.entries(ANA, until=two.position) == [one, two]
+        noted = there.annotate(ANA, one.id, attributes=["seen"])
+        assert here.entries(ANA) == [noted, two] == list(here.changes(ANA.owner).entries)
+        assert here.threads("ana") == there.threads("ana")
+        document = here.set_state(ANA, "buffer", [1], expected=None)
+        assert there.get_state(ANA, "buffer") == document
+        assert document is not None
+        assert there.set_state(ANA, "buffer", [2], expected=document.version) is not None
+        assert here.set_state(ANA, "buffer", [3], expected=document.version) is None
+        there.delete_state(ANA, "buffer")
+        assert here.get_state(ANA, "buffer") is None
 
     def test_a_reader_of_changes_misses_nothing_that_is_being_written(
         self, log: ContractLog
@@ -145,6 +199,12 @@ class ConcurrencyPart(ContractPart):
             assert entries == log.entries(ANA) == await log.aentries(ANA)
             after = entries[0].position
             assert await log.aentries(ANA, after=after, last=1) == entries[2:]
+            until = entries[1].position
+            assert await log.aentries(ANA, after=after, until=until, last=2) == entries[1:2]
+            ids = [entries[2].id, entries[0].id]
+            assert await log.afind(ANA, ids) == log.find(ANA, ids) == [entries[0], entries[2]]
+            if isinstance(log, OwnerListing):
+                assert await log.aowners() == log.owners() == [ANA.owner]
             noted = await log.aannotate(
                 ANA, entries[0].id, attributes=["seen"], timing={"llmEnd": 5}, aux={"a": 1}
             )
@@ -161,7 +221,10 @@ class ConcurrencyPart(ContractPart):
             assert first == await log.aget_state(ANA, "buffer") == log.get_state(ANA, "buffer")
             await log.adelete_state(ANA, "buffer")
             assert log.get_state(ANA, "buffer") is None
-            assert (await log.aforget(ANA, [entries[1].id])).entries == 1
+            assert await log.aset_state(ANA, "cache:window", 1, expected=None) is not None
+            receipt = await log.aforget(ANA, [entries[1].id])
+            assert (receipt.entries, receipt.documents) == (1, 1)
+            assert await log.aget_state(ANA, "cache:window") is None
             assert texts(log.entries(ANA)) == ["one", "three"]
             assert (await log.aforget(ANA.owner)).entries == 2
             assert log.entries(ANA) == []
@@ -169,12 +232,14 @@ class ConcurrencyPart(ContractPart):
             await log.aclose()
             with pytest.raises(LogClosedError):
                 await log.aentries(ANA)
+            with pytest.raises(LogClosedError):
+                await log.afind(ANA, ["m1"])
             await log.aclose()
 
         asyncio.run(scenario())
 
     def test_other_tasks_run_while_entries_are_appended(self, log: ContractLog) -> None:
-        appends = 200
+        appends = 50
 
         async def scenario() -> int:
             ticks = 0

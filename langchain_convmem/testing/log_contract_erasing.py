@@ -27,6 +27,19 @@ __all__ = ["ErasingPart"]
 
 ANAS_OTHER = ThreadKey("ana", "t2")
 BO = ThreadKey("bo", "t1")
+CACHES = ("cache:window", "cache:", "cache:Zoë 🦊 #%\\ ", "cache:cache:", f"cache:{'long' * 200}")
+NO_CACHES = (
+    "buffer",
+    "cache",
+    "cache;",
+    "caches:",
+    "Cache:window",
+    "CACHE:",
+    " cache:window",
+    "my cache:window",
+    "cach_:",
+    f"{'long' * 200} cache:",
+)
 EVERY_KEY = (ANA, ANAS_OTHER, BO, LONE, ThreadKey(None, "ana"), ThreadKey("t1", "t1"))
 
 
@@ -137,6 +150,45 @@ class ErasingPart(ContractPart):
         assert log.entries(ANA) == [new]
         assert new.id != old.id
         assert new.position > old.position
+
+    def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: ContractLog) -> None:
+        keys = (ANA, ANAS_OTHER, BO, LONE)
+        for key in keys:
+            say(log, key, "one")
+            for name in (*CACHES, *NO_CACHES):
+                log.set_state(key, name, [name], expected=None)
+        receipt = log.forget(ANA, [log.entries(ANA)[0].id])
+        assert _counts(receipt) == (1, 0, len(CACHES))
+        assert [name for name in CACHES if log.get_state(ANA, name) is not None] == []
+        for key in keys:
+            for name in (*NO_CACHES, *(CACHES if key != ANA else ())):
+                document = log.get_state(key, name)
+                assert document is not None, (key, name)
+                assert document.value == [name]
+        assert _counts(log.forget(ANA)) == (0, 1, len(NO_CACHES))
+        assert _counts(log.forget(ANAS_OTHER)) == (1, 1, len(CACHES) + len(NO_CACHES))
+
+    def test_caches_go_whatever_ids_are_forgotten(self, log: ContractLog) -> None:
+        entry = say(log, ANA, HumanMessage("one", id="m1"))
+        for ids in ([], ["unknown"], [new_ulid(), "m2"]):
+            old = log.set_state(ANA, "cache:window", 1, expected=None)
+            assert old is not None
+            assert _counts(log.forget(ANA, ids)) == (0, 0, 1)
+            assert log.get_state(ANA, "cache:window") is None
+            assert log.set_state(ANA, "cache:window", 2, expected=old.version) is None
+        assert log.entries(ANA) == [entry]
+        log.set_state(ANAS_OTHER, "cache:window", 1, expected=None)
+        assert _counts(log.forget(ANAS_OTHER, ["m1"])) == (0, 0, 1)
+        assert _counts(log.forget(ThreadKey("nobody", "t1"), ["m1"])) == (0, 0, 0)
+
+    def test_caches_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
+        document = log.set_state(ANA, "cache:window", 1, expected=None)
+        entry = say(log, ANA, HumanMessage("frist", id="m1"))
+        log.annotate(ANA, entry.id, attributes=["seen"])
+        say(log, ANA, HumanMessage("first", id="m1"))
+        retract(log, ANA, entry.id, reason="cleared")
+        log.delete_state(ANA, "buffer")
+        assert log.get_state(ANA, "cache:window") == document
 
     def test_entry_ids_need_their_thread(self, log: ContractLog) -> None:
         entry = say(log, ANA, "Hi")

@@ -23,7 +23,7 @@ from langchain_core.messages import (
     ToolMessageChunk,
 )
 
-__all__ = ["ODD_IDS", "ODD_TEXTS", "SAMPLE_MESSAGES", "identical"]
+__all__ = ["ODD_IDS", "ODD_MESSAGE_IDS", "ODD_TEXTS", "SAMPLE_MESSAGES", "identical"]
 
 ODD_IDS = (
     "s",
@@ -47,6 +47,24 @@ ODD_IDS = (
     "s\n",
 )
 """Ids that careless keys, patterns or comparisons take for one another."""
+
+ODD_MESSAGE_IDS = (
+    "m1",
+    "M1",
+    "m1 ",
+    " m1",
+    "m%",
+    "m_",
+    "m#2",
+    "é",
+    "e\u0301",
+    "m\x00",
+    "m\n",
+    "'m'; --",
+    "\ud800",
+    "😀",
+)
+"""Ids of messages that are told apart; unlike those of users and threads, any text is one."""
 
 ODD_TEXTS = (
     "",

@@ -1,9 +1,15 @@
-"""The log contract bites: seeded faults are found, each by a test that sound logs pass."""
+"""The log contract bites: seeded faults are found, each by a test that sound logs pass.
+
+How many of them were found is the last line of the run: `pytest tests/house`.
+"""
 
 from __future__ import annotations
 
 import inspect
+from functools import partial
 
+import faulty_ids
+import faulty_reading
 import pytest
 from faulty_logs import FAULTS
 
@@ -15,11 +21,11 @@ def run(log_class, test, tmp_path):
     """Run one test of the contract on logs of a class, as pytest would."""
 
     class Contract(MessageLogContract):
-        persistent = several_handles = issubclass(log_class, SQLiteLog)
+        persistent = several_handles = several_processes = issubclass(log_class, SQLiteLog)
 
         def make_log(self, tmp_path):
             if issubclass(log_class, SQLiteLog):
-                return lambda: log_class(tmp_path / "log.db")
+                return partial(log_class, tmp_path / "log.db")
             log = log_class()
             return lambda: log
 
@@ -30,9 +36,10 @@ def run(log_class, test, tmp_path):
         opened.append(make())
         return opened[-1]
 
-    wanted = inspect.signature(getattr(MessageLogContract, test)).parameters
+    given = {"log": open_log, "open_log": lambda: open_log, "tmp_path": lambda: tmp_path}
+    wanted = list(inspect.signature(getattr(MessageLogContract, test)).parameters)[1:]
     try:
-        getattr(Contract(), test)(open_log() if "log" in wanted else open_log)
+        getattr(Contract(), test)(*(given[name]() for name in wanted))
     finally:
         for log in opened:
             log.close()
@@ -47,7 +54,8 @@ def name_of(part):
 
 
 @pytest.mark.parametrize(("fault", "test"), FAULTS, ids=name_of)
-def test_a_seeded_fault_is_found(fault, test, tmp_path):
+def test_a_seeded_fault_is_found(fault, test, tmp_path, record_property):
+    record_property("seeded fault", fault.__name__)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run(fault, test, tmp_path)
 
@@ -62,5 +70,10 @@ def test_the_log_without_the_fault_passes_the_same_test(log_class, test, tmp_pat
 
 
 def test_there_are_enough_faults():
-    assert len({fault for fault, _ in FAULTS}) >= 20
+    assert len({fault for fault, _ in FAULTS}) >= 90
+    assert {fault.__module__ for fault, _ in FAULTS} == {
+        "faulty_logs",
+        faulty_ids.__name__,
+        faulty_reading.__name__,
+    }
     assert all(issubclass(fault, (InMemoryLog, SQLiteLog)) for fault, _ in FAULTS)

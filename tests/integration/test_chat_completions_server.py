@@ -172,6 +172,48 @@ def test_a_stream_is_cut_in_the_middle_after_the_given_number_of_events():
         assert b"[DONE]" not in caught.value.partial
 
 
+def test_a_stream_may_be_cut_between_its_last_event_and_its_end():
+    with ChatCompletionsServer("one") as server:
+        events = len(_events(server))
+    with ChatCompletionsServer(ScriptedReply(text="one", cut_after_chunks=events)) as server:
+        with pytest.raises(http.client.IncompleteRead) as caught:
+            _exchange(server, {"model": "m", "messages": HELLO, "stream": True})
+        assert caught.value.partial.count(b"data: ") == events
+        assert b"[DONE]" not in caught.value.partial
+
+
+def test_a_cut_stream_may_say_why_and_ends_in_order():
+    error = ScriptedError(status=500, message="out of memory", code="oom")
+    reply = ScriptedReply(text="a b c d", cut_after_chunks=2, cut_with=error)
+    with ChatCompletionsServer(reply) as server:
+        status, _, raw = _exchange(server, {"model": "m", "messages": HELLO, "stream": True})
+    *_, last, rest = raw.decode().split("\n\n")
+    told = json.loads(last.removeprefix("data: "))["error"]
+    assert (status, rest, told["message"], told["code"]) == (200, "", "out of memory", "oom")
+    assert b"[DONE]" not in raw
+
+
+def test_an_answer_that_is_not_streamed_is_the_error_it_would_have_been_cut_with():
+    error = ScriptedError(status=503, message="no room")
+    reply = ScriptedReply(text="a b c d", cut_after_chunks=0, cut_with=error)
+    with ChatCompletionsServer(reply) as server:
+        status, _, raw = _exchange(server, {"model": "m", "messages": HELLO})
+    assert (status, json.loads(raw)["error"]["message"]) == (503, "no room")
+
+
+def test_reasoning_is_counted_and_never_shown():
+    with ChatCompletionsServer(ScriptedReply(text="Yes.", reasoning="Let me think.")) as server:
+        answer = _ask(server)
+    assert answer["usage"]["completion_tokens"] == 5  # 13 and 4 characters
+    assert "think" not in json.dumps(answer)
+
+
+def test_a_list_of_replies_is_played_in_order_and_refused_requests_take_none():
+    with ChatCompletionsServer(["one", ScriptedError(status=429), "two"]) as server:
+        bodies = [{"model": "m", "messages": messages} for messages in (HELLO, [], HELLO, HELLO)]
+        assert [_exchange(server, body)[0] for body in bodies] == [200, 400, 429, 200]
+
+
 def test_an_answer_that_is_not_streamed_is_cut_within_its_body():
     reply = ScriptedReply(text="a b c d", cut_after_chunks=0)
     with ChatCompletionsServer(reply) as server, pytest.raises(http.client.IncompleteRead):
@@ -299,6 +341,7 @@ def test_requests_are_recorded_as_copies_with_headers_in_lower_case():
         first = server.requests[0]
         assert first.body == {"model": "m", "messages": HELLO, "temperature": 0.5}
         assert first.headers["authorization"] == "Bearer test"
+        assert first.path == "/v1/chat/completions"
         first.body["messages"].clear()
         assert server.requests[0].body["messages"] == HELLO
     assert len(server.requests) == 1
@@ -489,5 +532,17 @@ def test_chat_openai_notices_a_stream_that_is_cut():
         stream = model.stream("count")
         seen = [next(stream).text for _ in range(3)]
         with pytest.raises(openai.APIConnectionError):
+            next(stream)
+    assert seen == ["", "one", " two"]
+
+
+def test_chat_openai_reads_the_last_words_of_a_stream():
+    openai = pytest.importorskip("openai")
+    error = ScriptedError(status=500, message="out of memory")
+    reply = ScriptedReply(text="one two three four", cut_after_chunks=3, cut_with=error)
+    with ChatCompletionsServer(reply) as server, _chat_model(server, max_retries=0) as model:
+        stream = model.stream("count")
+        seen = [next(stream).text for _ in range(3)]
+        with pytest.raises(openai.APIError, match="out of memory"):
             next(stream)
     assert seen == ["", "one", " two"]

@@ -131,6 +131,17 @@ def test_users_are_copied_once_to_another_log(convmem, filled, tmp_path):
         assert memory.recall("first", user_id="me").matches
 
 
+def test_everybody_is_copied_where_no_user_is_named(convmem, filled, tmp_path):
+    other = tmp_path / "other.db"
+    with SQLiteLog(filled) as log:
+        log.append(ThreadKey(None, "alone"), [draft_of(HumanMessage("of nobody"))])
+    code, out, err = convmem("copy", "--from", filled, "--to", other)
+    assert (code, err) == (0, "")
+    assert out == f"9 entries, 4 threads, 3 users: 9 new in {other}\n"
+    assert contents(other, None, "alone") == ["of nobody"]
+    assert contents(other, "ana", "t1") == contents(filled, "ana", "t1")
+
+
 def test_what_a_copy_lacks_ends_with_code_1(convmem, filled, tmp_path):
     other = tmp_path / "other.db"
     words = ("copy", "--from", filled, "--to", other, "--user", "me")

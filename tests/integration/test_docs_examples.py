@@ -12,7 +12,14 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/first_steps.md", "docs/history.md", "docs/moving.md"]
+    "page",
+    [
+        "README.md",
+        "docs/first_steps.md",
+        "docs/history.md",
+        "docs/moving.md",
+        "docs/privacy.md",
+    ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

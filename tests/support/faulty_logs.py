@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.logs.in_memory import _Thread
-from langchain_convmem.records import Changes, Metadata, Owner, StateDocument
+from langchain_convmem.records import Metadata, Owner, StateDocument
 from langchain_convmem.views.live import live_entries
 
 FAULTS = []
@@ -39,8 +39,8 @@ class Edits(InMemoryLog):
 class Shows(InMemoryLog):
     """A log that reads well and then changes what it shows."""
 
-    def entries(self, key, *, after=0, last=None):
-        return self.shown(super().entries(key, after=after), last)
+    def entries(self, key, *, after=0, until=None, last=None):
+        return self.shown(super().entries(key, after=after, until=until), last)
 
     def changes(self, owner, cursor=0, *, limit=None):
         page = super().changes(owner, cursor, limit=limit)
@@ -112,44 +112,14 @@ class CutsLongTexts(Edits):
         return {"content": message.content[:400_000]}
 
 
-@killed_by("test_odd_ids_are_kept_apart", "test_documents_are_kept_apart_by_thread_and_name")
-class LooksForIdsByPattern(SQLiteLog):
-    comparison = "LIKE ?"
-
-    def _thread(self, db, key):
-        number, _ = self._owner(db, key.owner)
-        asked = f"SELECT thread FROM threads WHERE owner = ? AND thread_id {self.comparison}"
-        found = db.execute(asked, (number, key.thread_id)).fetchone()
-        return None if found is None else found[0]
-
-
-@killed_by("test_odd_ids_are_kept_apart")
-class TakesSmallLettersForLarge(LooksForIdsByPattern):
-    comparison = "= ? COLLATE NOCASE"
-
-
-@killed_by("test_odd_ids_are_kept_apart")
-class IgnoresTrailingBlanks(LooksForIdsByPattern):
-    comparison = "= ? COLLATE RTRIM"
-
-
-@killed_by("test_a_lone_thread_shares_nothing_with_a_user", "test_odd_ids_are_kept_apart")
-class TakesAThreadForAUser(InMemoryLog):
-    def changes(self, owner, cursor=0, *, limit=None):
-        name = owner.user_id or owner.thread_id
-        owners = (Owner(user_id=name), Owner(thread_id=name))
-        pages = [InMemoryLog.changes(self, one) for one in owners]
-        return Changes(pages[0].entries + pages[1].entries, 0, 0)
-
-
 @killed_by("test_nothing_is_shared_with_the_caller")
 class HandsOutItsOwnMessages(InMemoryLog):
     def __init__(self):
         super().__init__()
         self.cache = {}
 
-    def entries(self, key, *, after=0, last=None):
-        found = super().entries(key, after=after, last=last)
+    def entries(self, key, *, after=0, until=None, last=None):
+        found = super().entries(key, after=after, until=until, last=last)
         return [self.cache.setdefault(entry.id, entry) for entry in found]
 
 
@@ -366,9 +336,10 @@ class UsesPositionsAgain(InMemoryLog):
 
 @killed_by("test_another_handle_sees_what_was_forgotten")
 class TrustsItsCache(SQLiteLog):
-    def entries(self, key, *, after=0, last=None):
+    def entries(self, key, *, after=0, until=None, last=None):
         cache = self.__dict__.setdefault("cache", {})
-        return cache.setdefault(key, super().entries(key, after=after, last=last))
+        found = super().entries(key, after=after, until=until, last=last)
+        return cache.setdefault(key, found)
 
 
 # -- many callers -------------------------------------------------------------------------------

@@ -1,0 +1,188 @@
+"""What scripted services answer, and the script they play: shared by every server of the kit."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.views.tokens import count_text_tokens
+
+__all__ = [
+    "RecordedRequest",
+    "Reply",
+    "ReplySource",
+    "Script",
+    "ScriptedError",
+    "ScriptedReply",
+    "ScriptedToolCall",
+    "pieces_of",
+    "words_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedToolCall:
+    """One call the scripted assistant makes.
+
+    Attributes:
+        name: Name of the tool.
+        arguments: Its arguments; a text is sent as it is, valid JSON or not.
+        call_id: Its id; two calls of one reply need different ones.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    call_id: str = "call_1"
+
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as sent."""
+        if isinstance(self.arguments, str):
+            return self.arguments
+        return json.dumps(self.arguments, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedError:
+    """An error the scripted service answers.
+
+    Attributes:
+        status: HTTP status, 400 to 599.
+        message: The error's sentence.
+        kind: The error's `type`; Bedrock has none.
+        code: The error's `code`; with Bedrock the name of its exception, None is the usual one of
+            the status, such as `ThrottlingException` for 429.
+        retry_after_s: Sent as `Retry-After`, in seconds; None sends none.
+    """
+
+    status: int
+    message: str = "scripted error"
+    kind: str = "server_error"
+    code: str | None = None
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedReply:
+    """What the scripted assistant answers.
+
+    Attributes:
+        text: Its text; streamed word by word.
+        tool_calls: Its calls; their arguments are streamed in pieces.
+        reasoning: What it thought first. Bedrock shows it, signed; Chat Completions never does.
+        cut_after_chunks: Close the connection after so many stream events, in the middle of the
+            response; without streaming, after half of the body. None: answer whole.
+        cut_with: What a cut stream says before it ends in order; without streaming, the whole
+            answer. None: it says nothing, the connection breaks.
+        before_chunk: Called with the number of each stream event, from 0, before it is sent; it
+            may block, so that a test decides how far a stream has come.
+    """
+
+    text: str = ""
+    tool_calls: Sequence[ScriptedToolCall] = ()
+    reasoning: str = ""
+    cut_after_chunks: int | None = None
+    cut_with: ScriptedError | None = None
+    before_chunk: Callable[[int], object] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse calls that could not be told apart, and last words that are never said."""
+        ids = [call.call_id for call in self.tool_calls]
+        if len(set(ids)) != len(ids):
+            raise ConfigError(f"tool calls of one reply need different ids, got {ids}")
+        if self.cut_with is not None and self.cut_after_chunks is None:
+            raise ConfigError("cut_with is said by a cut stream; say where with cut_after_chunks")
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the answer has, by the package's own count."""
+        calls = sum(count_text_tokens(call.name + call.arguments_text) for call in self.tool_calls)
+        return count_text_tokens(self.reasoning) + count_text_tokens(self.text) + calls
+
+
+Reply: TypeAlias = str | ScriptedReply | ScriptedError
+
+ReplySource: TypeAlias = Reply | Sequence[Reply] | Callable[[dict[str, Any]], Reply]
+"""One reply for all requests, a list of one reply each, or a callable that decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """One request for a reply, refused ones included.
+
+    Attributes:
+        headers: By lower-case name.
+        body: The parsed JSON; None if it was none.
+        path: As sent, with what follows a question mark.
+    """
+
+    headers: Mapping[str, str]
+    body: Any
+    path: str = ""
+
+
+class Script:
+    """What a server answers, and the record of what it was asked. Thread-safe."""
+
+    def __init__(self, reply: ReplySource) -> None:
+        """Take one reply for all requests, a list of replies in order, or a callable."""
+        self._source: Reply | Callable[[dict[str, Any]], Reply] | None = None
+        self._left: deque[Reply] = deque()
+        if isinstance(reply, str | ScriptedReply | ScriptedError) or callable(reply):
+            self._source = reply
+        else:
+            self._left.extend(reply)
+        self._length = len(self._left)
+        self._lock = threading.Lock()
+        self._recorded: list[RecordedRequest] = []
+        self._numbers = itertools.count(1)
+
+    def record(self, request: RecordedRequest) -> None:
+        with self._lock:
+            self._recorded.append(request)
+
+    def recorded(self) -> list[RecordedRequest]:
+        with self._lock:
+            return copy.deepcopy(self._recorded)
+
+    def next_number(self) -> int:
+        """Return 1, 2, ... for the ids of responses."""
+        return next(self._numbers)
+
+    def answer_to(self, request: dict[str, Any]) -> ScriptedReply | ScriptedError:
+        """Return the reply to a valid request.
+
+        Raises:
+            ConfigError: If a list of replies has been played to its end.
+        """
+        reply = self._next(request)
+        return ScriptedReply(text=reply) if isinstance(reply, str) else reply
+
+    def _next(self, request: dict[str, Any]) -> Reply:
+        if callable(self._source):
+            return self._source(copy.deepcopy(request))
+        if self._source is not None:
+            return self._source
+        with self._lock:
+            if not self._left:
+                msg = f"the script has {self._length} replies, and one more request came"
+                raise ConfigError(msg)
+            return self._left.popleft()
+
+
+def words_of(text: str) -> list[str]:
+    """Return how a text is streamed: word by word, each with the blanks before it."""
+    return re.findall(r"\s*\S+|\s+\Z", text)
+
+
+def pieces_of(arguments: str) -> list[str]:
+    """Return how the arguments of a call are streamed: cut anywhere."""
+    return re.findall(r"(?s).{1,12}", arguments)

@@ -1,0 +1,124 @@
+"""`memory.wrap(ChatBedrockConverse(...))` over real HTTP, before a strict Converse service."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractAsyncContextManager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from scripted_chat import at
+from wire_models import chat_bedrock, chat_openai, lines_of_converse
+from wire_promises import CALL, STREAMED, WAYS, WirePromises, look, stored, tool_loop
+
+from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer, ScriptedReply
+from langchain_convmem.testing.bedrock_converse_wire import signature_of
+
+botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
+urllib3 = pytest.importorskip("urllib3.exceptions", reason="boto3 is not installed")
+
+pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
+
+
+class TestChatBedrockConverse(WirePromises):
+    server_class = BedrockConverseServer
+    errors = (botocore.ClientError, urllib3.ProtocolError)
+
+    @pytest.fixture(autouse=True)
+    def _without_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # botocore reads no `Retry-After` and sleeps for up to a second before it tries again.
+        clock = SimpleNamespace(sleep=lambda _: None, time=time.time)
+        monkeypatch.setattr("botocore.endpoint.time", clock)
+        # Nor may it read the settings of the machine it runs on.
+        monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+
+    def open_model(self, server: Any, *, tries: int = 1) -> AbstractAsyncContextManager[Any]:
+        return chat_bedrock(server, tries=tries)
+
+    def spoken(self, body: dict[str, Any]) -> list[str]:
+        return lines_of_converse(body)
+
+    # -- people ---------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_people_are_named_in_the_text_once_there_are_several(self, memory, way):
+        async with self._opened(["Hello Ana.", "Hello Ben."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            await WAYS[way](chain, HumanMessage("Hi!", name="ana"), at())
+            await WAYS[way](chain, HumanMessage("Hi, too!", name="ben"), at())
+            assert requests() == [
+                ["user: Hi!"],
+                ["user: ana: Hi!", "assistant: Hello Ana.", "user: ben: Hi, too!"],
+            ]
+
+    # -- reasoning ------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_reasoning_comes_back_whole_and_signed(self, memory, way):
+        thought = ScriptedReply(reasoning="The car was  white.", text="On level 3.")
+        with BedrockConverseServer([thought, "Yes."]) as server:
+            async with chat_bedrock(server) as model:
+                chain = memory.wrap(model, recall=False)
+                await WAYS[way](chain, "Where did I park?", at())
+                await WAYS[way](chain, "Sure?", at())
+            answer = server.requests[1].body["messages"][1]
+        signed = {"text": thought.reasoning, "signature": signature_of(thought.reasoning)}
+        assert answer["content"] == [
+            {"reasoningContent": {"reasoningText": signed}},
+            {"text": "On level 3."},
+        ]
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_reasoning_that_was_cut_off_is_not_sent_back(self, memory, way):
+        cut = ScriptedReply(reasoning="The car was white.", text="On level 3.", cut_after_chunks=3)
+        async with self._opened([cut, "On level 3."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            with pytest.raises(self.errors):
+                await STREAMED[way](chain, "Where did I park?", at())
+            await STREAMED[way](chain, "Hello?", at())
+            assert requests()[1] == ["user: Where did I park?\nHello?"]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_reasoning_before_a_call_stays_with_it(self, memory, way):
+        def with_results(answer: AIMessage) -> list[BaseMessage]:
+            return [answer, *(look.invoke(call) for call in answer.tool_calls)]
+
+        thought = ScriptedReply(reasoning="I must look.", tool_calls=[CALL])
+        with BedrockConverseServer([thought, "On level 3."]) as server:
+            async with chat_bedrock(server) as model:
+                chain = memory.wrap(model.bind_tools([look]) | with_results, recall=False)
+                await WAYS[way](chain, "Where did I park?", at())
+                await WAYS[way](chain, "Well?", at())
+            kinds = [
+                [kind for block in message["content"] for kind in block]
+                for message in server.requests[1].body["messages"]
+            ]
+        assert kinds == [["text"], ["reasoningContent", "toolUse"], ["toolResult", "text"]]
+
+    # -- a thread that changes its provider -------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_thread_begun_elsewhere_goes_on_here_and_back_again(self, memory, way):
+        looked = ScriptedReply(text="Let me look.", tool_calls=[CALL])
+        thought = ScriptedReply(reasoning="It has no lock.", text="No.")
+        with ChatCompletionsServer([looked, "On level 3.", "Bye."]) as one:
+            async with chat_openai(one) as first, self._opened([thought]) as (second, requests):
+                begun = memory.wrap(tool_loop(first), recall=False)
+                await WAYS[way](begun, "Where did I park?", at())
+                here = memory.wrap(tool_loop(second), recall=False)
+                await WAYS[way](here, "Is it locked?", at())
+                await WAYS[way](begun, "Thanks.", at())
+                assert requests()[0] == [
+                    "user: Where did I park?",
+                    "assistant: Let me look.",
+                    "call call_7 look on level 3, behind the pillar",
+                    "result call_7: the car, on level 3, behind the pillar",
+                    "assistant: On level 3.",
+                    "user: Is it locked?",
+                ]
+            said = [message["role"] for message in one.requests[2].body["messages"]]
+        assert said == ["user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+        assert [type(message) for message in stored(memory)].count(AIMessage) == 4

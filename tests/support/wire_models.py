@@ -1,0 +1,108 @@
+"""Chat models of the providers before the kit's servers, and their requests as plain lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+__all__ = ["BEDROCK_MODEL", "chat_bedrock", "chat_openai", "lines_of_chat", "lines_of_converse"]
+
+BEDROCK_MODEL = "anthropic.claude-sonnet-4-20250514-v1:0"
+
+
+@asynccontextmanager
+async def chat_openai(server: Any, *, tries: int = 1) -> AsyncIterator[Any]:
+    """Open a `ChatOpenAI` whose client sends a request so many times before it gives up."""
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    langchain = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    # With clients of its own: the shared ones are never closed and would warn in a later test.
+    # Without certificates: loading them takes longer than a test, and loopback needs none.
+    with openai.DefaultHttpxClient(verify=False) as client:
+        async with openai.DefaultAsyncHttpxClient(verify=False) as async_client:
+            yield langchain.ChatOpenAI(
+                base_url=server.url,
+                api_key="test",
+                model="test-model",
+                stream_usage=True,
+                max_retries=tries - 1,
+                http_client=client,
+                http_async_client=async_client,
+            )
+
+
+@cache
+def _session() -> Any:
+    """Return one session: each new one reads its models of the services again."""
+    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+    return boto3.Session(
+        aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
+    )
+
+
+@asynccontextmanager
+async def chat_bedrock(server: Any, *, tries: int = 1) -> AsyncIterator[Any]:
+    """Open a `ChatBedrockConverse` whose client sends a request so many times."""
+    langchain = pytest.importorskip("langchain_aws", reason="langchain-aws is not installed")
+    config = pytest.importorskip("botocore.config").Config(
+        retries={"mode": "standard", "total_max_attempts": tries}
+    )
+    client, control = (
+        _session().client(name, endpoint_url=server.url, config=config)
+        for name in ("bedrock-runtime", "bedrock")
+    )
+    with closing(client), closing(control):
+        yield langchain.ChatBedrockConverse(
+            model=BEDROCK_MODEL, client=client, bedrock_client=control
+        )
+
+
+# -- requests as lines ----------------------------------------------------------------------------
+
+
+def lines_of_chat(body: dict[str, Any]) -> list[str]:
+    """Return a request to Chat Completions as lines: texts, calls and results in order."""
+    return [line for message in body["messages"] for line in _chat_lines(message)]
+
+
+def _chat_lines(message: dict[str, Any]) -> Iterator[str]:
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+    if message["role"] == "tool":
+        yield f"result {message['tool_call_id']}: {text}"
+        return
+    if text:
+        yield f"{message['role']}: {text}"
+    for call in message.get("tool_calls") or ():
+        arguments = json.loads(call["function"]["arguments"])
+        yield f"call {call['id']} {call['function']['name']} {' '.join(arguments.values())}"
+
+
+def lines_of_converse(body: dict[str, Any]) -> list[str]:
+    """Return a request to Converse as lines: texts, calls and results in order."""
+    system = [f"system: {block['text']}" for block in body.get("system") or ()]
+    return system + [line for message in body["messages"] for line in _converse_lines(message)]
+
+
+def _converse_lines(message: dict[str, Any]) -> Iterator[str]:
+    for is_text, group in groupby(message["content"], lambda block: "text" in block):
+        blocks = list(group)
+        if is_text:
+            yield f"{message['role']}: " + "\n".join(block["text"] for block in blocks)
+        for block in blocks:
+            yield from _tool_lines(block)
+
+
+def _tool_lines(block: dict[str, Any]) -> Iterator[str]:
+    if "toolUse" in block:
+        call = block["toolUse"]
+        yield f"call {call['toolUseId']} {call['name']} {' '.join(call['input'].values())}"
+    if "toolResult" in block:
+        result = block["toolResult"]
+        told = "\n".join(part["text"] for part in result["content"])
+        yield f"result {result['toolUseId']}: {told}"

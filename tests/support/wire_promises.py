@@ -1,0 +1,494 @@
+"""What a wrapped chat model promises over a real wire, whichever provider's.
+
+A provider's tests inherit `WirePromises` and say how its model is built and its requests are read.
+The servers are strict: a request out of order is answered with 400, which raises in the chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
+from typing import Any, ClassVar
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    HumanMessage,
+    ToolMessage,
+)
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.tools import tool
+from scripted_chat import at
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
+from langchain_convmem.testing.scripted_replies import ReplySource
+
+# -- ways to call -------------------------------------------------------------------------------
+
+
+def _summed(chunks: list[BaseMessage]) -> BaseMessage:
+    total = chunks[0]
+    for chunk in chunks[1:]:
+        total = total + chunk  # type: ignore[assignment, operator]  # chunks add up
+    return total
+
+
+async def _invoke(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+    return await asyncio.to_thread(chain.invoke, value, config)
+
+
+async def _ainvoke(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+    return await chain.ainvoke(value, config)
+
+
+async def _stream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+    return _summed(await asyncio.to_thread(lambda: list(chain.stream(value, config))))
+
+
+async def _astream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:
+    return _summed([chunk async for chunk in chain.astream(value, config)])
+
+
+Way = Callable[[Runnable[Any, Any], Any, RunnableConfig], Awaitable[Any]]
+ONCE: dict[str, Way] = {"invoke": _invoke, "ainvoke": _ainvoke}
+STREAMED: dict[str, Way] = {"stream": _stream, "astream": _astream}
+WAYS = {**ONCE, **STREAMED}
+
+# -- a chain with tools ---------------------------------------------------------------------------
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place and say what is there."""
+    return f"the car, {place}"
+
+
+CALL = ScriptedToolCall("look", {"place": "on level 3, behind the pillar"}, "call_7")
+
+
+def tool_loop(model: Any) -> Runnable[Any, Any]:
+    """Return a chain that calls tools until the model answers in words, and streams its model."""
+    bound = model.bind_tools([look])
+
+    def one_round(answer: AIMessage) -> list[BaseMessage]:
+        told = [look.invoke(call) for call in answer.tool_calls]
+        assert all(isinstance(message, ToolMessage) for message in told)
+        return [answer, *told]
+
+    def loop(messages: list[BaseMessage]) -> Iterator[list[BaseMessage]]:
+        asked = list(messages)
+        while not isinstance(asked[-1], AIMessage):
+            new = one_round(bound.invoke(asked))
+            asked.extend(new)
+            yield new
+
+    async def aloop(messages: list[BaseMessage]) -> AsyncIterator[list[BaseMessage]]:
+        asked = list(messages)
+        while not isinstance(asked[-1], AIMessage):
+            new = one_round(await bound.ainvoke(asked))
+            asked.extend(new)
+            yield new
+
+    return _takes_messages(loop, aloop)
+
+
+def _takes_messages(loop: Any, aloop: Any) -> Runnable[Any, Any]:
+    prompt = ChatPromptTemplate([MessagesPlaceholder("messages")])
+    to_list = prompt | (lambda value: value.to_messages())
+    return to_list | RunnableLambda(loop, aloop)
+
+
+# -- reading what was stored ----------------------------------------------------------------------
+
+
+def stored(memory: ConversationMemory, thread_id: str = "t") -> list[BaseMessage]:
+    """Return the messages of a thread as they lie in the log."""
+    entries = memory.history(thread_id, user_id="ana").entries
+    return [entry.message for entry in entries if entry.message is not None]
+
+
+def texts(messages: list[BaseMessage]) -> list[str]:
+    """Return who said what."""
+    return [f"{message.type}: {message.text}" for message in messages]
+
+
+def last_attributes(memory: ConversationMemory) -> tuple[str, ...]:
+    """Return the attributes of what was stored last."""
+    return tuple(memory.history("t", user_id="ana").entries[-1].metadata.attributes)
+
+
+# -- the promises ---------------------------------------------------------------------------------
+
+
+class WirePromises(ABC):
+    """Inherit it in a class whose name begins with `Test`."""
+
+    server_class: ClassVar[Callable[[ReplySource], Any]]
+    errors: ClassVar[tuple[type[Exception], ...]]
+    """What the provider's client raises when a stream is cut or the service fails."""
+
+    @abstractmethod
+    def open_model(self, server: Any, *, tries: int = 1) -> AbstractAsyncContextManager[Any]:
+        """Open the provider's chat model; its client sends a request so many times at most."""
+
+    @abstractmethod
+    def spoken(self, body: dict[str, Any]) -> list[str]:
+        """Return a request as lines: `role: text`, `call id name place`, `result id: text`."""
+
+    @pytest.fixture
+    def memory(self) -> Iterator[ConversationMemory]:
+        with ConversationMemory.open(":memory:") as opened:
+            yield opened
+
+    @asynccontextmanager
+    async def _opened(
+        self, reply: ReplySource, *, tries: int = 1
+    ) -> AsyncIterator[tuple[Any, Callable[[], list[list[str]]]]]:
+        """Open a server and a model; yield the model, and a reader of what the server was told."""
+        with type(self).server_class(reply) as server:
+            async with self.open_model(server, tries=tries) as model:
+                yield model, lambda: [self.spoken(request.body) for request in server.requests]
+
+    # -- plain turns ----------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_the_second_request_holds_the_whole_conversation(self, memory, way):
+        async with self._opened(["On level 3.", "In your coat."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            first = await WAYS[way](chain, "Where did I park?", at())
+            second = await WAYS[way](chain, "And the key?", at())
+            assert requests() == [
+                ["user: Where did I park?"],
+                ["user: Where did I park?", "assistant: On level 3.", "user: And the key?"],
+            ]
+        assert (first.text, second.text) == ("On level 3.", "In your coat.")
+        assert texts(stored(memory)) == [
+            "human: Where did I park?",
+            "ai: On level 3.",
+            "human: And the key?",
+            "ai: In your coat.",
+        ]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_reply_is_stored_as_one_whole_message_with_its_usage(self, memory, way):
+        async with self._opened("One two three four five six.") as (model, _):
+            await WAYS[way](memory.wrap(model, recall=False), "Count!", at())
+        [_, reply] = stored(memory)
+        assert not isinstance(reply, BaseMessageChunk)
+        assert isinstance(reply, AIMessage)
+        assert reply.usage_metadata is not None
+        assert reply.usage_metadata["input_tokens"] == 2  # "Count!", 6 characters
+        assert reply.usage_metadata["output_tokens"] == 7  # 28 characters
+        assert last_attributes(memory) == ()
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_prompt_puts_its_system_text_first_in_every_request(self, memory, way):
+        prompt = ChatPromptTemplate(
+            [
+                ("system", "You are brief."),
+                MessagesPlaceholder("history"),
+                MessagesPlaceholder("input"),
+            ]
+        )
+        async with self._opened(["Yes.", "No."]) as (model, requests):
+            chain = memory.wrap(prompt | model, recall=False)
+            await WAYS[way](chain, "Really?", at())
+            await WAYS[way](chain, "Sure?", at())
+            assert requests()[1] == [
+                "system: You are brief.",
+                "user: Really?",
+                "assistant: Yes.",
+                "user: Sure?",
+            ]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_the_question_is_stored_before_the_service_is_asked(self, memory, way):
+        found: list[str] = []
+
+        def look_into_the_log(request: dict[str, Any]) -> str:
+            found.extend(texts(stored(memory)))
+            return "On level 3."
+
+        async with self._opened(look_into_the_log) as (model, _):
+            await WAYS[way](memory.wrap(model, recall=False), "Where did I park?", at())
+        assert found == ["human: Where did I park?"]
+
+    async def test_two_turns_at_once_reach_the_service_one_after_the_other(self, memory):
+        async with self._opened(["One.", "Two."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            await asyncio.gather(chain.ainvoke("First?", at()), chain.ainvoke("Second?", at()))
+            assert requests() == [
+                ["user: First?"],
+                ["user: First?", "assistant: One.", "user: Second?"],
+            ]
+
+    async def test_threads_of_one_batch_are_told_apart(self, memory):
+        async with self._opened("Yes.") as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            chain.batch(["A?", "B?", "C?"], [at("a"), at("b"), at("c")])
+            assert sorted(requests()) == [["user: A?"], ["user: B?"], ["user: C?"]]
+        assert [texts(stored(memory, name))[0] for name in "abc"] == [
+            "human: A?",
+            "human: B?",
+            "human: C?",
+        ]
+
+    # -- tools ----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_tool_loop_inside_the_chain_is_stored_whole_and_sent_again(self, memory, way):
+        script = [ScriptedReply(text="Let me look.", tool_calls=[CALL]), "On level 3.", "No."]
+        async with self._opened(script) as (model, requests):
+            chain = memory.wrap(tool_loop(model), recall=False)
+            await WAYS[way](chain, "Where did I park?", at())
+            await WAYS[way](chain, "Is it locked?", at())
+            looked = [
+                "user: Where did I park?",
+                "assistant: Let me look.",
+                "call call_7 look on level 3, behind the pillar",
+                "result call_7: the car, on level 3, behind the pillar",
+            ]
+            assert requests() == [
+                looked[:1],
+                looked,
+                [*looked, "assistant: On level 3.", "user: Is it locked?"],
+            ]
+        assert [message.type for message in stored(memory)] == [
+            *("human", "ai", "tool", "ai"),
+            *("human", "ai"),
+        ]
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_a_call_streamed_in_pieces_is_stored_as_one_call(self, memory, way):
+        reply = ScriptedReply(text="Let me look.", tool_calls=[CALL])
+        async with self._opened(reply) as (model, _):
+            chain = memory.wrap(model.bind_tools([look]), recall=False)
+            await STREAMED[way](chain, "Where did I park?", at())
+        [_, reply] = stored(memory)
+        assert reply.text == "Let me look."
+        [call] = reply.tool_calls
+        assert (call["name"], call["id"]) == ("look", "call_7")
+        assert call["args"] == {"place": "on level 3, behind the pillar"}
+        assert reply.invalid_tool_calls == []
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_call_that_nobody_answered_does_not_break_the_next_request(self, memory, way):
+        script = [ScriptedReply(text="Let me look.", tool_calls=[CALL]), "Sorry."]
+        async with self._opened(script) as (model, requests):
+            chain = memory.wrap(model.bind_tools([look]), recall=False)
+            await WAYS[way](chain, "Where did I park?", at())
+            await WAYS[way](chain, "Well?", at())
+            *said, result, asked = requests()[1]
+        assert said == [
+            "user: Where did I park?",
+            "assistant: Let me look.",
+            "call call_7 look on level 3, behind the pillar",
+        ]
+        assert result.startswith("result call_7: ")
+        assert asked == "user: Well?"
+
+    # -- failures -------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", ONCE)
+    async def test_a_turn_tried_again_asks_once_and_answers_once(self, memory, way):
+        async with self._opened([ScriptedError(status=500), "On level 3."]) as (model, requests):
+            chain = memory.wrap(model, recall=False).with_retry(
+                stop_after_attempt=2, wait_exponential_jitter=False
+            )
+            await ONCE[way](chain, "Where did I park?", at())
+            assert requests() == [["user: Where did I park?"]] * 2
+        assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_message_sent_again_after_a_failure_is_stored_once(self, memory, way):
+        asked = HumanMessage("Where did I park?", id="m1")
+        async with self._opened([ScriptedError(status=500), "On level 3."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            with pytest.raises(self.errors):
+                await WAYS[way](chain, asked, at())
+            assert texts(stored(memory)) == ["human: Where did I park?"]
+            await WAYS[way](chain, asked, at())
+            assert requests() == [["user: Where did I park?"]] * 2
+        assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_client_that_waits_and_tries_again_makes_one_turn(self, memory, way):
+        busy = ScriptedError(status=429, retry_after_s=0.001)
+        async with self._opened([busy, busy, "Yes."], tries=3) as (model, requests):
+            await WAYS[way](memory.wrap(model, recall=False), "Really?", at())
+            assert requests() == [["user: Really?"]] * 3
+        assert texts(stored(memory)) == ["human: Really?", "ai: Yes."]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_what_failed_is_asked_together_with_what_follows(self, memory, way):
+        refused = ScriptedError(status=400, message="no")
+        async with self._opened([refused, "On level 3."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            with pytest.raises(self.errors):
+                await WAYS[way](chain, "Where did I park?", at())
+            await WAYS[way](chain, "Hello?", at())
+            assert requests()[1] == ["user: Where did I park?\nHello?"]
+
+    @pytest.mark.parametrize("way", STREAMED)
+    @pytest.mark.parametrize(
+        "last_words", [None, ScriptedError(status=500)], ids=["broken", "told"]
+    )
+    async def test_a_cut_stream_is_stored_as_interrupted(self, memory, way, last_words):
+        cut = ScriptedReply(text="one two three four", cut_after_chunks=3, cut_with=last_words)
+        async with self._opened([cut, "five"]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            with pytest.raises(self.errors):
+                await STREAMED[way](chain, "Count!", at())
+            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
+            assert last_attributes(memory) == ("interrupted",)
+            await STREAMED[way](chain, "Go on.", at())
+            assert requests()[1] == ["user: Count!", "assistant: one two", "user: Go on."]
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_half_a_call_is_neither_stored_to_be_run_nor_sent_again(self, memory, way):
+        cut = ScriptedReply(text="Looking.", tool_calls=[CALL], cut_after_chunks=6)
+        async with self._opened([cut, "On level 3."]) as (model, requests):
+            chain = memory.wrap(model.bind_tools([look]), recall=False)
+            with pytest.raises(self.errors):
+                await STREAMED[way](chain, "Where did I park?", at())
+            [_, half] = stored(memory)
+            assert (half.text, half.tool_calls) == ("Looking.", [])
+            assert last_attributes(memory) == ("interrupted",)
+            await STREAMED[way](chain, "Well?", at())
+            assert requests()[1] == [
+                "user: Where did I park?",
+                "assistant: Looking.",
+                "user: Well?",
+            ]
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_a_stream_that_breaks_before_its_first_word_stores_no_reply(self, memory, way):
+        cut = ScriptedReply(text="one two", cut_after_chunks=0)
+        async with self._opened([cut, "Yes."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            with pytest.raises(self.errors):
+                await STREAMED[way](chain, "Count!", at())
+            assert texts(stored(memory)) == ["human: Count!"]
+            await STREAMED[way](chain, HumanMessage("Hello?"), at())
+            assert len(requests()) == 2
+
+    async def test_a_reader_who_leaves_a_stream_keeps_what_was_read(self, memory):
+        async with self._opened(["one two three four", "five"]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            with closing(chain.stream("Count!", at())) as stream:
+                _read_until(stream, "two")
+            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
+            assert last_attributes(memory) == ("interrupted",)
+            async with aclosing(chain.astream("Go on.", at())) as stream:
+                assert [chunk.text async for chunk in stream if chunk.text] == ["five"]
+            assert requests()[1] == ["user: Count!", "assistant: one two", "user: Go on."]
+
+    async def test_an_asynchronous_reader_who_leaves_keeps_what_was_read(self, memory):
+        async with self._opened("one two three four") as (model, _):
+            chain = memory.wrap(model, recall=False)
+            async with aclosing(chain.astream("Count!", at())) as stream:
+                async for chunk in stream:
+                    if "two" in chunk.text:
+                        break
+            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
+            assert last_attributes(memory) == ("interrupted",)
+
+    async def test_a_cancelled_task_keeps_what_it_had_read(self, memory):
+        held, has_two = threading.Event(), asyncio.Event()
+
+        def hold_before_three(number: int) -> None:
+            if number == 3:
+                assert held.wait(30)
+
+        async def read(chain: Runnable[Any, Any]) -> None:
+            async for chunk in chain.astream("Count!", at()):
+                if "two" in chunk.text:
+                    has_two.set()
+
+        reply = ScriptedReply(text="one two three", before_chunk=hold_before_three)
+        async with self._opened([reply, "four"]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            task = asyncio.create_task(read(chain))
+            await has_two.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            held.set()
+            assert texts(stored(memory)) == ["human: Count!", "ai: one two"]
+            assert last_attributes(memory) == ("interrupted",)
+            await chain.ainvoke("Go on.", at())
+            assert requests()[1] == ["user: Count!", "assistant: one two", "user: Go on."]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_fallback_model_answers_a_turn_whose_first_model_failed(self, memory, way):
+        async with (
+            self._opened(ScriptedError(status=500)) as (broken, asked_first),
+            self._opened("On level 3.") as (working, asked_second),
+        ):
+            chain = memory.wrap(broken.with_fallbacks([working]), recall=False)
+            await WAYS[way](chain, "Where did I park?", at())
+            assert asked_first() == asked_second() == [["user: Where did I park?"]]
+        assert texts(stored(memory)) == ["human: Where did I park?", "ai: On level 3."]
+
+    # -- recall and people ------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_recalled_lines_are_folded_into_the_question_and_not_stored(self, memory, way):
+        memory.add_messages(
+            [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")],
+            user_id="ana",
+            thread_id="earlier",
+        )
+        async with self._opened("On level 3.") as (model, requests):
+            chain = memory.wrap(model, k=1)
+            await WAYS[way](chain, "Where did I park the car?", at("now"))
+            [[said]] = requests()
+        assert said.startswith("user: <recalled>")
+        assert "I parked the car on level 3." in said
+        assert said.endswith("</recalled>\nWhere did I park the car?")
+        assert texts(stored(memory, "now")) == [
+            "human: Where did I park the car?",
+            "ai: On level 3.",
+        ]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_recalled_lines_do_not_come_back_with_the_next_question(self, memory, way):
+        memory.add_messages(
+            [HumanMessage("I parked the car on level 3.")], user_id="ana", thread_id="earlier"
+        )
+        async with self._opened(["On level 3.", "You're welcome."]) as (model, requests):
+            chain = memory.wrap(model, k=1)
+            await WAYS[way](chain, "Where did I park the car?", at("now"))
+            await WAYS[way](chain, "Thanks!", at("now", recall=False))
+            assert requests()[1] == [
+                "user: Where did I park the car?",
+                "assistant: On level 3.",
+                "user: Thanks!",
+            ]
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_summary_stands_before_what_it_does_not_cover(self, memory, way):
+        async with self._opened(["On level 3.", "Yes."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            await WAYS[way](chain, "Where did I park?", at())
+            history = memory.history("t", user_id="ana")
+            history.add_summary("The car is on level 3.", history.summary_window())
+            await WAYS[way](chain, "Sure?", at())
+            first, *others = requests()[1]
+        assert first.startswith("system: ")
+        assert "The car is on level 3." in first
+        assert others[-1] == "user: Sure?"
+
+
+def _read_until(stream: Iterator[Any], word: str) -> None:
+    for chunk in stream:
+        if word in chunk.text:
+            return
+    raise AssertionError(f"the stream never said {word!r}")
