@@ -1,7 +1,7 @@
 """The command line `convmem`: parses, prints, exits; nothing else.
 
 What is more than that lives in small modules without printing: `rendering` (values to lines),
-`log_urls` (names to logs), `models` (names to chat models), `chat_lines` (what was typed).
+`models` (names to chat models), `chat_lines` (what was typed).
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_export(command("export", "Write everything of a user, or a thread, as JSONL."))
     _add_copy(commands)
     _add_forget(command("forget", "Erase a thread, or everything of a user, for good."))
+    _add_verify(commands)
+    _add_backup(commands)
     return parser
 
 
@@ -126,6 +128,23 @@ def _add_forget(parser: argparse.ArgumentParser) -> None:
     scope.add_argument("--thread", metavar="ID", help="erase this thread")
     scope.add_argument("--everything", action="store_true", help="erase all threads of the user")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_verify(commands: Any) -> None:
+    summary = "Check a database file from end to end; exit with 1 where something is wrong."
+    parser = commands.add_parser("verify", help=summary, description=summary)
+    _add_file(parser)
+
+
+def _add_backup(commands: Any) -> None:
+    summary = "Copy a database file while it is in use; the copy opens like any other."
+    parser = commands.add_parser("backup", help=summary, description=summary)
+    _add_file(parser)
+    parser.add_argument("target", metavar="TARGET", help="the copy: a file that does not exist yet")
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("database", metavar="DB", help="the database file")
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

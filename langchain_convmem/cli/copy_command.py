@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from langchain_convmem.cli.log_urls import log_name, open_log
 from langchain_convmem.cli.terminal import Terminal
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.logs.addresses import log_name, open_log
 from langchain_convmem.moving import CopyReport, copy_log
-from langchain_convmem.protocols import MessageLog, OwnerListing
+from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Owner
 
 __all__ = ["run"]
@@ -40,14 +40,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _owners(source: MessageLog, users: list[str] | None) -> list[Owner] | None:
-    if users is not None:
-        unknown = [user for user in users if not source.threads(user)]
-        if unknown:
-            raise ConfigError(f"nothing is known of the user {unknown[0]!r}; check --user")
-        return [Owner(user_id=user) for user in dict.fromkeys(users)]
-    if not isinstance(source, OwnerListing):
-        raise ConfigError(f"{source!r} cannot list its users; name them with --user")
-    return None
+    """Return the owners that were named; None for everybody."""
+    if users is None:
+        return None
+    unknown = [user for user in users if not source.threads(user)]
+    if unknown:
+        raise ConfigError(f"nothing is known of the user {unknown[0]!r}; check --user")
+    return [Owner(user_id=user) for user in dict.fromkeys(users)]
 
 
 def _sentence(report: CopyReport, target_name: str) -> str:

@@ -18,7 +18,7 @@ __all__ = ["existing_memory", "known_thread", "memory_at"]
 
 @contextlib.contextmanager
 def memory_at(path: str) -> Iterator[ConversationMemory]:
-    """Open the database, made anew where there is none, and close it behind the block."""
+    """Open the database, made anew where there is no such file, and close it behind the block."""
     from langchain_convmem.memory import ConversationMemory
 
     with ConversationMemory.open(path) as memory:
@@ -27,12 +27,12 @@ def memory_at(path: str) -> Iterator[ConversationMemory]:
 
 @contextlib.contextmanager
 def existing_memory(path: str) -> Iterator[ConversationMemory]:
-    """Open a database that must be there: reading from an empty new one would mislead.
+    """Open a database that must be there: reading from an empty new file would mislead.
 
     Raises:
         ConfigError: If there is no such file.
     """
-    if not Path(path).exists():
+    if "://" not in path and not Path(path).exists():
         msg = (
             f"there is no database at {path}; make one with 'convmem import FILE --db {path}' "
             f"or 'convmem chat --db {path}', or name another with --db"

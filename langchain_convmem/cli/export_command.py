@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from langchain_convmem.cli.log_urls import open_log
 from langchain_convmem.cli.terminal import Terminal
 from langchain_convmem.errors import ConfigError, ConvMemError
+from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.moving import export_rows
 from langchain_convmem.records import Owner
 

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from langchain_convmem.cli.database import memory_at
 from langchain_convmem.cli.terminal import Terminal
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.moving import ImportedFile, read_files, store_thread
-from langchain_convmem.records import Owner
+from langchain_convmem.moving import ImportedFile, ImportReport, read_files, store_file
 
 __all__ = ["run"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A file that is in the log now, and how many of its lines had not been there before."""
-
-    file: ImportedFile
-    new: int
-
-    def sentence(self) -> str:
-        threads = self.file.threads
-        lines = sum(len(thread) for thread in threads)
-        sessions = sum(thread.sessions for thread in threads)
-        branches = sum(thread.branch_of is not None for thread in threads)
-        where = f"thread {threads[0].thread_id}" if len(threads) == 1 else f"{len(threads)} threads"
-        if branches:
-            where += f", {branches} of them branches"
-        return f"{self.file.path}: {lines} lines, {self.new} new, {sessions} sessions, {where}"
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -44,14 +24,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         paths = [Path(name) for name in arguments.files]
         files = read_files(paths, thread_id=arguments.thread, progress=stage("reading"))
         with memory_at(arguments.db) as memory:
-            stored = _store(memory, files, arguments.user, stage("writing"))
-            owner = Owner(user_id=arguments.user)
-            # Not `memory.refresh`, which keeps the problems to itself.
-            problems = memory.line_recall.refresh(owner, progress=stage("indexing"))
+            reports = _store(memory, files, arguments.user, stage("writing"))
+            problems = memory.refresh(user_id=arguments.user, progress=stage("indexing"))
     for problem in problems:
         terminal.note(problem)
-    for item in stored:
-        terminal.line(item.sentence())
+    for report in reports:
+        terminal.line(_sentence(report))
     return 0
 
 
@@ -60,16 +38,27 @@ def _store(
     files: Sequence[ImportedFile],
     user_id: str,
     progress: Callable[[int, int], None],
-) -> list[_Stored]:
+) -> list[ImportReport]:
     total = sum(len(thread) for file in files for thread in file.threads)
-    done = 0
-    stored = []
+    progress(0, total)
+    reports: list[ImportReport] = []
     for file in files:
-        new = 0
-        for thread in file.threads:
-            progress(done, total)
-            new += store_thread(memory.log, thread, user_id=user_id)
-            done += len(thread)
-        stored.append(_Stored(file, new))
-    progress(total, total)
-    return stored
+        before = sum(map(len, reports))
+        report = store_file(
+            memory.log,
+            file,
+            user_id=user_id,
+            drafting=memory.drafting,
+            progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
+        )
+        reports.append(report)
+    return reports
+
+
+def _sentence(report: ImportReport) -> str:
+    threads = report.thread_ids
+    where = f"thread {threads[0]}" if len(threads) == 1 else f"{len(threads)} threads"
+    if report.branches:
+        where += f", {report.branches} of them branches"
+    counts = f"{len(report)} lines, {report.added} new, {report.sessions} sessions"
+    return f"{report.path}: {counts}, {where}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.memory.conversation_memory import ConversationMemory
+from langchain_convmem.views.drafting import WriteHook
 
 if TYPE_CHECKING:
     from langchain_convmem.memory.wrapping import RememberingRunnable
 
-__all__ = ["ConversationMemory", "RememberingRunnable"]
+__all__ = ["ConversationMemory", "RememberingRunnable", "WriteHook"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.prompt_values import ChatPromptValueConcrete
 from langchain_core.runnables import (
     Runnable,
@@ -14,7 +15,10 @@ from langchain_core.runnables import (
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-__all__ = ["prompt_slots", "takes_messages"]
+from langchain_convmem.views.context import Profile
+from langchain_convmem.views.profiles import profile_for
+
+__all__ = ["prompt_slots", "provider_profile", "takes_messages"]
 
 
 def takes_messages(inner: Runnable[Any, Any]) -> bool:
@@ -50,9 +54,19 @@ def prompt_slots(inner: Runnable[Any, Any]) -> frozenset[str]:
     )
 
 
+def provider_profile(inner: Runnable[Any, Any]) -> Profile:
+    """Return whose rules the messages must keep: those of the chain's chat models.
+
+    Where the models are of several providers, or none can be seen, what all providers accept.
+    """
+    found = {profile_for(part) for part in _parts(inner) if isinstance(part, BaseLanguageModel)}
+    return found.pop() if len(found) == 1 else "strict"
+
+
 def _parts(runnable: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
     yield runnable
     inside = runnable.steps if isinstance(runnable, RunnableSequence) else []
     within = _within(runnable)
-    for part in [*inside, *([within] if within is not None else [])]:
+    others = runnable.fallbacks if isinstance(runnable, RunnableWithFallbacks) else ()
+    for part in [*inside, *([within] if within is not None else []), *others]:
         yield from _parts(part)

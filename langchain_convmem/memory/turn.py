@@ -9,23 +9,32 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import (
-    BaseMessage,
-    HumanMessage,
-    HumanMessageChunk,
-    message_chunk_to_message,
-)
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError
+from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.history import (
+    LiveThread,
+    note_steps,
+    read_all_steps,
+    read_live_steps,
+)
 from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.memory.rendering import MessageList, fenced, folded, recalled_messages
 from langchain_convmem.memory.replies import ReplyCollector, reply_messages
+from langchain_convmem.memory.spoken import human_of
+from langchain_convmem.memory.turn_entries import (
+    is_answered,
+    replies_of,
+    said_before,
+    start_of,
+    summary_text,
+)
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.codec import draft_of, text_pieces
-from langchain_convmem.views.context import SummaryPlace, context
-from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.views.context import Profile, SummaryPlace, context
+from langchain_convmem.views.drafting import is_remembered
+from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.tokens import count_tokens
 
 if TYPE_CHECKING:
@@ -66,13 +75,15 @@ class Turn:
     memory: ConversationMemory
     key: ThreadKey
     human: HumanMessage
+    kept: BaseMessage | None
+    """What the write hook left of `human`, to store and to search for; the model gets `human`."""
     extra: Mapping[str, Any]
     switches: TurnSwitches
     slots: frozenset[str] | None
+    profile: Profile
     attempt_of: str | None
     turn_id: str = ""
     start: int = 0
-    taken: Collection[str | None] = ()
     given: Sequence[BaseMessage] = ()
     started_ms: int = 0
     first_token_ms: int | None = None
@@ -86,6 +97,7 @@ class Turn:
         *,
         defaults: TurnSwitches,
         slots: frozenset[str] | None,
+        profile: Profile,
         attempt_of: str | None,
     ) -> Turn:
         """Return the turn for one call.
@@ -101,30 +113,39 @@ class Turn:
             )
             raise ConfigError(msg)
         key = ThreadKey(configurable.get("user_id"), configurable["thread_id"])
-        human, extra = _human_of(value)
+        human, extra = human_of(value)
+        kept = memory.drafting.hooked(human)
         switches = defaults.overridden(configurable)
-        return cls(memory, key, human, extra, switches, slots, attempt_of)
+        if not (is_remembered(human) and is_remembered(kept)):
+            switches = replace(switches, remember=False)
+        return cls(memory, key, human, kept, extra, switches, slots, profile, attempt_of)
 
     # -- before the model -----------------------------------------------------------------------
 
     def begin(self) -> Steps[Any]:
         """Store the user's message, then gather what the inner chain is called with."""
         log = self.memory.log
-        entries: list[Entry] = yield step(log, "entries", self.key)
-        mine = self._earlier_attempt(entries)
-        if mine is None and self.switches.remember:
-            [mine] = yield step(log, "append", self.key, [self._user_draft()])
-        before = _before(entries, mine)
-        asked = mine or self._unstored(before)
+        thread = yield from read_live_steps(log, self.key)
+        mine = self._earlier_attempt(thread.entries)
+        if mine is None and self.kept is not None and self.switches.remember:
+            [mine] = yield step(log, "append", self.key, [self._user_draft(self.kept)])
+        view: Context | None = None
+        if mine is None or thread.holds(mine.position):
+            asked, seen = self._so_far(thread, mine)
+            view = self._viewed(seen)
+        if view is None:  # an old message is said again, or the budget reaches further back
+            thread = yield from read_all_steps(log, thread)
+            asked, seen = self._so_far(thread, mine)
+            view = self._viewed(seen) or self._viewed_without_unanswered(seen)
+        if self.switches.remember:
+            yield from note_steps(log, thread, view, self._view_options())
         self.turn_id = asked.turn_id
-        self.start = _start(entries, asked)
-        self.taken = _taken_ids(entries, asked.turn_id)
-        view = self._view(before, asked)
+        self.start = start_of(thread.entries, asked)
         recalled = ""
         if self.switches.recall:
-            later = {entry.position for entry in entries if entry.position >= self.start}
+            later = {one.position for one in thread.entries if one.position >= self.start}
             recalled = yield from self._recalled(view.positions | later)
-        payload = self._payload(view, asked, recalled, _summary_text(before))
+        payload = self._payload(view, asked, recalled, summary_text(seen.entries))
         self.started_ms = now_ms()
         return payload
 
@@ -134,9 +155,9 @@ class Turn:
         log = self.memory.log
         return getattr(log, "path", None) or id(log), self.key
 
-    def _user_draft(self) -> Draft:
+    def _user_draft(self, message: BaseMessage) -> Draft:
         aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}
-        return draft_of(self.human, turn_id=new_ulid(), metadata=Metadata(aux=aux))
+        return draft_of(message, turn_id=new_ulid(), metadata=Metadata(aux=aux))
 
     def _earlier_attempt(self, entries: Sequence[Entry]) -> Entry | None:
         """Return the user's entry of a turn that this call tries again, if it does."""
@@ -145,7 +166,7 @@ class Turn:
         live = live_entries(entries)
         for entry in reversed(live):
             if self._is_attempt(entry):
-                return None if _answered(live, entry.turn_id) else entry
+                return None if is_answered(live, entry.turn_id) else entry
         return None
 
     def _is_attempt(self, entry: Entry) -> bool:
@@ -153,8 +174,19 @@ class Turn:
             entry.role == "user"
             and entry.metadata.aux.get(_ATTEMPT) == self.attempt_of
             and entry.message is not None
-            and entry.message.content == self.human.content
+            and self.kept is not None
+            and entry.message.content == self.kept.content
         )
+
+    def _so_far(self, thread: LiveThread, mine: Entry | None) -> tuple[Entry, LiveThread]:
+        """Return the user's entry, and the thread up to it as it was when the turn began."""
+        before = said_before(thread.entries, mine)
+        asked = self._unstored(before) if mine is None else self._in_full(mine)
+        return asked, replace(thread, entries=[*before, asked])
+
+    def _in_full(self, mine: Entry) -> Entry:
+        """Return the user's entry with what the user said: the write hook is not for this turn."""
+        return replace(mine, message=self.human, contents=text_pieces(self.human))
 
     def _unstored(self, before: Sequence[Entry]) -> Entry:
         """Return the user's message as the entry it would be, for a turn that is not stored."""
@@ -169,26 +201,39 @@ class Turn:
             contents=text_pieces(self.human),
         )
 
-    def _view(self, before: Sequence[Entry], asked: Entry) -> Context:
-        """Return the messages up to the user's, which the history's budget does not count."""
+    def _view_options(self) -> dict[str, Any]:
         budget = self.switches.history_tokens
-        if budget is not None:
-            budget += count_tokens([self.human])
         place: SummaryPlace = "omit" if self.slots and "summary" in self.slots else "system"
+        return {
+            "profile": self.profile,
+            # The history's budget does not count what the user says now.
+            "max_tokens": None if budget is None else budget + count_tokens([self.human]),
+            "summary": place,
+        }
+
+    def _viewed(self, thread: LiveThread) -> Context | None:
+        """Return the messages up to the user's; None where that takes more of the thread."""
         try:
-            return context([*before, asked], max_tokens=budget, summary=place)
+            return thread.viewed(**self._view_options())
         except BudgetError:
-            # What was said and never answered is one exchange with the new message, which is
-            # never cut; but an old message must not block the thread for good.
-            framing = [entry for entry in before if entry.role not in ("user", "assistant", "tool")]
-            return context([*framing, asked], max_tokens=budget, summary=place)
+            return None
+
+    def _viewed_without_unanswered(self, thread: LiveThread) -> Context:
+        """Return the user's message alone behind the system messages.
+
+        What was said before and never answered is one exchange with it, which is never cut; but an
+        old message must not block the thread for good.
+        """
+        *before, asked = thread.entries
+        framing = [one for one in before if one.role not in ("user", "assistant", "tool")]
+        return context([*framing, asked], **self._view_options())
 
     def _recalled(self, seen: Collection[int]) -> Steps[str]:
         """Return fenced lines of other places than the positions that the model sees anyway.
 
         A turn that is tried again must not quote its own earlier answer, nor what followed.
         """
-        query = "\n".join(text_pieces(self.human))
+        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
         if not query:
             return ""
         max_tokens = self.switches.max_tokens if self.switches.k is None else None
@@ -204,11 +249,11 @@ class Turn:
     def _payload(
         self, view: Context, asked: Entry, recalled: str, summary: str
     ) -> list[BaseMessage] | dict[str, Any]:
-        # The view joins what the user said since the last reply into one message, so that roles
-        # alternate; it speaks under the name and id of the newest.
+        # The view joins what one person said since the last reply into one message, so that roles
+        # alternate; it goes by the id of the newest.
         *history, last = view.messages
         human = self.human.model_copy(
-            update={"id": asked.message_id, "content": last.content}, deep=True
+            update={"id": asked.message_id, "content": last.content, "name": last.name}, deep=True
         )
         has_slot = self.slots is not None and "recalled" in self.slots
         spoken = human if has_slot else folded(human, recalled)
@@ -250,26 +295,20 @@ class Turn:
         if not self.switches.remember or not messages:
             return
         metadata = Metadata(attributes=attributes, timing=self._timing())
-        *plain, last = self._with_free_ids(messages)
-        drafts = [draft_of(message, turn_id=self.turn_id) for message in plain]
-        drafts.append(draft_of(last, turn_id=self.turn_id, metadata=metadata))
+        names = {message.id for message in messages if message.id}
+        found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
+        taken = {entry.message_id for entry in found if entry.turn_id != self.turn_id}
+        fresh = _with_free_ids(messages, taken)
+        drafts = self.memory.drafting.drafts(fresh, turn_id=self.turn_id)
+        if not drafts:
+            return
+        drafts[-1] = replace(drafts[-1], metadata=metadata)
         log = self.memory.log
         entries: list[Entry] = yield step(log, "entries", self.key, after=self.start - 1)
-        outdated = _replies(entries, self.turn_id)
+        outdated = replies_of(entries, self.turn_id)
         if outdated:
             drafts.insert(0, Draft(role="control", control=Control(outdated, "replaced")))
         yield step(log, "append", self.key, drafts)
-
-    def _with_free_ids(self, messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-        """Yield the messages; one whose id another message of the thread has goes without.
-
-        A cached model repeats its ids, and an equal id would replace what was said before.
-        """
-        taken = set(self.taken)
-        for message in messages:
-            is_taken = message.id in taken
-            taken |= {message.id}
-            yield message.model_copy(update={"id": None}) if is_taken else message
 
     def _timing(self) -> dict[str, int]:
         timing = {"llmStart": self.started_ms, "llmEnd": now_ms()}
@@ -278,87 +317,12 @@ class Turn:
         return timing
 
 
-def _human_of(value: Any) -> tuple[HumanMessage, Mapping[str, Any]]:
-    """Return the user's message and whatever else a dict input carries."""
-    extra: Mapping[str, Any] = {}
-    if isinstance(value, Mapping):
-        if "input" not in value:
-            msg = f"a dict input needs the key 'input'; got {sorted(map(str, value))}"
-            raise InvalidMessageError(msg)
-        extra = {name: item for name, item in value.items() if name != "input"}
-        value = value["input"]
-    if isinstance(value, PromptValue):
-        value = value.to_messages()
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, str):
-        value = HumanMessage(value)
-    if not isinstance(value, HumanMessage):
-        msg = (
-            f"the input must be text or one HumanMessage, got {type(value).__name__}: "
-            f"{value!r:.80}; put more messages into the thread with memory.add_messages()"
-        )
-        raise InvalidMessageError(msg)
-    if isinstance(value, HumanMessageChunk):
-        value = message_chunk_to_message(value)
-    if _is_blank(value):
-        raise InvalidMessageError("the user's message is blank; there is nothing to answer")
-    return value, extra
+def _with_free_ids(messages: Sequence[BaseMessage], taken: set[str]) -> Iterator[BaseMessage]:
+    """Yield the messages; one whose id another message of the thread has goes without.
 
-
-def _is_blank(message: HumanMessage) -> bool:
-    """Return whether a message has neither text nor media."""
-    content = message.content
-    if isinstance(content, str):
-        return not content.strip()
-    media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
-    return not media and not text_pieces(message)
-
-
-def _before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
-    """Return what was said before this turn began: a retry does not see its own answer."""
-    if mine is None:
-        return list(entries)
-    start = _start(entries, mine)
-    began: dict[str, int] = {}
-    for entry in entries:
-        began.setdefault(entry.turn_id, entry.position)
-    return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
-
-
-def _start(entries: Sequence[Entry], mine: Entry) -> int:
-    """Return the position at which the turn of `mine` began."""
-    turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
-    return min(turn, default=mine.position)
-
-
-def _taken_ids(entries: Sequence[Entry], turn_id: str) -> frozenset[str | None]:
-    """Return the message ids that the other turns of the thread use."""
-    return frozenset(
-        entry.message.id
-        for entry in entries
-        if entry.turn_id != turn_id and entry.message is not None
-    )
-
-
-def _answered(live: Sequence[Entry], turn_id: str) -> bool:
-    return any(
-        entry.turn_id == turn_id
-        and entry.role == "assistant"
-        and "interrupted" not in entry.metadata.attributes
-        for entry in live
-    )
-
-
-def _replies(entries: Sequence[Entry], turn_id: str) -> tuple[str, ...]:
-    """Return the ids of the live replies that a turn stored before."""
-    return tuple(
-        entry.id
-        for entry in live_entries(entries)
-        if entry.turn_id == turn_id and entry.role != "user"
-    )
-
-
-def _summary_text(entries: Sequence[Entry]) -> str:
-    summary = live_summary(live_entries(entries))
-    return "" if summary is None else "\n".join(summary.contents)
+    A cached model repeats its ids, and an equal id would replace what was said before.
+    """
+    for message in messages:
+        is_taken = message.id in taken
+        taken |= {message.id} if message.id else set()
+        yield message.model_copy(update={"id": None}) if is_taken else message

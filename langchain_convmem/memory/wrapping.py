@@ -18,7 +18,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory.chain_shape import prompt_slots, takes_messages
+from langchain_convmem.memory.chain_shape import prompt_slots, provider_profile, takes_messages
 from langchain_convmem.memory.replies import ReplyCollector
 from langchain_convmem.memory.turn import Turn, TurnSwitches
 from langchain_convmem.memory.turn_queue import TurnQueue
@@ -238,6 +238,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             config.get("configurable", {}),
             defaults=defaults,
             slots=self._prompt_slots(),
+            profile=provider_profile(self.inner),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
         )
 

@@ -24,13 +24,20 @@ from langchain_convmem.moving.readers import (
     threads_of,
 )
 from langchain_convmem.moving.source import Source, read_source
-from langchain_convmem.moving.storing import astore_thread, store_thread
+from langchain_convmem.moving.storing import (
+    ImportReport,
+    astore_thread,
+    store_file,
+    store_file_steps,
+    store_thread,
+)
 from langchain_convmem.moving.threads import ImportedThread
 
 __all__ = [
     "DATABASE_READERS",
     "READERS",
     "CopyReport",
+    "ImportReport",
     "ImportedFile",
     "ImportedThread",
     "Reader",
@@ -44,6 +51,8 @@ __all__ = [
     "read_files",
     "read_source",
     "read_threads",
+    "store_file",
+    "store_file_steps",
     "store_thread",
     "threads_of",
 ]

@@ -1,4 +1,4 @@
-"""The tables of formats. A file's format is known by its content, never by its name."""
+"""The tables of formats. A file's format is known by its content, never by the file's name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.moving import (
     chatgpt,
     checkpoints,
@@ -43,11 +44,13 @@ class Reader:
     """One format of text.
 
     Attributes:
+        name: What a caller calls it, who knows what the file must be.
         form: What such a file looks like, for the sentence about a file that fits none.
         fits: Whether a file is meant to be of this format; it may still be a bad one.
         read: The file's threads; the second argument renames the only one.
     """
 
+    name: str
     form: str
     fits: Callable[[Source], bool]
     read: Callable[[Source, str | None], list[ImportedThread]]
@@ -57,6 +60,7 @@ class Reader:
 class DatabaseReader:
     """One kind of SQLite file; see `Reader`."""
 
+    name: str
     form: str
     fits: Callable[[Database], bool]
     read: Callable[[Database, str | None], list[ImportedThread]]
@@ -64,19 +68,34 @@ class DatabaseReader:
 
 READERS = (
     # Those that may be lines stand first: the others need the file to be one JSON document.
-    Reader(exported.FORM, exported.fits_exported, exported.read_exported),
-    Reader(dynamodb_history.FORM, dynamodb_history.fits_dynamodb, dynamodb_history.read_dynamodb),
-    Reader(jsonl.FORM, jsonl.fits_jsonl, jsonl.read_jsonl),
-    Reader(openai.FORM, openai.fits_openai, openai.read_openai),
-    Reader(chatgpt.FORM, chatgpt.fits_chatgpt, chatgpt.read_chatgpt),
-    Reader(claude.FORM, claude.fits_claude, claude.read_claude),
-    Reader(dialogue.FORM, dialogue.fits_dialogue, dialogue.read_dialogue),
-    Reader(locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
+    Reader("convmem", exported.FORM, exported.fits_exported, exported.read_exported),
+    Reader(
+        "dynamodb_history",
+        dynamodb_history.FORM,
+        dynamodb_history.fits_dynamodb,
+        dynamodb_history.read_dynamodb,
+    ),
+    Reader("jsonl", jsonl.FORM, jsonl.fits_jsonl, jsonl.read_jsonl),
+    Reader("openai", openai.FORM, openai.fits_openai, openai.read_openai),
+    Reader("chatgpt", chatgpt.FORM, chatgpt.fits_chatgpt, chatgpt.read_chatgpt),
+    Reader("claude", claude.FORM, claude.fits_claude, claude.read_claude),
+    Reader("dialogue", dialogue.FORM, dialogue.fits_dialogue, dialogue.read_dialogue),
+    Reader("locomo", locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
 )
 
 DATABASE_READERS = (
-    DatabaseReader(checkpoints.FORM, checkpoints.fits_checkpoints, checkpoints.read_checkpoints),
-    DatabaseReader(sql_history.FORM, sql_history.fits_sql_history, sql_history.read_sql_history),
+    DatabaseReader(
+        "checkpoints",
+        checkpoints.FORM,
+        checkpoints.fits_checkpoints,
+        checkpoints.read_checkpoints,
+    ),
+    DatabaseReader(
+        "sql_history",
+        sql_history.FORM,
+        sql_history.fits_sql_history,
+        sql_history.read_sql_history,
+    ),
 )
 
 _OWN_TABLES = {"owners", "threads", "entries", "documents"}
@@ -91,19 +110,25 @@ class ImportedFile:
 
 
 def read_threads(
-    path: str | os.PathLike[str], *, thread_id: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    thread_id: str | None = None,
+    format: str | None = None,  # noqa: A002 - what it is called everywhere
 ) -> list[ImportedThread]:
     """Return the threads of one file, checked to the last line; nothing is written.
 
     Args:
         path: A file of any known format.
         thread_id: Takes the place of the only dialogue's own name.
+        format: The name of the format that the file must have, such as `chatgpt`; None finds it
+            out.
 
     Raises:
+        ConfigError: If no format has that name.
         ImportFormatError: If the file is empty, of no known format, or not what its format says.
         MissingExtraError: If its format needs a package that is not installed.
     """
-    return threads_of(open_source(Path(path)), thread_id=thread_id)
+    return threads_of(open_source(Path(path)), thread_id=thread_id, format=format)
 
 
 def open_source(path: Path) -> Source | Database:
@@ -115,8 +140,15 @@ def open_source(path: Path) -> Source | Database:
     return Database(str(path)) if is_database(path) else read_source(path)
 
 
-def threads_of(source: Source | Database, *, thread_id: str | None = None) -> list[ImportedThread]:
+def threads_of(
+    source: Source | Database,
+    *,
+    thread_id: str | None = None,
+    format: str | None = None,  # noqa: A002 - as above
+) -> list[ImportedThread]:
     """Return the threads of an opened file; see `read_threads`."""
+    if format is not None:
+        return _threads_in(format, source, thread_id)
     if isinstance(source, Database):
         return _threads_of_database(source, thread_id)
     number, first = next(source.rows(), (0, ""))
@@ -129,6 +161,22 @@ def threads_of(source: Source | Database, *, thread_id: str | None = None) -> li
     if reader is None:
         Node(source.document, source.path, "$").fail(_forms(READERS))
     return reader.read(source, thread_id)
+
+
+def _threads_in(
+    name: str, source: Source | Database, thread_id: str | None
+) -> list[ImportedThread]:
+    """Return the threads of a file that must be of the format with this name."""
+    forms = {reader.name: reader.form for reader in (*READERS, *DATABASE_READERS)}
+    if name not in forms:
+        raise ConfigError(f"format must be one of {', '.join(forms)}; got {name!r}")
+    for reader in READERS:
+        if reader.name == name and isinstance(source, Source) and reader.fits(source):
+            return reader.read(source, thread_id)
+    for known in DATABASE_READERS:
+        if known.name == name and isinstance(source, Database) and known.fits(source):
+            return known.read(source, thread_id)
+    return refuse(source.path, "", f"is not of the format {name!r}; expected {forms[name]}")
 
 
 def _threads_of_database(database: Database, thread_id: str | None) -> list[ImportedThread]:

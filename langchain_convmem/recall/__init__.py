@@ -6,6 +6,7 @@ from langchain_convmem.recall.embedding import EmbeddedEmbeddings, fingerprint_o
 from langchain_convmem.recall.engine import LineRecall
 from langchain_convmem.recall.exact_index import ExactIndex
 from langchain_convmem.recall.faiss_index import FaissIndex
+from langchain_convmem.recall.options import RecallOptions
 from langchain_convmem.recall.retriever import DialogLineRetriever
 from langchain_convmem.recall.settings import RecallSettings
 
@@ -15,6 +16,7 @@ __all__ = [
     "ExactIndex",
     "FaissIndex",
     "LineRecall",
+    "RecallOptions",
     "RecallSettings",
     "fingerprint_of",
 ]

@@ -6,13 +6,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.answer import Wish, build_recall
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings
 from langchain_convmem.recall.embedding_border import embed_question
+from langchain_convmem.recall.options import RecallOptions, check_scope, checked_wish
 from langchain_convmem.recall.owner_index import OwnerIndex, Progress
 from langchain_convmem.recall.ranking import Question, rank, without_names
 from langchain_convmem.recall.settings import RecallSettings
@@ -74,79 +75,23 @@ class LineRecall:
 
     # -- recalling ---------------------------------------------------------------------------
 
-    def recall(
-        self,
-        owner: Owner,
-        query: str,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | None = None,
-        within: ThreadKey | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        ranking: int = 20,
-        settings: RecallSettings | None = None,
-    ) -> Recall:
+    def recall(self, owner: Owner, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Return the lines of `owner` that answer `query` best, in blocks, best first.
 
         Args:
             owner: Whose lines are searched.
             query: What is asked, in plain words.
-            k: Exactly so many blocks, as long as there are lines enough to be hits.
-            max_tokens: Budget of all blocks, 4 characters of text each, headers included. With
-                `k`: at most so many blocks. Neither: what the settings say, else 1000.
-            threshold: Least cosine similarity of a hit, from -1 to 1; None: what the settings say.
-            within: Only this thread of the owner.
-            exclude: Positions of entries, by thread, that must not come back, such as those a
-                model already sees.
-            ranking: How many matches to report, whether selected or not.
-            settings: Instead of the recall's own. Those of building (`exact_limit`) do not change.
+            **options: How much, from where and how like; see `RecallOptions`.
 
         Raises:
             ConfigError: If an argument makes no sense; the message names it.
             LogError: If the log cannot be read.
         """
-        return run(
-            self.recall_steps(
-                owner,
-                query,
-                k=k,
-                max_tokens=max_tokens,
-                threshold=threshold,
-                within=within,
-                exclude=exclude,
-                ranking=ranking,
-                settings=settings,
-            )
-        )
+        return run(self.recall_steps(owner, query, **options))
 
-    async def arecall(
-        self,
-        owner: Owner,
-        query: str,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | None = None,
-        within: ThreadKey | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        ranking: int = 20,
-        settings: RecallSettings | None = None,
-    ) -> Recall:
+    async def arecall(self, owner: Owner, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Recall as `recall` does, without blocking the event loop."""
-        return await arun(
-            self.recall_steps(
-                owner,
-                query,
-                k=k,
-                max_tokens=max_tokens,
-                threshold=threshold,
-                within=within,
-                exclude=exclude,
-                ranking=ranking,
-                settings=settings,
-            )
-        )
+        return await arun(self.recall_steps(owner, query, **options))
 
     def recall_steps(
         self,
@@ -162,7 +107,7 @@ class LineRecall:
         settings: RecallSettings | None = None,
     ) -> Steps[Recall]:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
-        wish = _checked_wish(
+        wish = checked_wish(
             query,
             k=k,
             max_tokens=max_tokens,
@@ -170,7 +115,7 @@ class LineRecall:
             ranking=ranking,
             settings=settings or self.settings,
         )
-        _check_scope(owner, within)
+        check_scope(owner, within)
         index = self._index_of(owner)
         known: _Known = yield _off_loop(partial(_caught_up, index))
         vector, problem = yield from self._embed(wish, known)
@@ -267,56 +212,3 @@ def _scan(
         ranking = rank(question, table, index.vectors, index.lexical, wish.settings)
         problems = index.problems if problem is None else (*index.problems, problem)
         return build_recall(wish, ranking, table, question.allowed, problems)
-
-
-# -- arguments -------------------------------------------------------------------------------
-
-
-def _checked_wish(
-    query: str,
-    *,
-    k: int | None,
-    max_tokens: int | None,
-    threshold: float | None,
-    ranking: int,
-    settings: RecallSettings,
-) -> Wish:
-    if not isinstance(query, str) or not query.strip():
-        msg = f"query must be a text that is not blank, got {query!r}"
-        raise ConfigError(msg)
-    _check_count("k", k, least=1)
-    _check_count("max_tokens", max_tokens, least=1)
-    _check_count("ranking", ranking, least=0)
-    if k is None and max_tokens is None:
-        k, max_tokens = settings.k, settings.max_tokens
-    if k is None and max_tokens is None:
-        max_tokens = 1000
-    if threshold is None:
-        threshold = settings.threshold
-    _check_threshold(threshold)
-    return Wish(query, k, max_tokens, threshold, ranking, settings)
-
-
-def _check_count(name: str, value: int | None, *, least: int) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        msg = f"{name} must be a whole number of at least {least}, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _check_threshold(value: float | None) -> None:
-    if value is None:
-        return
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not -1 <= value <= 1:
-        msg = f"threshold must be None or a cosine from -1 to 1, got {value!r}"
-        raise ConfigError(msg)
-
-
-def _check_scope(owner: Owner, within: ThreadKey | None) -> None:
-    if within is None:
-        return
-    if not isinstance(within, ThreadKey) or within.owner != owner:
-        msg = f"within must be a thread of the owner {owner!r}, got {within!r}"
-        raise ConfigError(msg)

@@ -45,6 +45,9 @@ def test_empty_environment_variables_count_as_unset():
         ["copy", "--to", "a.db"],
         ["forget"],
         ["forget", "--thread", "t", "--everything"],
+        ["verify"],
+        ["verify", "a.db", "b.db"],
+        ["backup", "a.db"],
     ],
 )
 def test_unusable_arguments_end_with_code_2(words, capsys):
@@ -78,3 +81,9 @@ def test_a_copy_names_two_logs_and_any_number_of_users():
     assert (arguments.source, arguments.target) == ("a.db", "dynamodb://t")
     assert arguments.users == ["x", "y"]
     assert parsed("copy", "--from", "a", "--to", "b").users is None
+
+
+def test_verify_and_backup_name_files():
+    assert parsed("verify", "a.db").database == "a.db"
+    arguments = parsed("backup", "a.db", "copy.db")
+    assert (arguments.database, arguments.target) == ("a.db", "copy.db")

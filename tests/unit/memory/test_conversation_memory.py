@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings, SQLiteLog
@@ -65,6 +65,31 @@ def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path):
     with pytest.raises(LogError, match=r"notes\.txt"):
         ConversationMemory.open(path)
     assert path.read_text() == "dear diary"
+
+
+@pytest.mark.parametrize(
+    ("address", "package", "name"),
+    [
+        ("postgresql://ana@host/chats?schema=x", "langchain_convmem.logs.postgres", "PostgresLog"),
+        ("dynamodb://log?region=eu-west-1", "langchain_convmem.logs.dynamodb", "DynamoDBLog"),
+    ],
+)
+def test_the_address_of_a_server_opens_its_log_which_the_memory_closes(
+    monkeypatch, address, package, name
+):
+    log = InMemoryLog()
+    home = pytest.importorskip(package)
+    monkeypatch.setattr(home, name, lambda *_args, **_options: log)
+    with ConversationMemory.open(address) as memory:
+        memory.add_messages(TALK, thread_id="t", user_id="ana")
+        assert memory.log is log
+    with pytest.raises(LogClosedError):
+        log.threads("ana")
+
+
+def test_an_address_of_no_known_log_is_refused():
+    with pytest.raises(ConfigError, match="redis"):
+        ConversationMemory.open("redis://host")
 
 
 @pytest.mark.parametrize("place", ["in memory", "in a file"])
@@ -223,6 +248,13 @@ def test_a_call_that_names_nobody_is_refused(memory, call):
         getattr(memory, call)(*arguments)
 
 
+@pytest.mark.parametrize("call", ["arecall", "aforget", "arefresh"])
+async def test_an_async_call_that_names_nobody_is_refused(memory, call):
+    arguments = ["bicycle"] if call == "arecall" else []
+    with pytest.raises(ConfigError, match="user_id, or thread_id"):
+        await getattr(memory, call)(*arguments)
+
+
 @pytest.mark.parametrize("call", ["recall", "retriever", "forget"])
 @pytest.mark.parametrize(
     "ids", [{"user_id": ""}, {"thread_id": ""}, {"user_id": "a", "thread_id": ""}]
@@ -280,6 +312,33 @@ def test_indexing_ahead_reports_its_progress(memory):
     memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
     seen = []
     memory.refresh(user_id="ana", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (20, 20)
+
+
+class BrokenEmbeddings(Embeddings):
+    """An embedder whose server is down."""
+
+    def embed_documents(self, texts):
+        raise ConnectionError("no route to the embedder")
+
+    def embed_query(self, text):
+        raise ConnectionError("no route to the embedder")
+
+
+async def test_indexing_ahead_says_what_went_wrong():
+    with ConversationMemory(InMemoryLog(), embeddings=BrokenEmbeddings()) as memory:
+        memory.add_messages(TALK, thread_id="t", user_id="ana")
+        for problems in (memory.refresh(user_id="ana"), await memory.arefresh(user_id="ana")):
+            assert "no route to the embedder" in "".join(problems)
+
+
+async def test_indexing_ahead_says_nothing_where_all_went_well(memory):
+    memory.add_messages(TALK * 10, thread_id="t", user_id="ana")
+    seen = []
+    problems = await memory.arefresh(
+        user_id="ana", progress=lambda done, total: seen.append((done, total))
+    )
+    assert problems == memory.refresh(user_id="ana") == ()
     assert seen[-1] == (20, 20)
 
 

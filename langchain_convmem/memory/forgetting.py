@@ -1,0 +1,58 @@
+"""The part of a memory that erases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.memory.memory_part import MemoryPart, owner_of
+from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
+from langchain_convmem.steps import Steps, arun, run, step
+
+__all__ = ["ForgettingMemory"]
+
+
+class ForgettingMemory(MemoryPart):
+    """Erases for good what was said, and all that was derived from it."""
+
+    def forget(
+        self,
+        *,
+        user_id: str | None = None,
+        thread_id: str | None = None,
+        entry_ids: Iterable[str] | None = None,
+    ) -> ForgetReceipt:
+        """Erase for good: a user with all threads, a thread, or entries of a thread.
+
+        Args:
+            user_id: Alone: everything of this user.
+            thread_id: This thread of the user, or the thread of no user.
+            entry_ids: Only these entries of the thread, by entry id or message id.
+
+        Returns:
+            What was erased, in counts.
+        """
+        return run(self._forget_steps(user_id, thread_id, entry_ids))
+
+    async def aforget(
+        self,
+        *,
+        user_id: str | None = None,
+        thread_id: str | None = None,
+        entry_ids: Iterable[str] | None = None,
+    ) -> ForgetReceipt:
+        """Erase for good; see `forget`."""
+        return await arun(self._forget_steps(user_id, thread_id, entry_ids))
+
+    def _forget_steps(
+        self, user_id: str | None, thread_id: str | None, entry_ids: Iterable[str] | None
+    ) -> Steps[ForgetReceipt]:
+        owner_of(user_id, thread_id)
+        if thread_id is None and entry_ids is not None:
+            raise ConfigError("entry_ids need the thread they belong to; pass thread_id")
+        if isinstance(entry_ids, str):
+            raise ConfigError(f"entry_ids must be a list of ids, got the text {entry_ids!r}")
+        scope = ThreadKey(user_id, thread_id) if thread_id is not None else Owner(user_id=user_id)
+        ids = None if entry_ids is None else list(entry_ids)
+        receipt: ForgetReceipt = yield step(self.log, "forget", scope, ids)
+        return receipt

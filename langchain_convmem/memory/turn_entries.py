@@ -1,0 +1,52 @@
+"""A turn among the entries of its thread: where it began, what was said before, what it stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from langchain_convmem.records import Entry
+from langchain_convmem.views.live import live_entries, live_summary
+
+__all__ = ["is_answered", "replies_of", "said_before", "start_of", "summary_text"]
+
+
+def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
+    """Return what was said before a turn began: a retry does not see its own answer."""
+    if mine is None:
+        return list(entries)
+    start = start_of(entries, mine)
+    began: dict[str, int] = {}
+    for entry in entries:
+        began.setdefault(entry.turn_id, entry.position)
+    return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
+
+
+def start_of(entries: Sequence[Entry], mine: Entry) -> int:
+    """Return the position at which the turn of `mine` began."""
+    turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
+    return min(turn, default=mine.position)
+
+
+def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
+    """Return whether a turn has a reply that was not cut off."""
+    return any(
+        entry.turn_id == turn_id
+        and entry.role == "assistant"
+        and "interrupted" not in entry.metadata.attributes
+        for entry in live
+    )
+
+
+def replies_of(entries: Sequence[Entry], turn_id: str) -> tuple[str, ...]:
+    """Return the ids of the live replies that a turn stored before."""
+    return tuple(
+        entry.id
+        for entry in live_entries(entries)
+        if entry.turn_id == turn_id and entry.role != "user"
+    )
+
+
+def summary_text(entries: Sequence[Entry]) -> str:
+    """Return the live summary; empty without one."""
+    summary = live_summary(live_entries(entries))
+    return "" if summary is None else "\n".join(summary.contents)

@@ -1,0 +1,213 @@
+"""`ConversationMemory.import_file`: files of other services, their threads and lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import ConfigError, ImportFormatError
+from langchain_convmem.moving import ImportReport, export_rows
+from langchain_convmem.records import Owner
+
+CHAT = [
+    {"role": "user", "content": "My boat is red.", "id": "m1"},
+    {"role": "assistant", "content": "I see.", "id": "m2"},
+]
+WAYS = {
+    "import_file": lambda memory, *args, **options: memory.import_file(*args, **options),
+    "aimport_file": lambda memory, *args, **options: asyncio.run(
+        memory.aimport_file(*args, **options)
+    ),
+}
+
+
+@pytest.fixture
+def chat(tmp_path):
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(CHAT))
+    return path
+
+
+@pytest.fixture(params=WAYS)
+def imported(request, memory):
+    """The import of a file into a memory, in both forms."""
+    return lambda *args, **options: WAYS[request.param](memory, *args, **options)
+
+
+def _texts(memory, thread_id="chat", user_id="ana"):
+    return [message.text for message in memory.history(thread_id, user_id=user_id).messages]
+
+
+def _export(path, log):
+    path.write_text("\n".join(export_rows(log, Owner(user_id="ana"))))
+    return path
+
+
+# -- what becomes of a file ---------------------------------------------------------------------
+
+
+def test_a_file_becomes_threads_that_are_recalled(memory, imported, chat):
+    report = imported(chat, user_id="ana")
+    assert report == ImportReport(
+        path=str(chat),
+        thread_ids=("chat",),
+        branches=0,
+        sessions=1,
+        added=2,
+        known=0,
+        skipped=(),
+    )
+    assert len(report) == 2
+    assert _texts(memory) == ["My boat is red.", "I see."]
+    assert "My boat is red." in str(memory.recall("Which colour?", user_id="ana").blocks)
+
+
+def test_importing_again_doubles_nothing(memory, imported, chat):
+    imported(chat, user_id="ana")
+    again = imported(str(chat), user_id="ana")
+    assert (again.added, again.known) == (0, 2)
+    chat.write_text(json.dumps([*CHAT, {"role": "user", "content": "And fast."}]))
+    grown = imported(chat, user_id="ana")
+    assert (grown.added, grown.known) == (1, 2)
+    assert _texts(memory) == ["My boat is red.", "I see.", "And fast."]
+
+
+def test_a_thread_can_be_of_another_name_and_of_no_user(memory, imported, chat):
+    assert imported(chat, thread_id="boats").thread_ids == ("boats",)
+    assert _texts(memory, "boats", None) == ["My boat is red.", "I see."]
+
+
+def test_an_export_comes_back_with_its_edits(memory, imported, tmp_path):
+    with ConversationMemory(InMemoryLog()) as other:
+        history = other.history("t1", user_id="ana")
+        history.add_messages([HumanMessage("Red?", id="q1"), AIMessage("Blue.", id="a1")])
+        history.replace("a1", "Red.")
+        other.history("t2", user_id="ana").add("user", "Hi")
+        path = _export(tmp_path / "export.jsonl", other.log)
+        report = imported(path, user_id="bo")
+        assert report.thread_ids == ("t1", "t2")
+        assert report.added == len(other.log.changes(Owner(user_id="ana")).entries)
+        assert _texts(memory, "t1", "bo") == [message.text for message in history.messages]
+    assert imported(path, user_id="bo").added == 0
+
+
+def test_progress_is_told_by_entries(imported, tmp_path):
+    rows = [
+        {"role": "user", "content": f"{thread}-{number}", "session_id": thread}
+        for thread in ("a", "b")
+        for number in range(3)
+    ]
+    path = tmp_path / "dialogue.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    seen = []
+    report = imported(path, user_id="ana", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(report), len(report)) == (6, 6)
+    assert seen == sorted(seen)
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+
+def test_a_bad_file_changes_nothing(memory, imported, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps(CHAT[0]) + '\n{"role": "pirate", "content": "Arr"}\n')
+    with pytest.raises(ImportFormatError, match="line 2"):
+        imported(path, user_id="ana")
+    with pytest.raises(ImportFormatError, match=r"nothing\.json"):
+        imported(tmp_path / "nothing.json", user_id="ana")
+    assert memory.threads("ana") == []
+
+
+def test_a_file_must_be_of_the_format_that_is_named(memory, imported, chat, tmp_path):
+    with pytest.raises(ImportFormatError, match="'chatgpt'"):
+        imported(chat, user_id="ana", format="chatgpt")
+    with pytest.raises(ImportFormatError, match="'sql_history'"):
+        imported(chat, user_id="ana", format="sql_history")
+    with ConversationMemory.open(tmp_path / "own.db"):
+        pass
+    with pytest.raises(ImportFormatError, match="'openai'"):
+        imported(tmp_path / "own.db", user_id="ana", format="openai")
+    assert memory.threads("ana") == []
+    assert imported(chat, user_id="ana", format="openai").added == 2
+
+
+def test_a_format_that_nobody_knows_is_refused_with_those_there_are(imported, chat):
+    with pytest.raises(ConfigError, match=r"chatgpt.*checkpoints.*'chat-gpt'"):
+        imported(chat, user_id="ana", format="chat-gpt")
+
+
+# -- what is skipped ----------------------------------------------------------------------------
+
+
+def _no_boats(message):
+    if "boat" in message.text:
+        return None
+    message.content = str(message.text).replace("4242", "[number]")
+    return message
+
+
+@pytest.fixture
+def discreet():
+    with ConversationMemory(InMemoryLog(), before_write=_no_boats) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_the_hook_leaves_out_is_skipped_with_a_reason(discreet, chat, way):
+    for known in (0, 1):
+        report = WAYS[way](discreet, chat, user_id="ana")
+        assert (report.added, report.known) == (1 - known, known)
+        assert report.skipped == (
+            "message 'm1' of thread 'chat': the write hook stores nothing of it",
+        )
+        assert len(report) == 2
+    assert [entry.contents for entry in discreet.history("chat", user_id="ana").entries] == [
+        ("I see.",)
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_export_goes_through_the_hook_with_its_edits(discreet, tmp_path, way):
+    with ConversationMemory(InMemoryLog()) as other:
+        history = other.history("t", user_id="ana")
+        history.add_messages([HumanMessage("A boat?", id="q0"), SystemMessage("Dial 4242.")])
+        history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("4242.", id="a1")])
+        history.replace("a1", "Dial 4242!")
+        history.add_summary("They dialled 4242.", history.summary_window())
+        path = _export(tmp_path / "export.jsonl", other.log)
+    report = WAYS[way](discreet, path, user_id="ana")
+    assert report.skipped == ("message 'q0' of thread 't': the write hook stores nothing of it",)
+    shown = discreet.history("t", user_id="ana")
+    assert shown.last_summary.contents == ("They dialled [number].",)
+    assert "4242" not in str(shown.entries)
+    shown.undo_summary()
+    assert [message.text for message in shown.messages] == [
+        "Dial [number].",
+        "Who?",
+        "Dial [number]!",
+    ]
+    entries = shown.entries
+    assert WAYS[way](discreet, path, user_id="ana").skipped == report.skipped
+    assert [entry.contents for entry in shown.entries if entry not in entries] == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_edit_of_nothing_but_what_the_hook_takes_out_leaves_the_message(tmp_path, way):
+    def hide(message):
+        message.content = "[hidden]" if message.id == "a1" else message.content
+        return message
+
+    with ConversationMemory(InMemoryLog()) as other:
+        history = other.history("t", user_id="ana")
+        history.add_messages([HumanMessage("Who?", id="q1"), AIMessage("Ana.", id="a1")])
+        history.replace("a1", "Bo.")
+        history.add("user", "Thanks.")
+        path = _export(tmp_path / "export.jsonl", other.log)
+    with ConversationMemory(InMemoryLog(), before_write=hide) as memory:
+        for added in (3, 0):
+            assert WAYS[way](memory, path, user_id="ana").added == added
+            assert _texts(memory, "t") == ["Who?", "[hidden]", "Thanks."]

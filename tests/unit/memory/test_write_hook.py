@@ -1,0 +1,488 @@
+"""A secret that the write hook takes out is nowhere: not in the file, the index or an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableLambda
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+
+from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.memory import RememberingRunnable
+from langchain_convmem.memory.memory_part import MemoryPart
+from langchain_convmem.moving import export_rows
+from langchain_convmem.records import Owner
+
+SECRET = "sk-4242"
+SAID = f"The key of the boat is {SECRET}, hidden below deck."
+KEPT = "The key of the boat is [key], hidden below deck."
+CALL = {"name": "look", "args": {"key": SECRET}, "id": "c1", "type": "tool_call"}
+
+
+def _clean(value):
+    if isinstance(value, str):
+        return value.replace(SECRET, "[key]")
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _clean(item) for name, item in value.items()}
+    return value
+
+
+def redact(message):
+    """Take the secret out of every field."""
+    for name, value in list(message.__dict__.items()):
+        message.__dict__[name] = _clean(value)
+    return message
+
+
+class NosyEmbeddings(Embeddings):
+    """An embedder that keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+        self._inner = DeterministicFakeEmbedding(size=16)
+
+    def embed_documents(self, texts):
+        self.told += texts
+        return self._inner.embed_documents(texts)
+
+    def embed_query(self, text):
+        self.told.append(text)
+        return self._inner.embed_query(text)
+
+
+@pytest.fixture
+def embeddings():
+    return NosyEmbeddings()
+
+
+@pytest.fixture
+def memory(tmp_path, embeddings):
+    place = tmp_path / "database"
+    place.mkdir()
+    with ConversationMemory.open(
+        place / "memory.db", embeddings=embeddings, before_write=redact
+    ) as opened:
+        yield opened
+
+
+def _stored_bytes(memory):
+    """Close the memory and return all that its files hold."""
+    path = Path(memory.log.path)
+    memory.close()
+    return b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+def _history(memory):
+    return memory.history("t", user_id="ana")
+
+
+# -- every way in -------------------------------------------------------------------------------
+
+
+def _add_messages(memory, _):
+    said = [HumanMessage(SAID), AIMessage([{"type": "text", "text": SAID}], tool_calls=[CALL])]
+    memory.add_messages([*said, ToolMessage(SAID, tool_call_id="c1")], thread_id="t", user_id="ana")
+
+
+def _aadd_messages(memory, _):
+    said = [HumanMessage(SAID), SystemMessage(SAID)]
+    asyncio.run(memory.aadd_messages(said, thread_id="t", user_id="ana"))
+
+
+def _history_writes(memory, _):
+    history = _history(memory)
+    history.add("user", SAID)
+    history.add("assistant", ["Noted.", SAID])
+    history.add_messages([HumanMessage(SAID)])
+    history.add_message(AIMessage(SAID))
+    history.add_user_message(SAID)
+    history.add_ai_message(SAID)
+
+
+def _history_awrites(memory, _):
+    async def write():
+        await _history(memory).aadd("user", SAID)
+        await _history(memory).aadd_messages([AIMessage(SAID)])
+
+    asyncio.run(write())
+
+
+def _replace(memory, _):
+    history = _history(memory)
+    history.add_messages([HumanMessage("Hi", id="q1"), AIMessage("Yes?", id="a1")])
+    history.replace("a1", SAID)
+    asyncio.run(history.areplace("q1", HumanMessage(SAID)))
+
+
+def _summary(memory, _):
+    history = _history(memory)
+    history.add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
+    history.add_summary(["They met.", SAID], history.summary_window())
+
+
+def _asummary(memory, _):
+    async def write():
+        history = _history(memory)
+        history.add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
+        await history.aadd_summary(SAID, await history.asummary_window())
+
+    asyncio.run(write())
+
+
+def _fork(memory, _):
+    _add_messages(memory, _)
+    memory.fork("t", user_id="ana")
+    asyncio.run(memory.afork("t", user_id="ana"))
+
+
+def _import(memory, folder):
+    path = folder / "chat.json"
+    chat = [{"role": "user", "content": SAID}, {"role": "assistant", "content": SAID}]
+    path.write_text(json.dumps(chat))
+    memory.import_file(path, user_id="ana", thread_id="t")
+
+
+def _aimport_of_an_export(memory, folder):
+    history = ConversationHistory(InMemoryLog(), "t", user_id="ana")
+    history.add_messages([HumanMessage(SAID, id="q1"), AIMessage(f"What is {SECRET}?", id="a1")])
+    history.add_summary(SAID, history.summary_window())
+    history.replace("a1", f"What {SECRET} is?")
+    path = folder / "export.jsonl"
+    path.write_text("\n".join(export_rows(history.log, Owner(user_id="ana"))))
+    asyncio.run(memory.aimport_file(path, user_id="ana"))
+
+
+def _wrap(way):
+    def talk(memory, _):
+        chain = memory.wrap(ScriptedChatModel(replies=[f"Of course: {SECRET}."]))
+        WAYS[way](chain, SAID, at())
+        WAYS[way](chain, HumanMessage([{"type": "text", "text": SAID}], name=SECRET), at("other"))
+
+    return talk
+
+
+def _wrap_a_tool_loop(memory, _):
+    def loop(_):
+        called = AIMessage(f"I look for {SECRET}.", tool_calls=[CALL])
+        found = ToolMessage(SAID, tool_call_id="c1", artifact={"found": SECRET})
+        return [called, found, AIMessage("There.")]
+
+    memory.wrap(RunnableLambda(loop)).invoke(SAID, at())
+
+
+def _wrap_a_cut_stream(memory, _):
+    model = ScriptedChatModel(replies=[f"It is {SECRET} and more words"], breaks_after=4)
+    with pytest.raises(ProviderError):
+        list(memory.wrap(model).stream(SAID, at()))
+    assert _history(memory).entries[-1].metadata.attributes == ("interrupted",)
+
+
+WAYS_IN = {
+    "add_messages": _add_messages,
+    "aadd_messages": _aadd_messages,
+    "history": _history_writes,
+    "history in a task": _history_awrites,
+    "replace": _replace,
+    "add_summary": _summary,
+    "aadd_summary": _asummary,
+    "fork": _fork,
+    "import_file": _import,
+    "aimport_file of an export": _aimport_of_an_export,
+    **{f"wrap, {way}": _wrap(way) for way in WAYS},
+    "wrap, a tool loop": _wrap_a_tool_loop,
+    "wrap, a cut stream": _wrap_a_cut_stream,
+}
+
+WRITING = {
+    ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
+    "history wrap",
+    ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
+    "add_ai_message replace areplace add_summary aadd_summary",
+}
+"""What takes words of anybody; each stands in `WAYS_IN`."""
+
+NOT_WRITING = {
+    ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
+    "refresh arefresh forget aforget",
+    ConversationHistory: "acontext aclear clear atable table aget_messages messages "
+    "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
+    "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "
+    "aundo_summary to_maps ato_maps",
+}
+
+
+@pytest.mark.parametrize("kind", WRITING, ids=lambda kind: kind.__name__)
+def test_every_public_method_is_known_to_write_or_not(kind):
+    known = {*WRITING[kind].split(), *NOT_WRITING[kind].split()}
+    assert {name for name in dir(kind) if not name.startswith("_")} == known
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_a_secret_is_taken_out_on_every_way_in(memory, embeddings, tmp_path, way):
+    WAYS_IN[way](memory, tmp_path)
+    memory.refresh(user_id="ana")
+    found = [memory.recall(ask, user_id="ana") for ask in ("the boat key", SECRET, "Hi")]
+    entries = [
+        entry
+        for info in memory.threads("ana")
+        for entry in memory.history(info.key.thread_id, user_id="ana").entries
+    ]
+    assert found[0].matches
+    assert SECRET not in str([found, entries])
+    assert "[key]" in str(entries)
+    assert embeddings.told
+    assert SECRET not in str(embeddings.told)
+    stored = _stored_bytes(memory)
+    assert b"[key]" in stored
+    assert SECRET.encode() not in stored
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_each_way_in_would_let_a_secret_through_without_the_hook(tmp_path, embeddings, way):
+    place = tmp_path / "database"
+    place.mkdir()
+    with ConversationMemory.open(place / "memory.db", embeddings=embeddings) as memory:
+        WAYS_IN[way](memory, tmp_path)
+        assert SECRET.encode() in _stored_bytes(memory)
+
+
+# -- questions ----------------------------------------------------------------------------------
+
+
+QUESTIONS = {
+    "recall": lambda memory: memory.recall(SAID, user_id="ana"),
+    "arecall": lambda memory: asyncio.run(memory.arecall(SAID, user_id="ana")),
+    "retriever": lambda memory: memory.retriever(user_id="ana").invoke(SAID),
+    "async retriever": lambda memory: asyncio.run(memory.retriever(user_id="ana").ainvoke(SAID)),
+    "the engine": lambda memory: memory.line_recall.recall(Owner(user_id="ana"), SAID),
+}
+
+
+@pytest.mark.parametrize("way", QUESTIONS)
+def test_a_question_is_redacted_before_it_is_embedded(memory, embeddings, way):
+    memory.add_messages([HumanMessage(SAID)], thread_id="t", user_id="ana")
+    assert KEPT in str(QUESTIONS[way](memory))
+    assert KEPT in embeddings.told
+    assert SECRET not in str(embeddings.told)
+
+
+def test_a_question_of_which_the_hook_leaves_nothing_finds_nothing(embeddings):
+    with ConversationMemory(
+        InMemoryLog(), embeddings=embeddings, before_write=lambda _: None
+    ) as memory:
+        assert memory.recall("Where is it?", user_id="ana").matches == ()
+        assert memory.retriever(user_id="ana").invoke("Where is it?") == []
+        assert embeddings.told == []
+
+
+def test_a_blank_question_is_refused_with_a_hook_as_without(memory):
+    with pytest.raises(ConfigError, match="query"):
+        memory.recall(" ", user_id="ana")
+
+
+# -- what the model sees ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_model_gets_the_users_own_words_in_this_turn_and_the_redacted_ones_later(memory, way):
+    model = ScriptedChatModel(replies=[f"You said {SECRET}."])
+    chain = memory.wrap(model, recall=False)
+    WAYS[way](chain, SAID, at())
+    WAYS[way](chain, f"Again: {SECRET}", at())
+    assert model.asked == [SAID, f"Again: {SECRET}"]
+    assert [message.text for message in model.seen[1][:2]] == [KEPT, "You said [key]."]
+
+
+def test_an_unanswered_question_before_it_stays_redacted(memory):
+    model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
+    chain = memory.wrap(model, recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke(SAID, at())
+    chain.invoke(f"Is it {SECRET}?", at())
+    assert model.asked[1] == f"{KEPT}\nIs it {SECRET}?"
+
+
+def test_a_prompt_gets_them_too(memory):
+    given = []
+    chain = memory.wrap(RunnableLambda(lambda value: given.append(value) or "Yes."))
+    chain.invoke({"input": SAID}, at())
+    [value] = given
+    assert value["input"][0].text == SAID
+    assert value["messages"][-1].text == SAID
+
+
+def test_a_caller_gets_the_reply_as_the_model_gave_it(memory):
+    chain = memory.wrap(ScriptedChatModel(replies=[f"It is {SECRET}."]), recall=False)
+    assert chain.invoke("What is it?", at()).text == f"It is {SECRET}."
+    chunks = [chunk.text for chunk in chain.stream("What is it?", at())]
+    assert "".join(chunks) == f"It is {SECRET}."
+    assert _history(memory).messages[-1].text == "It is [key]."
+
+
+# -- retries ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_retry_with_the_same_message_id_is_recognised(memory, way):
+    model = ScriptedChatModel(replies=[ProviderError(), "Aye.", "Aye, aye."])
+    chain = memory.wrap(model, recall=False)
+    asked = HumanMessage(SAID, id="q1")
+    with pytest.raises(ProviderError):
+        WAYS[way](chain, asked, at())
+    for _ in range(2):
+        WAYS[way](chain, asked, at())
+    assert [message.text for message in _history(memory).messages] == [KEPT, "Aye, aye."]
+    assert model.asked == [SAID] * 3
+    assert [entry.role for entry in _history(memory).entries].count("user") == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "batch", "abatch"])
+def test_a_retry_of_the_same_run_is_recognised(memory, way):
+    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), "Aye."])
+    chain = memory.wrap(model, recall=False).with_retry(
+        stop_after_attempt=3, wait_exponential_jitter=False
+    )
+    WAYS[way](chain, SAID, at())
+    assert [entry.contents for entry in _history(memory).entries] == [(KEPT,), ("Aye.",)]
+    assert model.asked == [SAID] * 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fallback_is_the_same_turn(memory, way):
+    broken = memory.wrap(ScriptedChatModel(replies=[ProviderError()]), recall=False)
+    other = memory.wrap(ScriptedChatModel(replies=["Aye."]), recall=False)
+    WAYS[way](broken.with_fallbacks([other]), SAID, at())
+    assert [entry.contents for entry in _history(memory).entries] == [(KEPT,), ("Aye.",)]
+
+
+def test_a_message_that_the_thread_has_is_not_stored_again(memory):
+    said = [HumanMessage(SAID, id="q1"), AIMessage(SAID, id="a1")]
+    first = memory.add_messages(said, thread_id="t", user_id="ana")
+    assert memory.add_messages(said, thread_id="t", user_id="ana") == first
+
+
+# -- nothing is stored --------------------------------------------------------------------------
+
+
+def _off_the_record(message):
+    return None if "off the record" in message.text else message
+
+
+@pytest.fixture
+def discreet(embeddings):
+    with ConversationMemory(
+        InMemoryLog(), embeddings=embeddings, before_write=_off_the_record
+    ) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_turn_whose_question_is_not_stored_is_not_stored(discreet, embeddings, way):
+    model = ScriptedChatModel(replies=["I see."])
+    discreet.add_messages([HumanMessage("My boat is blue.")], thread_id="u", user_id="ana")
+    WAYS[way](discreet.wrap(model), "off the record: the boat is red", at())
+    assert model.asked == ["off the record: the boat is red"]
+    assert _history(discreet).entries == []
+    assert embeddings.told == [], "nothing may be searched for either"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reply_of_which_nothing_is_stored_leaves_the_question(discreet, way):
+    chain = discreet.wrap(ScriptedChatModel(replies=["off the record: red"]), recall=False)
+    WAYS[way](chain, "Which colour?", at())
+    assert [entry.contents for entry in _history(discreet).entries] == [("Which colour?",)]
+
+
+def test_of_several_replies_those_are_stored_that_may_be(discreet):
+    replies = [AIMessage("Red."), AIMessage("off the record: blue")]
+    discreet.wrap(RunnableLambda(lambda _: replies), recall=False).invoke("Which?", at())
+    _, stored = _history(discreet).entries
+    assert stored.contents == ("Red.",)
+    assert stored.metadata.timing["llmStart"] <= stored.metadata.timing["llmEnd"]
+
+
+def test_of_several_messages_those_are_stored_that_may_be(discreet):
+    said = [HumanMessage("one"), HumanMessage("off the record"), AIMessage("two")]
+    entries = discreet.add_messages(said, thread_id="t", user_id="ana")
+    assert [entry.contents for entry in entries] == [("one",), ("two",)]
+    assert asyncio.run(discreet.aadd_messages(said[1:2], thread_id="t", user_id="ana")) == []
+
+
+# -- hooks that fail ----------------------------------------------------------------------------
+
+
+class HookError(Exception):
+    """What a hook of the application raises."""
+
+
+def _failing_at(text):
+    def hook(message):
+        if text in message.text:
+            raise HookError(text)
+        return message
+
+    return hook
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_hook_that_fails_on_the_question_stops_the_turn(way):
+    memory = ConversationMemory(InMemoryLog(), before_write=_failing_at("boat"))
+    model = ScriptedChatModel(replies=["Aye."])
+    with pytest.raises(HookError, match="boat"):
+        WAYS[way](memory.wrap(model), "Which boat?", at())
+    assert model.seen == []
+    assert memory.threads("ana") == []
+    WAYS[way](memory.wrap(model, recall=False, queue_timeout_s=5), "Which ship?", at())
+    assert len(_history(memory).entries) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_hook_that_fails_on_the_reply_is_raised_behind_the_question(way):
+    memory = ConversationMemory(InMemoryLog(), before_write=_failing_at("boat"))
+    with pytest.raises(HookError, match="boat"):
+        WAYS[way](memory.wrap(ScriptedChatModel(replies=["The boat."])), "Which?", at())
+    assert [entry.contents for entry in _history(memory).entries] == [("Which?",)]
+
+
+def test_a_hook_that_fails_on_one_message_stores_none_of_them():
+    memory = ConversationMemory(InMemoryLog(), before_write=_failing_at("boat"))
+    said = [HumanMessage("one"), AIMessage("a boat")]
+    with pytest.raises(HookError):
+        memory.add_messages(said, thread_id="t", user_id="ana")
+    with pytest.raises(HookError):
+        asyncio.run(memory.aadd_messages(said, thread_id="t", user_id="ana"))
+    assert memory.threads("ana") == []
+
+
+def test_a_hook_that_cannot_be_one_is_refused_before_anything_is_opened(tmp_path):
+    async def hook(message):
+        return message
+
+    with pytest.raises(ConfigError, match="plain function"):
+        ConversationMemory.open(tmp_path / "memory.db", before_write=hook)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigError, match="plain function"):
+        ConversationMemory(InMemoryLog(), before_write=hook)
+    with pytest.raises(ConfigError, match="plain function"):
+        ConversationHistory(InMemoryLog(), "t", before_write=hook)
+
+
+def test_the_parts_of_a_memory_share_its_hook(memory):
+    assert isinstance(memory, MemoryPart)
+    assert _history(memory).drafting.hook is memory.drafting.hook is redact
+    chain = memory.wrap(ScriptedChatModel(replies=["Aye."]))
+    assert isinstance(chain, RememberingRunnable)
+    assert chain.memory is memory
