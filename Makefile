@@ -26,6 +26,11 @@ $(VENV)/.dev: $(VENV)/.base
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,openai,aws,postgres,langgraph]' --group dev
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.base
+	@echo "installing what the benchmarks compare with into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --group bench
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.dev
 	@echo "installing the documentation tools into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check --group docs --group cookbook --group package
@@ -70,8 +75,9 @@ docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 cookbook: $(VENV)/.docs ## Execute every notebook, offline
 	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook
 
-bench: $(VENV)/.dev ## Speed, side by side (recall quality: python -m benchmarks.recall --help)
+bench: $(VENV)/.bench ## Speed, side by side (recall quality: python -m benchmarks.recall --help)
 	@$(RUN) -m benchmarks.import_time
+	@$(RUN) -m benchmarks.log
 
 N ?= 2000
 SEED ?= 1

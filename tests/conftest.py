@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+settings.register_profile("house", deadline=None)  # a busy machine is no defect
+settings.load_profile("house")
 settings.register_profile(
     "fuzz",
     max_examples=int(os.environ.get("CONVMEM_FUZZ", "2000")),
@@ -27,6 +31,18 @@ _FOREIGN = (
     "PG",
 )
 """Beginnings of environment variables that would let a test reach a provider or a tracer."""
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes of tests, also where a script runs them in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector forget thousands of tests: looking through them took minutes."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
