@@ -1,6 +1,7 @@
 """What joins this package to others; each part is imported only when asked for.
 
-`BaseStoreLog` needs the extra `langgraph`.
+`BaseStoreLog` needs the extra `langgraph`, `ConversationMemoryMiddleware` the extra `agents`;
+`search_dialog_tool` needs neither.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from langchain_convmem.integrations.agents.middleware import ConversationMemoryMiddleware
+    from langchain_convmem.integrations.agents.search_dialog import search_dialog_tool
     from langchain_convmem.integrations.base_store_log import BaseStoreLog
 
-__all__ = ["BaseStoreLog"]
+__all__ = ["BaseStoreLog", "ConversationMemoryMiddleware", "search_dialog_tool"]
 
-_HOMES = {"BaseStoreLog": "base_store_log"}
+_HOMES = {
+    "BaseStoreLog": "base_store_log",
+    "ConversationMemoryMiddleware": "agents.middleware",
+    "search_dialog_tool": "agents.search_dialog",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,242 @@
+"""Our log, and the floor: the same bytes in plain SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ulid import ULID
+
+from benchmarks.log.dialogue import Exchange, exchange
+from langchain_convmem import ConversationMemory
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.logs.rows import key_hash
+from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata
+from langchain_convmem.views.summaries import summary_draft
+from langchain_convmem.views.window import summary_window
+
+__all__ = ["LIVE", "LIVE_SUMMARY", "ConvMemStore", "FloorStore", "Store", "Thunk", "file_bytes"]
+
+Thunk = Callable[[], object]
+
+USER_ID = "ana"
+LIVE = 40
+"""Messages that a compacted thread keeps live, and that the peers are asked for."""
+TOKENS = 2000
+LIVE_SUMMARY = "live summary"
+_BATCH = 1000
+_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
+
+
+class Store(Protocol):
+    """Threads in one SQLite file, kept by one of the systems."""
+
+    keeps_states: bool
+    """Whether the file holds the thread as it was after each write, so that bulk makes another."""
+
+    def fill(self, thread: str, first: int, turns: int) -> None:
+        """Add turns in bulk, from exchange `first` on."""
+        ...
+
+    def turn(self, thread: str, said: Exchange) -> Thunk:
+        """Return a call that stores one turn in two commits; the messages exist before it."""
+        ...
+
+    def loads(self, thread: str) -> Mapping[str, Thunk]:
+        """Return the ways to load a thread; each returns how many messages it brought."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def file_bytes(path: Path) -> int:
+    """Return the size of a SQLite file once its write-ahead log is folded in."""
+    db = sqlite3.connect(path)
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    finally:
+        db.close()
+    return path.stat().st_size
+
+
+# -- ours ------------------------------------------------------------------------------------
+
+
+def _drafts(said: Exchange) -> Iterator[Draft]:
+    turn_id = new_ulid()
+    yield draft_of(said.user(), turn_id=turn_id)
+    yield draft_of(said.reply(), turn_id=turn_id, metadata=Metadata(timing=said.timing()))
+
+
+class ConvMemStore:
+    """`SQLiteLog` behind a `ConversationMemory`."""
+
+    keeps_states = False
+    compaction_ms = 0.0
+    """What the latest compaction of `fill_compacted` took."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.memory = ConversationMemory.open(path)
+
+    def close(self) -> None:
+        self.memory.close()
+
+    def fill(self, thread: str, first: int, turns: int) -> None:
+        key = ThreadKey(USER_ID, thread)
+        step = _BATCH // 2
+        for start in range(first, first + turns, step):
+            numbers = range(start, min(start + step, first + turns))
+            drafts = [draft for number in numbers for draft in _drafts(exchange(number))]
+            self.memory.log.append(key, drafts, relaxed=True)
+
+    def turn(self, thread: str, said: Exchange) -> Thunk:
+        log, key = self.memory.log, ThreadKey(USER_ID, thread)
+        user, reply, timing = said.user(), said.reply(), said.timing()
+
+        def commit() -> None:
+            turn_id = new_ulid()
+            log.append(key, [draft_of(user, turn_id=turn_id)])
+            log.append(key, [draft_of(reply, turn_id=turn_id, metadata=Metadata(timing=timing))])
+
+        return commit
+
+    def loads(self, thread: str) -> Mapping[str, Thunk]:
+        history = self.memory.history(thread, user_id=USER_ID)
+        return {
+            LIVE_SUMMARY: lambda: len(history.context().messages),
+            "2,000 tokens": lambda: len(history.context(max_tokens=TOKENS).messages),
+        }
+
+    # -- compaction ---------------------------------------------------------------------------
+
+    def fill_compacted(self, thread: str, turns: int) -> None:
+        """Fill a thread that was summarised every `LIVE` messages, the latest `LIVE` excepted.
+
+        The archive is summarised by the views, from the entries just written: what is stored is
+        what `ConversationHistory.add_summary` stores, without reading the thread each time.
+        """
+        key, step = ThreadKey(USER_ID, thread), LIVE // 2
+        old = max(turns - step, 0)
+        archived = max(old // step - 1, 0) * step
+        previous: list[Entry] = []
+        for first in range(0, archived, step):
+            said = map(exchange, range(first, first + step))
+            drafts = [draft for one in said for draft in _drafts(one)]
+            entries = previous + self.memory.log.append(key, drafts, relaxed=True)
+            summary = summary_draft(_summary(first), summary_window(key, entries), entries)
+            previous = self.memory.log.append(key, [summary], relaxed=True)
+        self.fill(thread, archived, old - archived)
+        begun = time.perf_counter()
+        self.compact(thread)
+        self.compaction_ms = (time.perf_counter() - begun) * 1000
+        self.fill(thread, old, turns - old)
+
+    def compact(self, thread: str) -> None:
+        """Summarise all that no summary covers yet, as an application does."""
+        history = self.memory.history(thread, user_id=USER_ID)
+        window = history.summary_window()
+        if not window.is_empty:
+            history.add_summary(_summary(len(window.turns)), window)
+
+    def vector_bytes(self) -> int:
+        """Embed every line and return by how much the file grew."""
+        before = file_bytes(self.path)
+        self.memory.refresh(user_id=USER_ID)
+        return file_bytes(self.path) - before
+
+    def entries(self) -> int:
+        """Return how many entries the file holds."""
+        return sum(thread.entries for thread in self.memory.threads(USER_ID))
+
+
+def _summary(number: int) -> str:
+    return f"Up to turn {number} they spoke about trains, an invoice, lost keys and tea. " * 6
+
+
+# -- the floor -------------------------------------------------------------------------------
+
+_TABLE = """
+CREATE TABLE entries(
+  seq INTEGER PRIMARY KEY,
+  thread INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  turn BLOB,
+  role INTEGER NOT NULL,
+  key_hash INTEGER,
+  body TEXT NOT NULL,
+  metadata TEXT
+)
+"""
+_INSERT = (
+    "INSERT INTO entries(thread, id, turn, role, key_hash, body, metadata) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_Row = tuple[int, bytes, bytes, int, int, str, str | None]
+
+
+class FloorStore:
+    """One table, one connection, one INSERT a commit."""
+
+    keeps_states = False
+
+    def __init__(self, path: Path) -> None:
+        is_new = not path.exists()
+        self._db = sqlite3.connect(path, isolation_level=None)
+        for pragma in _PRAGMAS:
+            self._db.execute(f"PRAGMA {pragma}")
+        if is_new:
+            self._db.execute(_TABLE)
+            self._db.execute("CREATE INDEX entries_by_thread ON entries(thread)")
+        self._numbers: dict[str, int] = {}
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _rows(self, thread: str, said: Exchange) -> list[_Row]:
+        number = self._numbers.setdefault(thread, len(self._numbers) + 1)
+        turn = bytes(ULID().bytes)
+        rows: list[_Row] = []
+        for role, draft in enumerate(_drafts(said)):
+            entry = ULID()
+            message_id = (draft.message.id if draft.message is not None else None) or str(entry)
+            key = key_hash(message_id)
+            body, metadata = encode_body(draft), encode_metadata(draft.metadata)
+            rows.append((number, bytes(entry.bytes), turn, role, key, body, metadata))
+        return rows
+
+    def fill(self, thread: str, first: int, turns: int) -> None:
+        self._db.execute("BEGIN")
+        for number in range(first, first + turns):
+            self._db.executemany(_INSERT, self._rows(thread, exchange(number)))
+        self._db.execute("COMMIT")
+
+    def copy(self, path: Path, thread: str, first: int, turns: int) -> None:
+        """Add turns from the file of a `ConvMemStore` that holds nothing else."""
+        number = self._numbers.setdefault(thread, len(self._numbers) + 1)
+        self._db.execute("ATTACH ? AS log", (str(path),))
+        self._db.execute(
+            "INSERT INTO main.entries(thread, id, turn, role, key_hash, body, metadata) "
+            "SELECT ?, id, turn, role, key_hash, body, metadata FROM log.entries "
+            "ORDER BY seq LIMIT ? OFFSET ?",
+            (number, 2 * turns, 2 * first),
+        )
+        self._db.execute("DETACH log")
+
+    def turn(self, thread: str, said: Exchange) -> Thunk:
+        user, reply = self._rows(thread, said)
+
+        def commit() -> None:
+            self._db.execute(_INSERT, user)
+            self._db.execute(_INSERT, reply)
+
+        return commit
+
+    def loads(self, thread: str) -> Mapping[str, Thunk]:
+        number = self._numbers.setdefault(thread, len(self._numbers) + 1)
+        asked = "SELECT * FROM entries WHERE thread = ? ORDER BY seq DESC LIMIT ?"
+        return {"last 40": lambda: len(self._db.execute(asked, (number, LIVE)).fetchall())}

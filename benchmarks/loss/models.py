@@ -1,0 +1,171 @@
+"""Models that play a script: what they answer follows from what was asked, and hooks interfere."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import ConfigDict, Field
+
+__all__ = ["ProviderError", "ScriptedModel", "Together", "answer_to", "asked_in", "calling"]
+
+_GRACE_S = 0.4
+"""How long a model waits for what may never come, because the system makes turns queue."""
+
+
+class ProviderError(Exception):
+    """What a provider's client raises when the provider fails."""
+
+
+def asked_in(messages: Sequence[BaseMessage]) -> str:
+    """Return the number of the question that was asked last."""
+    found = [re.findall(r"Q(\d)", str(message.text)) for message in messages]
+    return next(numbers[-1] for numbers in reversed(found) if numbers)
+
+
+def answer_to(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Return `A1, as far as I know.` to `Q1 ...`."""
+    return AIMessage(f"A{asked_in(messages)}, as far as I know.")
+
+
+def calling(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Call the tool `look` once, then answer."""
+    if messages[-1].type == "tool":
+        return answer_to(messages)
+    call = {"name": "look", "args": {}, "id": f"call{asked_in(messages)}", "type": "tool_call"}
+    return AIMessage("", tool_calls=[call])
+
+
+def _nothing() -> None:
+    """Do nothing while answering."""
+
+
+async def _anothing() -> None:
+    """Do nothing while answering."""
+
+
+class ScriptedModel(BaseChatModel):
+    """Answers by a function, word by word where it streams, and keeps what it was called with."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    reply: Callable[[Sequence[BaseMessage]], AIMessage] = answer_to
+    during: Callable[[], None] = _nothing
+    """Called in every synchronous call before it is answered."""
+    aduring: Callable[[], Awaitable[None]] = _anothing
+    """Awaited in every asynchronous call before it is answered."""
+    lingers_after: int | None = None
+    """Streams pause after so many words, so that the reader can leave."""
+    breaks_after: int | None = None
+    """Streams raise `ProviderError` after so many words."""
+    seen: list[list[BaseMessage]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        return self.bind(tools=[tool.name for tool in tools])
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        self.seen.append(messages)
+        self.during()
+        return ChatResult(generations=[ChatGeneration(message=self.reply(messages))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        self.seen.append(messages)
+        await self.aduring()
+        return ChatResult(generations=[ChatGeneration(message=self.reply(messages))])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        self.seen.append(messages)
+        self.during()
+        for number, chunk in enumerate(_chunks(self.reply(messages))):
+            self._break_at(number)
+            if number == self.lingers_after:
+                threading.Event().wait(_GRACE_S)
+            if run_manager is not None:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        self.seen.append(messages)
+        await self.aduring()
+        for number, chunk in enumerate(_chunks(self.reply(messages))):
+            self._break_at(number)
+            if number == self.lingers_after:
+                await asyncio.sleep(_GRACE_S)
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+
+    def _break_at(self, number: int) -> None:
+        if number == self.breaks_after:
+            raise ProviderError("the connection broke")
+
+
+def _chunks(message: AIMessage) -> list[ChatGenerationChunk]:
+    """Return a message as a provider streams it: words, its calls, and the mark of its end."""
+    words = [AIMessageChunk(word) for word in re.findall(r"\S+\s*", str(message.text))]
+    calls = [AIMessageChunk("", tool_calls=[call]) for call in message.tool_calls]
+    end = AIMessageChunk("", chunk_position="last")
+    return [ChatGenerationChunk(message=chunk) for chunk in (*words, *calls, end)]
+
+
+class Together:
+    """Makes turns overlap: each waits for the other to be asked as well, or a moment.
+
+    Where turns of a thread queue, the other is not asked before this one is answered; so what comes
+    out does not depend on time in either case.
+    """
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+        self._lock = threading.Lock()
+        self._came = 0
+        self._all_came = threading.Event()
+
+    def _comes(self) -> None:
+        with self._lock:
+            self._came += 1
+            if self._came == self._parties:
+                self._all_came.set()
+
+    def wait(self) -> None:
+        self._comes()
+        self._all_came.wait(_GRACE_S)
+
+    async def await_(self) -> None:
+        self._comes()
+        await asyncio.to_thread(self._all_came.wait, _GRACE_S)

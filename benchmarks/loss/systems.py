@@ -1,0 +1,189 @@
+"""What a scenario needs of a system: a chat over a file, and ways to disturb it."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+
+from benchmarks.loss.models import ScriptedModel
+
+__all__ = [
+    "Chat",
+    "RunnableChat",
+    "Setup",
+    "StorageError",
+    "System",
+    "UnsupportedError",
+    "tool_loop",
+]
+
+T = TypeVar("T")
+
+
+class UnsupportedError(Exception):
+    """The system has no such thing; the message says why."""
+
+
+class StorageError(OSError):
+    """What a storage raises that is gone."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a chat is made of.
+
+    Attributes:
+        model: Who answers.
+        tools: What the model may call.
+        fallback: Who answers where the model fails.
+        attempts: How often the model is asked where it fails.
+    """
+
+    model: ScriptedModel
+    tools: Sequence[BaseTool] = ()
+    fallback: ScriptedModel | None = None
+    attempts: int = 1
+
+    def answering(self) -> Runnable[Any, AIMessage]:
+        """Return the model with all that LangChain can put around it."""
+        bound = self.model.bind_tools(self.tools) if self.tools else self.model
+        if self.attempts > 1:
+            bound = bound.with_retry(
+                stop_after_attempt=self.attempts, wait_exponential_jitter=False
+            )
+        return bound if self.fallback is None else bound.with_fallbacks([self.fallback])
+
+
+class Chat(Protocol):
+    """Turns of threads. What a call returns or yields has been shown to the user."""
+
+    def ask(self, thread: str, said: HumanMessage) -> None:
+        """Take a whole turn."""
+
+    def stream(self, thread: str, said: HumanMessage) -> Iterator[str]:
+        """Take a turn and yield the pieces of the answer."""
+
+    def batch(self, asked: Sequence[tuple[str, HumanMessage]]) -> None:
+        """Take several turns at once."""
+
+    async def aask(self, thread: str, said: HumanMessage) -> None:
+        """Take a whole turn."""
+
+    def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[str]:
+        """Take a turn and yield the pieces of the answer."""
+
+    def resume(self, thread: str, value: str) -> None:
+        """Go on with a turn that waits for `value`."""
+
+    def edit(self, thread: str, said: HumanMessage) -> None:
+        """Put what the user says now in the place of the message with its id, and answer it."""
+
+
+class RunnableChat:
+    """A chat that is one Runnable."""
+
+    def __init__(self, chain: Runnable[Any, Any]) -> None:
+        self.chain = chain
+
+    def config(self, thread: str) -> RunnableConfig:
+        return {"configurable": {"thread_id": thread, "user_id": "ana"}}
+
+    def shaped(self, said: HumanMessage) -> Any:
+        """Return what the chain is called with."""
+        return said
+
+    def ask(self, thread: str, said: HumanMessage) -> None:
+        self.chain.invoke(self.shaped(said), self.config(thread))
+
+    def stream(self, thread: str, said: HumanMessage) -> Iterator[str]:
+        for chunk in self.chain.stream(self.shaped(said), self.config(thread)):
+            yield str(chunk.text)
+
+    def batch(self, asked: Sequence[tuple[str, HumanMessage]]) -> None:
+        configs = [self.config(thread) for thread, _ in asked]
+        self.chain.batch([self.shaped(said) for _, said in asked], configs)
+
+    async def aask(self, thread: str, said: HumanMessage) -> None:
+        await self.chain.ainvoke(self.shaped(said), self.config(thread))
+
+    async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[str]:
+        chunks: Any = self.chain.astream(self.shaped(said), self.config(thread))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield str(chunk.text)
+
+    def resume(self, thread: str, value: str) -> None:
+        raise UnsupportedError("a chain cannot pause for somebody's decision")
+
+
+class System(ABC):
+    """A memory over files in a folder. A context manager; `reopen` is what a restart does."""
+
+    name: str
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.is_broken = False
+        """While set, every write fails."""
+        self.open()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open the files."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the files."""
+
+    @abstractmethod
+    def chat(self, setup: Setup) -> Chat:
+        """Return the application around the memory."""
+
+    def reopen(self) -> None:
+        self.close()
+        self.open()
+
+    def arun(self, job: Callable[[], Awaitable[T]]) -> T:
+        """Run an asynchronous job in an event loop of its own."""
+
+        async def whole() -> T:
+            return await job()
+
+        return asyncio.run(whole())
+
+
+def tool_loop(setup: Setup) -> Callable[[Sequence[BaseMessage]], list[BaseMessage]]:
+    """Return the loop that a chain without a graph runs: call, result, call, until it answers.
+
+    It returns the new messages only, which every history stores as they are.
+    """
+    model = setup.answering()
+    tools = {tool.name: tool for tool in setup.tools}
+
+    def run(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        new: list[BaseMessage] = []
+        while True:
+            reply = model.invoke([*messages, *new])
+            new.append(reply)
+            if not reply.tool_calls:
+                return new
+            for call in reply.tool_calls:
+                result = tools[call["name"]].invoke(call["args"])
+                new.append(ToolMessage(str(result), tool_call_id=str(call["id"])))
+
+    return run

@@ -1,0 +1,251 @@
+"""What the model of an agent sees: the thread from the log, and the turn as the run has it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from langchain_convmem.errors import BudgetError
+from langchain_convmem.history import LiveThread, note_steps, read_all_steps
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.integrations.agents.agent_turn import Loop
+from langchain_convmem.integrations.agents.state_messages import is_stand_in, opening_of
+from langchain_convmem.memory.rendering import fenced, folded
+from langchain_convmem.memory.turn import TurnSwitches
+from langchain_convmem.memory.turn_entries import said_before, start_of
+from langchain_convmem.records import Context, Entry, ThreadKey
+from langchain_convmem.steps import Steps
+from langchain_convmem.views.codec import role_of, text_pieces
+from langchain_convmem.views.context import Profile, context
+from langchain_convmem.views.live import live_entries
+
+if TYPE_CHECKING:
+    from langchain_convmem.memory import ConversationMemory
+
+__all__ = ["AgentView", "RecalledTexts"]
+
+_SPOKEN = frozenset({"user", "assistant", "tool"})
+_FRONT = 0
+"""Where a stand-in stands: before every position of a log."""
+
+
+class RecalledTexts:
+    """What was recalled for the latest turns, so that all calls of one loop read the same.
+
+    Thread-safe. In another process a turn that goes on recalls anew.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[Any, str] = OrderedDict()
+
+    def get(self, name: Any) -> str | None:
+        """Return the text, if it is still here."""
+        with self._lock:
+            return self._texts.get(name)
+
+    def keep(self, name: Any, text: str) -> None:
+        """Keep the text; the oldest one leaves."""
+        with self._lock:
+            self._texts[name] = text
+            while len(self._texts) > self._most:
+                self._texts.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """The messages for one call of the model.
+
+    Attributes:
+        memory: Where the thread is, and what is recalled.
+        key: The thread.
+        switches: How much of both.
+        profile: Whose rules the messages keep.
+        recalled: What earlier calls of the same turn recalled.
+    """
+
+    memory: ConversationMemory
+    key: ThreadKey
+    switches: TurnSwitches
+    profile: Profile
+    recalled: RecalledTexts = field(repr=False)
+
+    def messages(
+        self, loop: Loop, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
+    ) -> Steps[list[BaseMessage]]:
+        """Return the thread up to the turn, and the turn, with recalled lines in its question.
+
+        Args:
+            loop: The turn.
+            state: The messages of the state.
+            shown: What the call would show; other middleware may have changed it.
+        """
+        own = {message.id for message in loop.messages}
+        earlier = {message.id for message in state} - own
+        turn = _turn_entries(loop, shown, earlier, self.key)
+        asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
+        thread, view, alone = yield from self._viewed(loop.thread, turn, asked, shown, earlier)
+        yield from note_steps(self.memory.log, thread, view, self._options(alone))
+        recalled = ""
+        if self.switches.recall:
+            later = _later(thread, asked)
+            recalled = yield from self._recalled(loop, view.positions | later)
+        return _with_recalled(view.messages, alone.messages, recalled)
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    def _options(self, alone: Context) -> dict[str, Any]:
+        budget = self.switches.history_tokens
+        # The history's budget does not count the turn that is under way.
+        tokens = None if budget is None else budget + alone.tokens
+        return {"profile": self.profile, "max_tokens": tokens}
+
+    def _viewed(
+        self,
+        thread: LiveThread,
+        turn: Sequence[Entry],
+        asked: Entry | None,
+        shown: Sequence[BaseMessage],
+        earlier: Collection[str | None],
+    ) -> Steps[tuple[LiveThread, Context, Context]]:
+        """Return what was read of the thread, the view, and what of it cannot be left out."""
+
+        def seen(thread: LiveThread) -> list[Entry]:
+            before = _condensed(said_before(thread.entries, asked), shown, earlier, self.key)
+            end = max((entry.position for entry in before), default=0)
+            own = [replace(entry, position=end + entry.position) for entry in turn]
+            return [*before, *own]
+
+        def alone(entries: Sequence[Entry]) -> Context:
+            framing = [entry for entry in entries if entry.role not in _SPOKEN]
+            return context([*framing, *entries[len(entries) - len(turn) :]], profile=self.profile)
+
+        entries = seen(thread)
+        rest = alone(entries)
+        view = None
+        if asked is None or thread.holds(start_of(thread.entries, asked)):
+            view = _within_budget(replace(thread, entries=entries), self._options(rest))
+        if view is None:
+            thread = yield from read_all_steps(self.memory.log, thread)
+            entries = seen(thread)
+            rest = alone(entries)
+            # What was never answered is one exchange with the turn, and larger than any budget.
+            view = _within_budget(replace(thread, entries=entries), self._options(rest)) or rest
+        return thread, view, rest
+
+    # -- recalling ------------------------------------------------------------------------------
+
+    def _recalled(self, loop: Loop, seen: Collection[int]) -> Steps[str]:
+        """Return fenced lines of other places than the positions that the model sees anyway."""
+        opening = opening_of(loop.messages)
+        query = "\n".join(piece for message in opening for piece in text_pieces(message))
+        if not query:
+            return ""
+        limits = (self.switches.k, self.switches.max_tokens)
+        name = (self.key, loop.mark["id"], query, limits)
+        text = self.recalled.get(name)
+        if text is None:
+            k, max_tokens = limits
+            found = yield from self.memory.line_recall.recall_steps(
+                self.key.owner,
+                query,
+                exclude={self.key: seen},
+                k=k,
+                max_tokens=max_tokens if k is None else None,
+            )
+            text = fenced(found.blocks)
+            self.recalled.keep(name, text)
+        return text
+
+
+def _later(thread: LiveThread, asked: Entry | None) -> set[int]:
+    """Return the positions of the turn, and of what was said since it began."""
+    start = None if asked is None else start_of(thread.entries, asked)
+    positions = [entry.position for entry in thread.entries]
+    return set() if start is None else {at for at in positions if at >= start}
+
+
+def _within_budget(thread: LiveThread, options: dict[str, Any]) -> Context | None:
+    """Return the view; None where it takes more of the thread than was read."""
+    try:
+        return thread.viewed(**options)
+    except BudgetError:
+        return None
+
+
+# -- entries of a view ----------------------------------------------------------------------------
+
+
+def _turn_entries(
+    loop: Loop, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
+) -> list[Entry]:
+    """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
+    own = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
+    entries: list[Entry] = []
+    for number, message in enumerate(own, 1):
+        stored = loop.known.get(message.id or "")
+        # Names that a view makes up are made of the entry's id: they must not change in a loop.
+        entry_id = new_ulid() if stored is None else stored.id
+        entries.append(_entry(message, entry_id, number, loop.mark["id"], key))
+    return entries
+
+
+def _condensed(
+    before: list[Entry],
+    shown: Sequence[BaseMessage],
+    earlier: Collection[str | None],
+    key: ThreadKey,
+) -> list[Entry]:
+    """Return what was said before, with a stand-in of the state for what it stands for."""
+    places = [number for number, message in enumerate(shown) if is_stand_in(message)]
+    if not places:
+        return before
+    stand_in = shown[places[-1]]
+    kept = next((one.id for one in shown[places[-1] + 1 :] if one.id in earlier), None)
+    live = [entry for entry in live_entries(before) if entry.role in _SPOKEN]
+    first = next((n for n, entry in enumerate(live) if entry.message_id == kept), len(live))
+    gone = {entry.id for entry in live[:first]}
+    entry_id = new_ulid()
+    front = _entry(stand_in, entry_id, _FRONT, entry_id, key)
+    return [front, *(entry for entry in before if entry.id not in gone)]
+
+
+def _entry(
+    message: BaseMessage, entry_id: str, position: int, turn_id: str, key: ThreadKey
+) -> Entry:
+    return Entry(
+        id=entry_id,
+        key=key,
+        position=position,
+        turn_id=turn_id,
+        role=role_of(message),
+        message=message,
+        contents=text_pieces(message),
+    )
+
+
+def _with_recalled(
+    view: list[BaseMessage], alone: Sequence[BaseMessage], recalled: str
+) -> list[BaseMessage]:
+    """Return the view with the recalled text in the message that the turn begins with.
+
+    Args:
+        view: The messages.
+        alone: The turn without what was said before it.
+        recalled: May be empty.
+    """
+    asked = sum(isinstance(message, HumanMessage) for message in alone)
+    humans = [number for number, one in enumerate(view) if isinstance(one, HumanMessage)]
+    if not recalled or not 0 < asked <= len(humans):
+        return view
+    at = humans[-asked]
+    message = view[at]
+    if isinstance(message, HumanMessage):
+        view[at] = folded(message, recalled)
+    return view

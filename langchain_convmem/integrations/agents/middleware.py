@@ -1,0 +1,325 @@
+"""`ConversationMemoryMiddleware`: the memory of agents made with `create_agent`.
+
+Every hook is one job of steps, run by both of its forms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
+
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+
+from langchain_convmem.errors import ConfigError, MissingExtraError
+from langchain_convmem.ids import now_ms
+from langchain_convmem.integrations.agents.agent_turn import AgentThread, Loop, TurnMark, check_user
+from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTexts
+from langchain_convmem.integrations.agents.run_scope import thread_of
+from langchain_convmem.memory.turn import TurnSwitches
+from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.views.profiles import profile_for
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState
+    from langchain.agents.middleware.types import PrivateStateAttr
+    from langgraph.config import get_config
+    from langgraph.types import Command, Overwrite
+except ImportError as error:
+    raise MissingExtraError.for_extra("ConversationMemoryMiddleware", "agents") from error
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
+    from langgraph.runtime import Runtime
+
+    from langchain_convmem.memory import ConversationMemory
+
+__all__ = ["ConversationMemoryMiddleware", "KeepState", "RememberedState"]
+
+KeepState: TypeAlias = Literal["all", "turn"]
+T = TypeVar("T")
+
+_ToolResult: TypeAlias = "ToolMessage | Command[Any]"
+_MARK: Literal["convmem_turn"] = "convmem_turn"
+
+
+class RememberedState(AgentState[Any]):
+    """The agent's state, and which turn of the log is under way; callers see nothing of that."""
+
+    convmem_turn: NotRequired[Annotated[TurnMark, PrivateStateAttr]]
+
+
+class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
+    """Gives an agent a memory, without touching what its state says.
+
+    The model sees the thread as the log has it, valid for its provider, then the turn under way as
+    the run has it; lines recalled from elsewhere stand in the user's message, fenced and marked as
+    data. What the user says is stored before the model is called, what the model and the tools
+    say as it comes, all of a turn under one `turn_id`. What another middleware makes of a stored
+    message replaces it. A write that fails is raised.
+
+    Call the agent with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id`
+    is required. The context may name the user instead (`user_id`). Per call, `configurable` also
+    takes `recall`, `max_tokens` and `k`. Without a checkpointer, pass what is new only.
+
+    Put it last in the list, so that it sees the model that is really called. Thread-safe; one
+    object serves any number of threads.
+    """
+
+    state_schema = RememberedState
+
+    def __init__(
+        self,
+        memory: ConversationMemory,
+        *,
+        recall: bool = True,
+        max_tokens: int = 1000,
+        k: int | None = None,
+        history_tokens: int | None = None,
+        keep_state: KeepState = "all",
+    ) -> None:
+        """Give agents this memory.
+
+        Args:
+            memory: Stays the caller's to close.
+            recall: Whether to recall lines of earlier conversations.
+            max_tokens: Budget of the recalled text (characters / 4).
+            k: Recall exactly so many blocks instead.
+            history_tokens: Budget of what was said before the turn; None is all of it. The oldest
+                exchanges are left out whole; the turn under way does not count.
+            keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
+                earlier turns out of the state when a new one begins, once the log has them: the
+                checkpoints stop growing, and the agent returns the messages of its turn only.
+
+        Raises:
+            ConfigError: If `keep_state` is neither.
+        """
+        super().__init__()
+        if keep_state not in ("all", "turn"):
+            raise ConfigError(f"keep_state must be 'all' or 'turn', got {keep_state!r}")
+        self.memory = memory
+        self.keep_state = keep_state
+        self.tools = []
+        self._switches = TurnSwitches(
+            recall=recall, max_tokens=max_tokens, k=k, history_tokens=history_tokens
+        )
+        self._recalled = RecalledTexts()
+
+    # -- a turn begins and ends -----------------------------------------------------------------
+
+    def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Store what the user says, and what else the log does not have yet."""
+        return run(self._beginning(state, runtime))
+
+    async def abefore_agent(
+        self, state: RememberedState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Store what the user says; see `before_agent`."""
+        return await arun(self._beginning(state, runtime))
+
+    def _beginning(
+        self, state: RememberedState, runtime: Runtime[Any]
+    ) -> Steps[dict[str, Any] | None]:
+        messages = state["messages"]
+        thread = self._thread(runtime)
+        check_user(state.get(_MARK), thread.key)
+        begun = yield from thread.begin(messages)
+        if begun is None:
+            return None
+        mark, before = begun
+        update: dict[str, Any] = {_MARK: mark}
+        if self.keep_state == "turn" and before:
+            # Removals would show up among the messages of a stream; this does not.
+            update["messages"] = Overwrite(messages[before:])
+        return update
+
+    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
+        """Store what other middleware said last."""
+        run(self._ending(state, runtime))
+
+    async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
+        """Store what other middleware said last; see `after_agent`."""
+        await arun(self._ending(state, runtime))
+
+    def _ending(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[None]:
+        thread = self._thread(runtime)
+        mark = yield from _mark_of(state, thread)
+        if mark is not None:
+            yield from thread.finish(mark, state["messages"])
+
+    # -- the model ------------------------------------------------------------------------------
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """Show the model the thread, and store what it says."""
+        loop, shown = run(self._prepared(request))
+        started_ms = now_ms()
+        response = handler(shown)
+        return run(self._answered(request, loop, response, started_ms))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Show the model the thread, and store what it says; see `wrap_model_call`."""
+        loop, shown = await arun(self._prepared(request))
+        started_ms = now_ms()
+        response = await handler(shown)
+        return await _to_its_end(arun(self._answered(request, loop, response, started_ms)))
+
+    def _prepared(self, request: ModelRequest[Any]) -> Steps[tuple[Loop | None, ModelRequest[Any]]]:
+        thread = self._thread(request.runtime)
+        state = request.state
+        mark = yield from _mark_of(state, thread)
+        if mark is None:
+            return None, request
+        loop = yield from thread.caught_up(mark, state["messages"])
+        view = AgentView(
+            self.memory,
+            thread.key,
+            _switched(self._switches, _configurable()),
+            profile_for(request.model),
+            self._recalled,
+        )
+        messages = yield from view.messages(loop, state["messages"], request.messages)
+        return loop, _showing(request, messages)
+
+    def _answered(
+        self,
+        request: ModelRequest[Any],
+        loop: Loop | None,
+        response: ModelResponse[Any],
+        started_ms: int,
+    ) -> Steps[ModelResponse[Any]]:
+        if loop is None:
+            return response
+        thread = self._thread(request.runtime)
+        timing = {"llmStart": started_ms, "llmEnd": now_ms()}
+        said = yield from thread.replied(loop, response.result, request.state["messages"], timing)
+        return replace(response, result=said)
+
+    # -- tools ----------------------------------------------------------------------------------
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolResult]
+    ) -> _ToolResult:
+        """Store what a tool returns, whatever becomes of those that run beside it."""
+        caller = run(self._calling(request))
+        return run(self._returned(request, caller, handler(request)))
+
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
+    ) -> _ToolResult:
+        """Store what a tool returns; see `wrap_tool_call`."""
+        caller = await arun(self._calling(request))
+        result = await handler(request)
+        return await _to_its_end(arun(self._returned(request, caller, result)))
+
+    def _calling(
+        self, request: ToolCallRequest
+    ) -> Steps[tuple[TurnMark, BaseMessage | None] | None]:
+        thread = self._thread(request.runtime)
+        mark = yield from _mark_of(request.state, thread)
+        if mark is None:
+            return None
+        messages = request.state["messages"]
+        return mark, (yield from thread.calling(mark, messages, request.tool_call["id"]))
+
+    def _returned(
+        self,
+        request: ToolCallRequest,
+        caller: tuple[TurnMark, BaseMessage | None] | None,
+        result: _ToolResult,
+    ) -> Steps[_ToolResult]:
+        call_id = request.tool_call["id"]
+        if caller is None or call_id is None:
+            return result
+        mark, message = caller
+        thread = self._thread(request.runtime)
+        if isinstance(result, ToolMessage):
+            return (yield from thread.returned(mark, message, result, call_id))
+        update = _update_of(result)
+        answers = update.get("messages")
+        if isinstance(answers, list):
+            for number, answer in enumerate(answers):
+                if isinstance(answer, ToolMessage) and answer.tool_call_id == call_id:
+                    kept = yield from thread.returned(mark, message, answer, call_id)
+                    answers = [*answers[:number], kept, *answers[number + 1 :]]
+            result = replace(result, update={**update, "messages": answers})
+        return result
+
+    # -- the run --------------------------------------------------------------------------------
+
+    def _thread(self, runtime: Any) -> AgentThread:
+        configurable = _configurable()
+        key = thread_of(configurable, runtime.context, what="an agent with a memory")
+        since = get_config().get("metadata", {}).get("checkpoint_id")
+        return AgentThread(self.memory.log, self.memory.drafting, key, since is not None)
+
+
+def _configurable() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = get_config().get("configurable", {})
+    return found
+
+
+def _switched(switches: TurnSwitches, configurable: Mapping[str, Any]) -> TurnSwitches:
+    if configurable.get("remember") is False:
+        msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
+        raise ConfigError(msg)
+    return switches.overridden(configurable)
+
+
+def _mark_of(state: Any, thread: AgentThread) -> Steps[TurnMark | None]:
+    """Return the turn under way, also where the run went past the hook that notes it."""
+    mark: TurnMark | None = state.get(_MARK)
+    check_user(mark, thread.key)
+    if mark is None:
+        begun = yield from thread.begin(state["messages"])
+        mark = None if begun is None else begun[0]
+    return mark
+
+
+def _showing(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
+    """Return the request with these messages; what frames them joins the agent's own prompt."""
+    head = next(
+        (n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages)
+    )
+    shown: dict[str, Any] = {"messages": list(messages[head:])}
+    framing = [message.content for message in messages[:head]]
+    if framing:
+        own = [] if request.system_message is None else [request.system_message.content]
+        shown["system_message"] = SystemMessage(_joined([*own, *framing]))
+    return request.override(**shown)
+
+
+def _joined(contents: Sequence[str | list[Any]]) -> str | list[Any]:
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(map(str, contents))
+    blocks: list[Any] = []
+    for content in contents:
+        blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return blocks
+
+
+def _update_of(command: Command[Any]) -> dict[str, Any]:
+    """Return what a command changes in this agent's own state."""
+    update = command.update
+    return update if command.graph is None and isinstance(update, dict) else {}
+
+
+async def _to_its_end(writing: Coroutine[Any, Any, T]) -> T:
+    """Await a write to its end, also when the run is cancelled meanwhile."""
+    task = asyncio.create_task(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        task.result()  # a write that failed is raised instead
+        raise

@@ -1,0 +1,175 @@
+"""A state that keeps the messages, and the log: what the log has to learn of it. Pure.
+
+The state is what the user sees and edits, so the log follows: what is new is stored, a message
+replaced under its id is replaced, and what was taken out of the state is taken out of the views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.integrations.langgraph.moment import Mark, Moment, mark_of
+from langchain_convmem.integrations.langgraph.rewinding import Branches, rewinding
+from langchain_convmem.logs.rows import same_payload
+from langchain_convmem.records import Draft, Entry
+from langchain_convmem.views.codec import draft_of, encode_body, role_of
+from langchain_convmem.views.live import live_entries
+
+__all__ = ["edits", "latest_exchange", "news"]
+
+
+def latest_exchange(messages: Sequence[BaseMessage]) -> int:
+    """Return where the latest exchange begins: with the newest message of the user, or at 0.
+
+    What the user says in several messages without an answer is one beginning.
+    """
+    start = 0
+    for number in reversed(range(len(messages))):
+        if role_of(messages[number]) == "user":
+            start = number
+            if number == 0 or role_of(messages[number - 1]) != "user":
+                break
+        elif start:
+            break
+    return start
+
+
+# -- what is new ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Scribe:
+    """Writes drafts of messages in the order of the state."""
+
+    moment: Moment
+    known: dict[str, Entry]
+    after: str | None = None
+    turn: str | None = None
+    joins: bool = False
+    same: list[Entry] = field(default_factory=list)
+
+    def drafts(self, messages: Iterable[BaseMessage]) -> Iterator[Draft]:
+        """Yield a draft for every message that the log does not have as it is."""
+        for message in messages:
+            entry = self.known.get(message.id or "")
+            self._place(message, entry)
+            draft = self._draft(message)
+            if entry is None or not _says(entry, draft):
+                yield draft
+            else:
+                self.same.append(entry)
+            self.after = message.id
+
+    def _place(self, message: BaseMessage, entry: Entry | None) -> None:
+        """Find the turn: what the user newly says begins one, up to the next answer."""
+        role = role_of(message)
+        if role == "system":
+            return
+        if entry is not None:
+            self.turn = entry.turn_id
+        elif self.turn is None or (role == "user" and not self.joins):
+            self.turn = new_ulid()
+        self.joins = role == "user" and entry is None
+
+    def _draft(self, message: BaseMessage) -> Draft:
+        turn_id = None if role_of(message) == "system" else self.turn
+        metadata = self.moment.metadata("message", self.after)
+        return draft_of(message, turn_id=turn_id, metadata=metadata)
+
+
+def _says(entry: Entry, draft: Draft) -> bool:
+    told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
+    return same_payload(encode_body(told), encode_body(draft))
+
+
+def _known(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Return the version of each message that a state was last seen with, else the latest.
+
+    What was edited in the log since is not marked, and so not taken for what the state said.
+    """
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.control is None and entry.role != "summary":
+            before = found.get(entry.message_id)
+            if before is None or mark_of(entry) is not None or mark_of(before) is None:
+                found[entry.message_id] = entry
+    return found
+
+
+def news(found: Sequence[Entry], messages: Sequence[BaseMessage], moment: Moment) -> list[Draft]:
+    """Return what to append of the latest exchange.
+
+    Args:
+        found: The entries that have ids of these messages, by position.
+        messages: The latest exchange, behind the message before it if there is one.
+        moment: Where the node stands.
+    """
+    return list(_Scribe(moment, _known(found)).drafts(messages))
+
+
+# -- what is gone --------------------------------------------------------------------------------
+
+
+def edits(
+    entries: Sequence[Entry], messages: Sequence[BaseMessage], moment: Moment, *, follow: bool
+) -> list[Draft]:
+    """Return what to append so that the log shows what the state holds.
+
+    Args:
+        entries: All entries of the thread.
+        messages: All messages of the state.
+        moment: Where the node stands.
+        follow: Whether messages that were taken out of the state go out of the views as well.
+    """
+    scribe = _Scribe(moment, _known(entries))
+    drafts = list(scribe.drafts(messages))
+    if not follow:
+        return drafts
+    ids = {message.id or "" for message in messages}
+    marks = _marks(entries)
+    left = _left(marks, messages, ids, moment)
+    gone = {entry.id for entry in live_entries(entries) if entry.message_id in left}
+    wanted = {entry.id for entry in scribe.same}
+    return [*rewinding(entries, moment, left=gone, wanted=wanted), *drafts]
+
+
+def _marks(entries: Iterable[Entry]) -> dict[str, Mark]:
+    found = ((entry.message_id, mark_of(entry)) for entry in entries)
+    return {name: mark for name, mark in found if mark is not None and mark.unit == "message"}
+
+
+def _left(
+    marks: dict[str, Mark], messages: Sequence[BaseMessage], ids: set[str], moment: Moment
+) -> set[str]:
+    """Return the ids of messages that the state held once and holds no more.
+
+    A message that another run stored meanwhile is none of them: this state never held it. So only
+    what stood before the newest known message counts, and what stood behind it if this run can
+    only have begun after that was stored.
+    """
+    newest = next((m.id for m in reversed(messages) if m.id in marks), None)
+    branches = Branches({name: mark.after for name, mark in marks.items()})
+    if moment.since is not None:
+        if newest is not None:
+            behind = branches.behind(ids)
+        else:
+            at_top = not moment.level and not moment.is_sent
+            behind = {name for name in marks if at_top and marks[name].checkpoint >= moment.since}
+        return {name for name in behind - ids if marks[name].checkpoint != moment.checkpoint}
+    if newest is None:
+        return set()
+    before = set(branches.path(newest))
+    behind = {name for name in branches.behind({newest}) if _is_over(marks[name], moment)}
+    return (before | behind) - ids
+
+
+def _is_over(mark: Mark, moment: Moment) -> bool:
+    """Return whether the run that stored something had ended when this one began.
+
+    A run that began later counts on from its last step, with one more step for its input.
+    """
+    return not mark.level and not moment.level and moment.step >= mark.step + 2

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TINY = ["--sizes", "4", "20", "40", "--rounds", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.fixture
+def without_peers(monkeypatch):
+    for module in ("agents", "langgraph.checkpoint.sqlite"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+@pytest.mark.usefixtures("without_peers")
+def test_the_report_is_one_json_object_and_a_failed_bar_is_the_exit_code(capsys):
+    from benchmarks.log.__main__ import main
+
+    code = main([*TINY, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert code == int(not all(bar["ok"] for bar in report["bars"]))
+    assert report["not_installed"] == ["openai-agents", "langgraph"]
+    appends = {(row["system"], row["entries"]) for row in report["append_ms"]}
+    assert appends == {(name, size) for name in ("floor", "convmem") for size in (4, 20, 40)}
+    loads = {(row["system"], row["load"], row["state"]) for row in report["load_ms"]}
+    assert loads == {
+        ("floor", "last 40", "warm"),
+        ("floor", "last 40", "cold"),
+        *(
+            ("convmem", load, state)
+            for load in ("live summary", "2,000 tokens")
+            for state in ("warm", "cold", "first")
+        ),
+    }
+    assert all(row["median"] > 0 for row in [*report["append_ms"], *report["load_ms"]])
+    assert report["bytes"]["payload_per_entry"] > 100
+    assert report["bytes"]["vectors_per_entry"] > 0
+    assert [bar["bound"] for bar in report["bars"]] == [2.0] * 3 + [1.5] * 5 + [150, 10.5]
+
+
+@pytest.mark.usefixtures("without_peers")
+def test_the_table_names_every_system_and_every_bar_with_its_verdict(capsys):
+    from benchmarks.log.__main__ import main
+
+    main(TINY)
+    lines = capsys.readouterr().out.splitlines()
+    for peer in ("openai-agents", "langgraph"):
+        rows = [line for line in lines if line.startswith(f"  {peer}")]
+        assert [row.split(peer)[1].strip() for row in rows] == ["not installed"] * 3
+    bars = lines[lines.index("bars") + 1 :]
+    assert len(bars) == 10
+    assert {line.split()[-1] for line in bars} <= {"ok", "FAILED"}
+
+
+@pytest.mark.parametrize("sizes", [["1", "20", "40"], ["4", "40", "20"], ["2", "4", "8"]])
+def test_sizes_that_measure_nothing_are_refused(sizes, capsys):
+    from benchmarks.log.__main__ import main
+
+    with pytest.raises(SystemExit):
+        main(["--sizes", *sizes])
+    assert "--sizes must ascend" in capsys.readouterr().err
+
+
+def test_the_dialogue_is_of_the_stated_sizes_and_ends_alike_at_every_length():
+    from benchmarks.log.dialogue import PERIOD, exchange
+
+    texts = [text for n in range(PERIOD) for text in (exchange(n).question, exchange(n).answer)]
+    assert min(map(len, texts)) >= 40
+    assert max(map(len, texts)) <= 401
+    assert (exchange(3).question, exchange(3).answer) == (
+        exchange(3 + PERIOD).question,
+        exchange(3 + PERIOD).answer,
+    )
+    assert exchange(3).reply() == exchange(3).reply()
+    assert exchange(3).reply().id != exchange(3 + PERIOD).reply().id
+
+
+def test_the_payload_is_the_least_json_that_gives_the_message_back():
+    from langchain_core.messages import HumanMessage
+
+    from benchmarks.log.dialogue import payload_bytes
+
+    text = '{"type":"human","content":"né?","id":"m1"}'
+    assert payload_bytes(HumanMessage("né?", id="m1")) == len(text.encode())
+
+
+def test_the_floor_stores_the_very_bytes_that_the_log_stores(tmp_path):
+    from benchmarks.log.dialogue import exchange
+    from benchmarks.log.stores import ConvMemStore, FloorStore
+
+    stored = []
+    for make in (ConvMemStore, FloorStore):
+        path = tmp_path / f"{make.__name__}.db"
+        with closing(make(path)) as store:
+            store.fill("main", 0, 5)
+            store.turn("main", exchange(5))()
+        with closing(sqlite3.connect(path)) as db:
+            columns = "role, body, metadata, length(id), length(turn), typeof(key_hash)"
+            stored.append(db.execute(f"SELECT {columns} FROM entries ORDER BY seq").fetchall())
+    assert len(stored[0]) == 12
+    assert stored[0] == stored[1]
+
+
+def test_a_compacted_thread_is_what_the_history_itself_would_have_written(tmp_path):
+    from benchmarks.log.stores import LIVE, ConvMemStore
+
+    turns, step = 100, LIVE // 2
+    with closing(ConvMemStore(tmp_path / "log.db")) as store:
+        store.fill_compacted("quick", turns)
+        for first in range(0, turns - step, step):
+            store.fill("slow", first, step)
+            store.compact("slow")
+        store.fill("slow", turns - step, step)
+        quick, slow = (store.memory.history(name, user_id="ana") for name in ("quick", "slow"))
+        assert [entry.role for entry in quick.entries] == [entry.role for entry in slow.entries]
+        assert [len(entry.metadata.summary_ids) for entry in quick.entries] == [
+            len(entry.metadata.summary_ids) for entry in slow.entries
+        ]
+        shown = [message.content for message in quick.messages]
+        assert len(shown) == LIVE + 1
+        assert shown[1:] == [message.content for message in slow.messages][1:]
+
+
+def test_every_way_to_load_brings_the_latest_messages(tmp_path):
+    from benchmarks.log.stores import ConvMemStore, FloorStore
+
+    for make, name, brought in (
+        (ConvMemStore, "live summary", 100),
+        (FloorStore, "last 40", 40),
+    ):
+        with closing(make(tmp_path / f"{name}.db")) as store:
+            store.fill("main", 0, 50)
+            assert store.loads("main")[name]() == brought
+
+
+def test_a_checkpointer_grows_with_the_square_of_the_thread(tmp_path):
+    from benchmarks.log.dialogue import exchange
+    from benchmarks.log.peers import SaverStore
+    from benchmarks.log.stores import file_bytes
+
+    path = tmp_path / "saver.db"
+    with closing(SaverStore(path)) as store:
+        sizes = []
+        for first, turns in ((0, 20), (20, 180)):
+            for number in range(first, first + turns):
+                store.turn("main", exchange(number))()
+            sizes.append(file_bytes(path))
+        assert store.loads("main")["all"]() == 400
+    assert sizes[1] > 50 * sizes[0]
+
+
+def test_a_session_brings_back_what_was_said(tmp_path):
+    pytest.importorskip("agents")
+    from benchmarks.log.dialogue import exchange
+    from benchmarks.log.peers import SessionStore
+
+    with closing(SessionStore(tmp_path / "session.db")) as store:
+        store.fill("main", 0, 30)
+        store.turn("main", exchange(30))()
+        loads = store.loads("main")
+        assert (loads["last 40"](), loads["all"]()) == (40, 62)
+
+
+def test_a_quotient_is_taken_of_the_rounds_that_both_ran():
+    from benchmarks.log.measuring import Case, quotient
+
+    slow, fast = Case(lambda _: []), Case(lambda _: [])
+    slow.rounds_ms, fast.rounds_ms = [2.0, 9.0, 8.0, 100.0], [1.0, 3.0, 4.0]
+    assert quotient(slow, fast) == 2.0

@@ -1,0 +1,332 @@
+"""Beside a checkpointer: nothing is stored twice, runs resume, and the state may stay small."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import HumanMessage, RemoveMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Command, interrupt
+from scripted_agents import agent_with, calls, entries, says, shape, spoken, view
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ConfigError, LogUnavailableError
+
+KEPT = pytest.mark.parametrize("keep_state", ["all", "turn"])
+LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
+
+
+@tool
+def ask(place: str) -> str:
+    """Ask a person."""
+    return f"{place}: {interrupt(place)}"
+
+
+def _loops(*answers, first=0):
+    replies = [
+        reply
+        for number, text in enumerate(answers, first)
+        for reply in (calls("yard", first=number), text)
+    ]
+    return ScriptedChatModel(replies=replies)
+
+
+# -- every turn once ------------------------------------------------------------------------------
+
+
+@KEPT
+def test_the_log_has_every_turn_once_and_the_model_sees_it_once(memory, saver, keep_state):
+    model = _loops("In the yard.", "Still there.", "Yes.")
+    agent = agent_with(memory, model, options={"keep_state": keep_state}, checkpointer=saver)
+    for text in ("Where?", "And now?", "Sure?"):
+        agent.invoke(says(text), at())
+    assert spoken(memory) == view(memory)
+    assert len(entries(memory)) == 12
+    assert shape(model.seen[4]) == [*view(memory)[:8], "human: Sure?"]
+
+
+def test_the_state_holds_all_messages_unless_told_otherwise(quick, saver):
+    agent = agent_with(quick, _loops("In the yard.", "Still there."), checkpointer=saver)
+    agent.invoke(says("Where?"), at())
+    returned = agent.invoke(says("And now?"), at())
+    assert shape(returned["messages"]) == view(quick)
+
+
+def test_the_state_may_hold_the_latest_turn_only(quick, saver):
+    model = _loops("In the yard.", "Still there.")
+    agent = agent_with(quick, model, options={"keep_state": "turn"}, checkpointer=saver)
+    agent.invoke(says("Where?"), at())
+    returned = agent.invoke(says("And now?"), at())
+    assert shape(returned["messages"]) == view(quick)[4:]
+    assert shape(agent.get_state(at()).values["messages"]) == view(quick)[4:]
+
+
+def test_a_stream_does_not_show_what_leaves_the_state(quick):
+    agent = agent_with(
+        quick,
+        ScriptedChatModel(replies=["One.", "Two."]),
+        options={"keep_state": "turn"},
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke(says("First?"), at())
+    parts = list(agent.stream(says("Second?"), at(), stream_mode="messages"))
+    assert {part.text for part, _ in parts} <= {"Two.", ""}
+    assert not any(isinstance(part, RemoveMessage) for part, _ in parts)
+
+
+def test_nothing_leaves_the_state_before_it_is_in_the_log(quick):
+    saver = InMemorySaver()
+    agent = agent_with(quick, ScriptedChatModel(replies=["One."]), checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    broken = ConversationMemory(FailingLog(quick.log, 1))
+    agent = agent_with(
+        broken,
+        ScriptedChatModel(replies=["Two."]),
+        options={"keep_state": "turn"},
+        checkpointer=saver,
+    )
+    with pytest.raises(LogUnavailableError):
+        agent.invoke(says("Second?"), at())
+    assert shape(agent.get_state(at()).values["messages"])[:2] == ["human: First?", "ai: One."]
+
+
+@KEPT
+def test_an_agent_that_had_no_memory_so_far_brings_what_its_state_holds(quick, saver, keep_state):
+    from langchain.agents import create_agent
+    from scripted_agents import look
+
+    before = create_agent(_loops("In the yard."), [look], checkpointer=saver)
+    before.invoke(says("Where?"), at())
+    model = ScriptedChatModel(replies=["Yes."])
+    agent = agent_with(quick, model, options={"keep_state": keep_state}, checkpointer=saver)
+    agent.invoke(says("Sure?"), at())
+    assert view(quick) == [*LOOP, "human: Sure?", "ai: Yes."]
+    assert len({entry.turn_id for entry in entries(quick)}) == 2
+
+
+def test_what_was_undone_stays_undone_though_the_state_has_it(quick, saver):
+    model = ScriptedChatModel(replies=["One.", "Two.", "Three."])
+    agent = agent_with(quick, model, checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    agent.invoke(says("Second?"), at())
+    quick.history("t", user_id="ana").undo()
+    agent.invoke(says("Third?"), at())
+    assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Third?"]
+    assert view(quick) == ["human: First?", "ai: One.", "human: Third?", "ai: Three."]
+
+
+def test_an_edit_of_the_state_replaces_the_message_in_the_log(quick, saver):
+    agent = agent_with(quick, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
+    agent.invoke(says("First?", "q1"), at())
+    agent.update_state(at(), {"messages": [HumanMessage("Edited?", id="q1")]})
+    agent.invoke(says("Second?"), at())
+    assert view(quick) == ["human: Edited?", "ai: One.", "human: Second?", "ai: Two."]
+
+
+# -- going on -------------------------------------------------------------------------------------
+
+
+@KEPT
+def test_a_run_that_was_interrupted_goes_on_in_the_same_turn(memory, saver, keep_state):
+    model = ScriptedChatModel(
+        replies=["Hello.", calls("yard", "hall", tool_name="ask"), "Both are there."]
+    )
+    options = {"keep_state": keep_state}
+    agent = agent_with(memory, model, tools=[ask], options=options, checkpointer=saver)
+    agent.invoke(says("Hi."), at())
+    agent.invoke(says("Where?"), at())
+    assert view(memory)[2:4] == ["human: Where?", "ai -> c0 c1"]
+    waiting = agent.get_state(at()).interrupts
+    agent.invoke(Command(resume={one.id: f"yes, {one.value}" for one in waiting}), at())
+    assert view(memory)[3:] == [
+        "ai -> c0 c1",
+        "tool c0: yard: yes, yard",
+        "tool c1: hall: yes, hall",
+        "ai: Both are there.",
+    ]
+    assert spoken(memory) == view(memory)
+    assert len({entry.turn_id for entry in entries(memory)}) == 2
+
+
+def test_a_question_that_comes_instead_of_an_answer_leaves_the_calls_closed(quick, saver):
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="ask"), "Never mind."])
+    agent = agent_with(quick, model, tools=[ask], checkpointer=saver)
+    agent.invoke(says("Where?"), at())
+    agent.invoke(says("Forget it."), at())
+    assert [message.type for message in model.seen[1]] == ["human", "ai", "tool", "human"]
+    assert view(quick)[-2:] == ["human: Forget it.", "ai: Never mind."]
+
+
+@KEPT
+def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(memory, saver, keep_state):
+    model = ScriptedChatModel(replies=[calls("yard"), ProviderError(), "In the yard."])
+    options = {"keep_state": keep_state}
+    agent = agent_with(memory, model, options=options, checkpointer=saver)
+    with pytest.raises(ProviderError):
+        agent.invoke(says("Where?"), at())
+    agent.invoke(None, at())
+    assert spoken(memory) == LOOP
+
+
+def test_a_reply_that_was_stored_and_not_checkpointed_is_replaced_by_the_next(quick):
+    """The process died between the log's write and the checkpointer's."""
+    saver = InMemorySaver()
+    model = ScriptedChatModel(replies=[calls("yard"), "Lost.", "In the yard."])
+    agent = agent_with(quick, model, checkpointer=saver)
+    agent.invoke(says("Where?"), at())
+    snapshots = list(agent.get_state_history(at()))
+    before_reply = next(one for one in snapshots if one.values["messages"][-1].type == "tool")
+    saver.delete_thread("t")
+    agent.update_state(at(), before_reply.values | {}, as_node="tools")
+    agent.invoke(None, at())
+    assert view(quick) == LOOP
+    assert "ai: Lost." in spoken(quick)
+
+
+# -- going back -----------------------------------------------------------------------------------
+
+
+def test_a_run_from_an_earlier_checkpoint_takes_back_what_came_after(quick, saver):
+    model = ScriptedChatModel(replies=["One.", "Two.", "Other.", "More."])
+    agent = agent_with(quick, model, checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    then = agent.get_state(at()).config["configurable"]
+    agent.invoke(says("Second?"), at())
+    agent.invoke(says("Instead?"), {"configurable": {**then, "user_id": "ana"}})
+    assert shape(model.seen[2]) == ["human: First?", "ai: One.", "human: Instead?"]
+    agent.invoke(says("And?"), at())
+    assert shape(model.seen[3]) == view(quick)[:5]
+    assert "human: Second?" not in view(quick)
+    assert "human: Second?" in spoken(quick), "the log loses nothing"
+
+
+def test_a_reply_that_is_generated_anew_takes_the_place_of_the_old_one_and_what_followed(
+    quick, saver
+):
+    model = ScriptedChatModel(replies=["One.", "Two.", "One, better.", "More."])
+    agent = agent_with(quick, model, checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    before = next(s for s in agent.get_state_history(at()) if s.next == ("model",))
+    agent.invoke(says("Second?"), at())
+    agent.invoke(None, {"configurable": {**before.config["configurable"], "user_id": "ana"}})
+    assert view(quick) == ["human: First?", "ai: One, better."]
+    agent.invoke(says("And?"), at())
+    assert shape(model.seen[3]) == ["human: First?", "ai: One, better.", "human: And?"]
+
+
+def test_a_branch_that_was_left_comes_back_with_its_checkpoint(quick, saver):
+    model = ScriptedChatModel(replies=["One.", "Two.", "Other.", "More."])
+    agent = agent_with(quick, model, checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    then = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
+    agent.invoke(says("Second?"), at())
+    left = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
+    agent.invoke(says("Instead?"), {"configurable": then})
+    agent.invoke(says("Back?"), {"configurable": left})
+    expected = ["human: First?", "ai: One.", "human: Second?", "ai: Two.", "human: Back?"]
+    assert shape(model.seen[3]) == expected
+    assert view(quick) == [*expected, "ai: More."]
+
+
+def test_what_others_said_in_the_thread_is_not_taken_back(quick, saver):
+    agent = agent_with(quick, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    then = {**agent.get_state(at()).config["configurable"], "user_id": "ana"}
+    quick.wrap(ScriptedChatModel(replies=["Noted."]), recall=False).invoke("I am Ana.", at())
+    agent.invoke(says("Who?"), {"configurable": then})
+    assert view(quick)[2:4] == ["human: I am Ana.", "ai: Noted."]
+
+
+def test_the_config_of_a_snapshot_alone_is_refused_since_it_names_no_user(quick, saver):
+    agent = agent_with(quick, ScriptedChatModel(replies=["One."]), checkpointer=saver)
+    agent.invoke(says("First?"), at())
+    with pytest.raises(ConfigError, match="'ana'"):
+        agent.invoke(says("Second?"), agent.get_state(at()).config)
+    assert entries(quick, user_id=None) == []
+
+
+# -- after a restart ------------------------------------------------------------------------------
+
+
+@KEPT
+def test_an_agent_made_anew_goes_on_with_the_same_files(tmp_path: Path, keep_state):
+    texts = iter([("Where?", "In the yard."), ("And now?", "Still there."), ("Sure?", "Yes.")])
+    for number, (text, reply) in enumerate(texts):
+        model = _loops(reply, first=number)
+        with (
+            ConversationMemory.open(tmp_path / "memory.db") as memory,
+            SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
+        ):
+            options = {"keep_state": keep_state}
+            agent = agent_with(memory, model, options=options, checkpointer=saver)
+            agent.invoke(says(text), at())
+            assert len(model.seen[1]) == 4 * number + 3
+            assert spoken(memory) == view(memory)
+            assert len(entries(memory)) == 4 * (number + 1)
+
+
+def test_an_asynchronous_agent_goes_on_with_the_same_files(tmp_path: Path):
+    async def chat(text, reply, first):
+        async with (
+            ConversationMemory.open(tmp_path / "memory.db") as memory,
+            AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
+        ):
+            options = {"keep_state": "turn"}
+            model = _loops(reply, first=first)
+            agent = agent_with(memory, model, options=options, checkpointer=saver)
+            await agent.ainvoke(says(text), at())
+            return view(memory)
+
+    asyncio.run(chat("Where?", "In the yard.", 0))
+    seen = asyncio.run(chat("And now?", "Still there.", 1))
+    assert seen[:4] == LOOP
+    assert len(seen) == 8
+
+
+_DYING = """
+import os, sys
+sys.path.insert(0, sys.argv[2])
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langchain_convmem import ConversationMemory
+from scripted_agents import agent_with, calls, says
+from scripted_chat import ScriptedChatModel, at
+
+def die(messages):
+    os._exit(9)
+
+memory = ConversationMemory.open(sys.argv[1] + "/memory.db")
+with SqliteSaver.from_conn_string(sys.argv[1] + "/checkpoints.db") as saver:
+    model = ScriptedChatModel(replies=["Hello.", calls("yard"), die])
+    agent = agent_with(memory, model, options={"keep_state": sys.argv[3]}, checkpointer=saver)
+    agent.invoke(says("Hi."), at())
+    agent.invoke(says("Where?"), at())
+"""
+
+
+@KEPT
+@pytest.mark.parametrize("goes_on", [True, False], ids=["the run goes on", "a new turn comes"])
+def test_a_process_that_dies_in_a_loop_leaves_all_that_was_said(tmp_path, keep_state, goes_on):
+    support = Path(sys.modules["scripted_agents"].__file__).parent
+    command = [sys.executable, "-c", _DYING, str(tmp_path), str(support), keep_state]
+    assert subprocess.run(command, check=False).returncode == 9
+    with (
+        ConversationMemory.open(tmp_path / "memory.db") as memory,
+        SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,
+    ):
+        before = ["human: Hi.", "ai: Hello.", *LOOP[:3]]
+        assert spoken(memory) == before
+        model = ScriptedChatModel(replies=["In the yard."])
+        options = {"keep_state": keep_state}
+        agent = agent_with(memory, model, options=options, checkpointer=saver)
+        agent.invoke(None if goes_on else says("Well?"), at())
+        asked = [] if goes_on else ["human: Well?"]
+        assert shape(model.seen[0]) == [*before, *asked]
+        assert spoken(memory) == [*before, *asked, "ai: In the yard."]

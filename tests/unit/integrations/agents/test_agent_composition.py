@@ -1,0 +1,247 @@
+"""Other middleware around the memory: what each of them does still holds, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
+    before_agent,
+    wrap_model_call,
+)
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape, spoken, view
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
+LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
+
+
+# -- a person decides ---------------------------------------------------------------------------
+
+
+def _decided(quick, place, *decisions):
+    person = HumanInTheLoopMiddleware({"look": True})
+    model = ScriptedChatModel(
+        replies=[calls(*["yard", "hall"][: len(decisions)]), "So be it.", "Yes."]
+    )
+    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **{place: [person]})
+    agent.invoke(says("Where?"), at())
+    assert [entry.role for entry in entries(quick)] == ["user", "assistant"], "stored and waiting"
+    agent.invoke(Command(resume={"decisions": list(decisions)}), at())
+    return agent, model
+
+
+@INNER_AND_OUTER
+def test_calls_that_a_person_approves_are_stored_once(quick, place):
+    _decided(quick, place, {"type": "approve"}, {"type": "approve"})
+    assert spoken(quick) == view(quick)
+    assert view(quick)[1:4] == [
+        "ai -> c0 c1",
+        "tool c0: yard: a bicycle",
+        "tool c1: hall: a bicycle",
+    ]
+
+
+@INNER_AND_OUTER
+def test_a_call_that_a_person_rejects_has_the_rejection_for_a_result(quick, place):
+    agent, model = _decided(
+        quick, place, {"type": "approve"}, {"type": "reject", "message": "Not the hall."}
+    )
+    agent.invoke(says("Sure?"), at())
+    results = [message for message in model.seen[2] if message.type == "tool"]
+    assert [result.tool_call_id for result in results] == ["c0", "c1"]
+    assert "Not the hall." in results[1].text
+    assert len({e.turn_id for e in entries(quick) if e.control is None}) == 2
+
+
+@INNER_AND_OUTER
+def test_a_call_that_a_person_edits_is_shown_as_it_was_run(quick, place):
+    edit = {"type": "edit", "edited_action": {"name": "look", "args": {"place": "shed"}}}
+    agent, model = _decided(quick, place, edit)
+    agent.invoke(says("Sure?"), at())
+    seen = model.seen[2]
+    assert seen[2].text == "shed: a bicycle"
+    state = agent.get_state(at()).values["messages"]
+    assert seen[1].tool_calls == state[1].tool_calls
+
+
+# -- summaries in the state -----------------------------------------------------------------------
+
+
+def _summarizing(keep):
+    summarizer = ScriptedChatModel(replies=["They spoke of many places."])
+    return SummarizationMiddleware(summarizer, trigger=("messages", 5), keep=("messages", keep))
+
+
+@INNER_AND_OUTER
+@pytest.mark.parametrize("way", RUNS)
+def test_the_model_reads_the_summary_and_what_the_state_kept_and_the_log_keeps_all(
+    quick, way, place
+):
+    model = ScriptedChatModel(replies=["One.", "Two.", "Three.", "Four."])
+    middleware = {place: [_summarizing(2)]}
+    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **middleware)
+    for text in ("First?", "Second?", "Third?"):
+        RUNS[way](agent, says(text), at())
+    assert shape(model.seen[2])[0].startswith("human: Here is a summary")
+    assert shape(model.seen[2])[1:] == ["ai: Two.", "human: Third?"]
+    assert spoken(quick) == view(quick)
+    assert len(view(quick)) == 6, "the summary is no part of what was said"
+
+
+def test_a_summary_in_the_middle_of_a_loop_loses_nothing_of_it(quick):
+    model = ScriptedChatModel(
+        replies=[*(calls("yard", first=number) for number in range(4)), "In the yard.", "Yes."]
+    )
+    agent = agent_with(quick, model, before=[_summarizing(2)], checkpointer=InMemorySaver())
+    agent.invoke(says("Where?"), at())
+    assert shape(model.seen[4])[0].startswith("human: Here is a summary")
+    assert len(model.seen[4]) < len(view(quick))
+    assert spoken(quick) == view(quick)
+    assert len({entry.turn_id for entry in entries(quick)}) == 1
+    agent.invoke(says("Sure?"), at())
+    assert view(quick)[-2:] == ["human: Sure?", "ai: Yes."]
+
+
+def test_what_a_summary_took_out_of_sight_can_be_recalled(quick):
+    model = ScriptedChatModel(replies=["Noted.", "Noted.", "Red."])
+    agent = agent_with(
+        quick,
+        model,
+        before=[_summarizing(2)],
+        options={"recall": True},
+        checkpointer=InMemorySaver(),
+    )
+    for text in ("My bicycle is red.", "It rains.", "Which colour is my bicycle?"):
+        agent.invoke(says(text), at())
+    assert "My bicycle is red." in str(model.seen[2][-1].content)
+
+
+# -- limits -------------------------------------------------------------------------------------
+
+
+@INNER_AND_OUTER
+@pytest.mark.parametrize("way", RUNS)
+def test_what_a_limit_says_in_the_place_of_the_model_is_stored(quick, way, place):
+    limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    agent = agent_with(quick, ScriptedChatModel(replies=[calls("yard")]), **{place: [limit]})
+    RUNS[way](agent, says("Where?"), at())
+    assert view(quick)[:3] == LOOP[:3]
+    assert view(quick)[3].startswith("ai: Model call limits exceeded")
+
+
+@INNER_AND_OUTER
+@pytest.mark.parametrize("behavior", ["continue", "end"])
+def test_what_a_limit_answers_in_the_place_of_a_tool_is_stored(quick, place, behavior):
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=behavior)
+    model = ScriptedChatModel(replies=[calls("yard"), calls("hall", first=1), "Enough."])
+    agent = agent_with(quick, model, **{place: [limit]})
+    returned = agent.invoke(says("Where?"), at())
+    assert shape(returned["messages"]) == view(quick)
+    assert quick.history("t", user_id="ana").context().repairs == ()
+
+
+# -- edits of what the model sees -----------------------------------------------------------------
+
+
+@INNER_AND_OUTER
+def test_results_of_the_loop_that_are_cleared_for_the_model_stay_in_the_log(quick, place):
+    clear = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])
+    model = ScriptedChatModel(replies=[calls("yard"), "In the yard."])
+    agent_with(quick, model, **{place: [clear]}).invoke(says("Where?"), at())
+    assert "a bicycle" not in str(shape(model.seen[1]))
+    assert view(quick) == LOOP
+
+
+@INNER_AND_OUTER
+def test_what_is_put_before_the_messages_reaches_the_model_and_not_the_log(quick, place):
+    @wrap_model_call
+    def remark(request, handler):
+        return handler(request.override(messages=[HumanMessage("It is May."), *request.messages]))
+
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    agent = agent_with(quick, model, checkpointer=InMemorySaver(), **{place: [remark]})
+    agent.invoke(says("First?"), at())
+    agent.invoke(says("Second?"), at())
+    assert "It is May." in str(shape(model.seen[1]))
+    assert view(quick) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
+
+
+def test_what_is_redacted_in_the_state_is_redacted_in_the_views(quick):
+    redact = PIIMiddleware("email", strategy="redact", apply_to_input=True)
+    model = ScriptedChatModel(replies=["Noted."])
+    agent_with(quick, model, before=[redact]).invoke(says("I am ana@example.org"), at())
+    assert shape(model.seen[0]) == ["human: I am [REDACTED_EMAIL]"]
+    assert view(quick)[0] == "human: I am [REDACTED_EMAIL]"
+
+
+def test_a_redaction_that_comes_first_keeps_the_text_out_of_the_log(quick):
+    @before_agent
+    def redact(state, runtime):
+        del runtime
+        said = state["messages"][-1]
+        return {"messages": [HumanMessage(said.text.replace("1234", "****"), id=said.id)]}
+
+    agent_with(quick, ScriptedChatModel(replies=["Ok."]), before=[redact]).invoke(
+        says("It is 1234."), at()
+    )
+    assert "1234" not in str(spoken(quick))
+
+
+# -- tools --------------------------------------------------------------------------------------
+
+
+@INNER_AND_OUTER
+def test_a_tool_that_is_tried_again_has_one_result(quick, place):
+    tries = []
+
+    @tool
+    def shaky(place: str) -> str:
+        """Work the second time."""
+        tries.append(place)
+        if len(tries) < 2:
+            raise ProviderError(place)
+        return place
+
+    retry = ToolRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="shaky"), "Done."])
+    agent_with(quick, model, tools=[shaky], **{place: [retry]}).invoke(says("Try."), at())
+    assert spoken(quick) == ["human: Try.", "ai -> c0", "tool c0: yard", "ai: Done."]
+
+
+def test_a_run_that_jumps_past_the_memory_is_stored_all_the_same(quick):
+    from langchain.agents.middleware import AgentMiddleware, hook_config
+
+    class Jump(AgentMiddleware):
+        @hook_config(can_jump_to=["end", "model"])
+        def before_agent(self, state, runtime):
+            del runtime
+            if "rude" in state["messages"][-1].text:
+                return {"jump_to": "end", "messages": [AIMessage("No.")]}
+            return {"jump_to": "model"}
+
+    agent = agent_with(quick, ScriptedChatModel(replies=[calls("yard"), "Here."]), before=[Jump()])
+    agent.invoke(says("Something rude"), at("rude"))
+    assert view(quick, "rude") == ["human: Something rude", "ai: No."]
+    agent.invoke(says("Where?"), at("fine"))
+    assert len({entry.turn_id for entry in entries(quick, "fine")}) == 1
+    assert view(quick, "fine")[-1] == "ai: Here."
+
+
+def test_several_threads_of_one_agent_stay_apart(quick):
+    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), tools=[look])
+    configs = [at(f"t{number}") for number in range(6)]
+    agent.batch([says(f"Question {number}?") for number in range(6)], configs)
+    assert [view(quick, f"t{n}") for n in range(6)] == [
+        [f"human: Question {n}?", "ai: Yes."] for n in range(6)
+    ]

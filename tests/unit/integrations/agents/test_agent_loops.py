@@ -1,0 +1,232 @@
+"""Tool loops: every message is in the log as soon as it is there, whatever breaks after it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import Command
+from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape, spoken, view
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+from langchain_convmem.views.context import INTERRUPTED_RESULT
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_parallel_calls_have_one_result_each(memory, way):
+    model = ScriptedChatModel(replies=[calls("yard", "hall", "shed"), "Everywhere."])
+    RUNS[way](agent_with(memory, model), says("Where?"), at())
+    assert shape(model.seen[1]) == [
+        "human: Where?",
+        "ai -> c0 c1 c2",
+        "tool c0: yard: a bicycle",
+        "tool c1: hall: a bicycle",
+        "tool c2: shed: a bicycle",
+    ]
+    assert len(entries(memory)) == 6
+    assert memory.history("t", user_id="ana").context().repairs == ()
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_calls_that_are_counted_from_zero_in_every_reply_find_their_own_results(memory, way):
+    model = ScriptedChatModel(replies=[calls("yard"), calls("hall"), "Both."])
+    RUNS[way](agent_with(memory, model), says("Where?"), at())
+    assert [message.text for message in model.seen[2] if message.type == "tool"] == [
+        "yard: a bicycle",
+        "hall: a bicycle",
+    ]
+    assert len({entry.message.id for entry in entries(memory)}) == 6
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_a_tool_that_breaks_down_leaves_what_was_done_before(memory, way):
+    model = ScriptedChatModel(
+        replies=[calls("yard"), calls("shop", tool_name="break_down", first=1), "I see."]
+    )
+    agent = agent_with(memory, model)
+    with pytest.raises(ProviderError):
+        RUNS[way](agent, says("Where?"), at())
+    RUNS[way](agent, says("What happened?"), at())
+    assert shape(model.seen[2]) == [
+        "human: Where?",
+        "ai -> c0",
+        "tool c0: yard: a bicycle",
+        "ai -> c1",
+        f"tool c1: {INTERRUPTED_RESULT}",
+        "human: What happened?",
+    ]
+
+
+def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(quick):
+    done = asyncio.Event()
+
+    @tool
+    async def quick_one(place: str) -> str:
+        """Return at once."""
+        done.set()
+        return place
+
+    @tool
+    async def broken_one(place: str) -> str:
+        """Break down once the other one has returned."""
+        await done.wait()
+        while len(entries(quick)) < 3:
+            await asyncio.sleep(0)
+        raise ProviderError(place)
+
+    both = AIMessage(
+        "",
+        tool_calls=[
+            {"name": "quick_one", "args": {"place": "yard"}, "id": "c0", "type": "tool_call"},
+            {"name": "broken_one", "args": {"place": "shop"}, "id": "c1", "type": "tool_call"},
+        ],
+    )
+    model = ScriptedChatModel(replies=[both, "I see."])
+    agent = agent_with(quick, model, tools=[quick_one, broken_one])
+
+    async def chat():
+        with pytest.raises(ProviderError):
+            await agent.ainvoke(says("Where?"), at())
+        await agent.ainvoke(says("And?"), at())
+
+    asyncio.run(chat())
+    assert shape(model.seen[1])[1:4] == [
+        "ai -> c0 c1",
+        "tool c0: yard",
+        f"tool c1: {INTERRUPTED_RESULT}",
+    ]
+
+
+def test_a_result_that_reports_an_error_is_stored_as_one(quick):
+    wrong = AIMessage(
+        "", tool_calls=[{"name": "look", "args": {}, "id": "c0", "type": "tool_call"}]
+    )
+    model = ScriptedChatModel(replies=[wrong, "I asked wrongly."])
+    agent_with(quick, model).invoke(says("Where?"), at())
+    result = entries(quick)[2].message
+    assert (result.status, result.tool_call_id) == ("error", "c0")
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_a_cancelled_or_failed_model_leaves_the_loop_so_far(memory, way):
+    model = ScriptedChatModel(replies=[calls("yard"), ProviderError(), "Again."])
+    agent = agent_with(memory, model)
+    with pytest.raises(ProviderError):
+        RUNS[way](agent, says("Where?"), at())
+    assert spoken(memory) == ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle"]
+    RUNS[way](agent, says("Well?"), at())
+    assert view(memory)[-2:] == ["human: Well?", "ai: Again."]
+
+
+def test_a_task_that_is_cancelled_keeps_what_was_said(quick):
+    async def chat():
+        model = ScriptedChatModel(replies=["One two three.", "Again."], turnstile=asyncio.Event())
+        agent = agent_with(quick, model)
+        started = asyncio.Event()
+
+        async def read():
+            async for _ in agent.astream(says("Where?"), at(), stream_mode="messages"):
+                started.set()
+
+        task = asyncio.create_task(read())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(chat())
+    assert view(quick) == ["human: Where?"]
+
+
+def test_a_command_that_answers_a_call_is_stored_like_any_result(quick):
+    @tool
+    def note(place: str) -> Command:
+        """Answer with a command."""
+        return Command(update={"messages": [ToolMessage(place, tool_call_id="c0")]})
+
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="note"), "Noted."])
+    returned = agent_with(quick, model, tools=[note]).invoke(says("Note it."), at())
+    assert view(quick) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
+    assert {e.message.id for e in entries(quick)} == {m.id for m in returned["messages"]}
+
+
+def test_a_tool_whose_result_is_the_answer_is_stored(quick):
+    @tool(return_direct=True)
+    def direct(place: str) -> str:
+        """Answer for the model."""
+        return place
+
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="direct")])
+    agent_with(quick, model, tools=[direct]).invoke(says("Where?"), at())
+    assert view(quick) == ["human: Where?", "ai -> c0", "tool c0: yard"]
+
+
+class _Point:
+    def __str__(self) -> str:
+        return "(1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("artifact", "kept"),
+    [
+        (
+            [Document("A line.", metadata={"page": 1})],
+            [{"id": None, "metadata": {"page": 1}, "page_content": "A line.", "type": "Document"}],
+        ),
+        ({"at": _Point()}, {"at": "(1, 2)"}),
+        ({"at": (1, 2)}, {"at": (1, 2)}),
+    ],
+    ids=["documents", "objects", "plain values"],
+)
+def test_an_artifact_of_any_kind_is_kept_as_plain_values(quick, artifact, kept):
+    @tool(response_format="content_and_artifact")
+    def find(place: str) -> tuple[str, object]:
+        """Find something."""
+        return place, artifact
+
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="find"), "Found."])
+    returned = agent_with(quick, model, tools=[find]).invoke(says("Where?"), at())
+    assert entries(quick)[2].message.artifact == kept
+    assert returned["messages"][2].artifact is artifact
+    assert len(entries(quick)) == 4
+
+
+def test_structured_answers_are_stored_with_their_results(quick):
+    from pydantic import BaseModel
+
+    class Place(BaseModel):
+        """A place."""
+
+        name: str
+
+    answer = AIMessage(
+        "",
+        tool_calls=[{"name": "Place", "args": {"name": "yard"}, "id": "c0", "type": "tool_call"}],
+    )
+    agent = agent_with(
+        quick, ScriptedChatModel(replies=[answer]), tools=[look], response_format=Place
+    )
+    returned = agent.invoke(says("Where?"), at())
+    assert returned["structured_response"] == Place(name="yard")
+    assert [entry.message.id for entry in entries(quick)] == [
+        message.id for message in returned["messages"]
+    ]
+
+
+def test_what_is_said_in_the_middle_of_a_loop_belongs_to_the_turn(quick):
+    from langchain.agents.middleware import before_model
+
+    @before_model
+    def remind(state, runtime):
+        del runtime
+        said = state["messages"]
+        return {"messages": [HumanMessage("Hurry.")]} if said[-1].type == "tool" else None
+
+    model = ScriptedChatModel(replies=[calls("yard"), "Done.", "Yes."])
+    agent = agent_with(quick, model, before=[remind])
+    agent.invoke(says("Where?"), at())
+    assert shape(model.seen[1])[-1] == "human: Hurry."
+    assert len({entry.turn_id for entry in entries(quick)}) == 1

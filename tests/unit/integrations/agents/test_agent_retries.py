@@ -1,0 +1,184 @@
+"""Trying again doubles nothing: same ids, retries inside and outside, other models, cached replies."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents.middleware import (
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    wrap_model_call,
+)
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import RUNS, agent_with, calls, entries, says, shape, spoken, view
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+INNER_AND_OUTER = pytest.mark.parametrize("place", ["before", "after"])
+"""Other middleware before ours in the list wraps it; behind it, it is wrapped."""
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_the_same_message_after_a_failure_is_the_same_turn(memory, way):
+    model = ScriptedChatModel(
+        replies=[calls("yard"), ProviderError(), calls("hall"), "In the hall."]
+    )
+    agent = agent_with(memory, model)
+    with pytest.raises(ProviderError):
+        RUNS[way](agent, says("Where?", "q1"), at())
+    RUNS[way](agent, says("Where?", "q1"), at())
+    assert view(memory) == [
+        "human: Where?",
+        "ai -> c0",
+        "tool c0: hall: a bicycle",
+        "ai: In the hall.",
+    ]
+    assert shape(model.seen[2]) == ["human: Where?"], "a new attempt does not see the old one"
+    assert len({entry.turn_id for entry in entries(memory) if entry.control is None}) == 1
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_the_same_message_after_a_reply_leaves_the_newer_reply(memory, way):
+    model = ScriptedChatModel(replies=["Noted.", calls("yard"), "Two.", "Three."])
+    agent = agent_with(memory, model)
+    RUNS[way](agent, says("I am here."), at())
+    for _ in range(2):
+        RUNS[way](agent, says("Where?", "q1"), at())
+    assert view(memory) == ["human: I am here.", "ai: Noted.", "human: Where?", "ai: Three."]
+    assert shape(model.seen[3]) == ["human: I am here.", "ai: Noted.", "human: Where?"]
+
+
+def test_an_attempt_that_fails_leaves_the_reply_of_the_one_before(quick):
+    agent = agent_with(quick, ScriptedChatModel(replies=["Two.", ProviderError()]))
+    agent.invoke(says("Where?", "q1"), at())
+    with pytest.raises(ProviderError):
+        agent.invoke(says("Where?", "q1"), at())
+    assert view(quick) == ["human: Where?", "ai: Two."]
+
+
+def test_a_message_edited_under_its_id_replaces_question_and_reply(quick):
+    model = ScriptedChatModel(replies=["On two.", "On three."])
+    agent = agent_with(quick, model)
+    agent.invoke(says("Where is the bike?", "q1"), at())
+    agent.invoke(says("Where is the car?", "q1"), at())
+    assert view(quick) == ["human: Where is the car?", "ai: On three."]
+    assert shape(model.seen[1]) == ["human: Where is the car?"]
+
+
+def test_an_earlier_message_said_again_is_answered_in_its_place(quick):
+    model = ScriptedChatModel(replies=["One.", "Two.", "One, better."])
+    agent = agent_with(quick, model)
+    for text, name in (("First?", "q1"), ("Second?", "q2"), ("First?", "q1")):
+        agent.invoke(says(text, name), at())
+    assert shape(model.seen[2]) == ["human: First?"]
+    assert view(quick) == ["human: First?", "ai: One, better.", "human: Second?", "ai: Two."]
+
+
+def test_a_runnable_that_retries_the_agent_stores_one_turn(quick):
+    model = ScriptedChatModel(replies=[ProviderError(), "Here."])
+    agent = agent_with(quick, model).with_retry(
+        retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
+    )
+    agent.invoke(says("Where?", "q1"), at())
+    assert spoken(quick) == ["human: Where?", "ai: Here."]
+
+
+def test_a_whole_history_that_comes_with_every_run_is_stored_once(quick):
+    model = ScriptedChatModel(replies=["One.", "Two."])
+    agent = agent_with(quick, model)
+    first = agent.invoke(says("First?"), at())["messages"]
+    agent.invoke({"messages": [*first, HumanMessage("Second?")]}, at())
+    assert spoken(quick) == ["human: First?", "ai: One.", "human: Second?", "ai: Two."]
+
+
+# -- middleware that calls the model again --------------------------------------------------------
+
+
+@INNER_AND_OUTER
+@pytest.mark.parametrize("way", RUNS)
+def test_a_model_that_is_called_again_after_an_error_answers_once(quick, way, place):
+    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0, jitter=False)
+    model = ScriptedChatModel(replies=[ProviderError(), ProviderError(), calls("yard"), "Here."])
+    agent = agent_with(quick, model, **{place: [retry]})
+    RUNS[way](agent, says("Where?"), at())
+    expected = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: Here."]
+    assert spoken(quick) == expected
+    assert shape(model.seen[0]) == shape(model.seen[2]) == ["human: Where?"]
+
+
+@INNER_AND_OUTER
+@pytest.mark.parametrize("way", RUNS)
+def test_the_reply_of_the_model_that_stands_in_is_stored(quick, way, place):
+    spare = ScriptedChatModel(replies=["From the spare."])
+    model = ScriptedChatModel(replies=[ProviderError()])
+    agent = agent_with(quick, model, **{place: [ModelFallbackMiddleware(spare)]})
+    RUNS[way](agent, says("Where?"), at())
+    assert spoken(quick) == ["human: Where?", "ai: From the spare."]
+    assert shape(spare.seen[0]) == ["human: Where?"]
+
+
+class _ConverseModel(ScriptedChatModel):
+    @property
+    def _llm_type(self) -> str:
+        return "amazon_bedrock_converse_chat"
+
+
+class _ChatCompletionsModel(ScriptedChatModel):
+    @property
+    def _llm_type(self) -> str:
+        return "openai-chat"
+
+
+def test_each_model_gets_what_its_own_provider_takes(quick):
+    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    audio = {"type": "audio", "base64": "aGk=", "mime_type": "audio/wav"}
+    said = HumanMessage([{"type": "text", "text": "See and hear."}, picture, audio])
+    quick.add_messages([said, AIMessage("I do.")], user_id="ana", thread_id="t")
+    spare = _ChatCompletionsModel(replies=["Yes."])
+    model = _ConverseModel(replies=[ProviderError()])
+    agent_with(quick, model, before=[ModelFallbackMiddleware(spare)]).invoke(says("Well?"), at())
+    kinds = [[block["type"] for block in one.seen[0][0].content] for one in (model, spare)]
+    assert "audio" in kinds[1]
+    assert "audio" not in kinds[0]
+
+
+@INNER_AND_OUTER
+def test_a_reply_that_middleware_refuses_is_not_taken_for_said(quick, place):
+    @wrap_model_call
+    def choosy(request, handler):
+        first = handler(request)
+        return first if "good" in first.result[0].text else handler(request)
+
+    model = ScriptedChatModel(replies=["A bad one.", "A good one."])
+    agent_with(quick, model, **{place: [choosy]}).invoke(says("Well?"), at())
+    assert view(quick) == ["human: Well?", "ai: A good one."]
+
+
+def test_a_reply_that_middleware_puts_another_in_the_place_of_is_not_taken_for_said(quick):
+    @wrap_model_call
+    def guard(request, handler):
+        handler(request)
+        return AIMessage("I cannot say that.")
+
+    agent_with(quick, ScriptedChatModel(replies=["A secret."]), before=[guard]).invoke(
+        says("Well?"), at()
+    )
+    assert view(quick) == ["human: Well?", "ai: I cannot say that."]
+
+
+# -- cached replies -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["without", "with"])
+def test_a_cached_reply_does_not_take_the_place_of_an_earlier_one(quick, checkpointer):
+    model = ScriptedChatModel(replies=[AIMessage("Yes.", id="same")])
+    agent = agent_with(quick, model, checkpointer=checkpointer)
+    for text in ("First?", "Second?"):
+        agent.invoke(says(text), at())
+    assert view(quick) == ["human: First?", "ai: Yes.", "human: Second?", "ai: Yes."]
+
+
+def test_a_cached_reply_to_the_same_attempt_is_there_once(quick):
+    agent = agent_with(quick, ScriptedChatModel(replies=[AIMessage("Yes.", id="same")]))
+    for _ in range(2):
+        agent.invoke(says("First?", "q1"), at())
+    assert spoken(quick) == ["human: First?", "ai: Yes."]

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import pytest
+from graphs import IDS, WITH_MESSAGES, says, shown, snapshot, spoken
+from langgraph.graph import START, MessagesState, StateGraph
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+
+STATES = [*IDS, *WITH_MESSAGES]
+
+
+def echo(messages):
+    return f"re: {messages[-1].text.splitlines()[-1]}"  # recalled lines stand before it
+
+
+def a_graph(memory, saver, schema, model=None):
+    model = model or ScriptedChatModel(replies=[echo])
+    return memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+
+
+def chat(graph, schema, *texts):
+    for text in texts:
+        graph.invoke(says(schema, text), at())
+
+
+def ended(text):
+    """Return whether a snapshot is the end of the turn that answered a text."""
+
+    def holds(state):
+        messages = state.values.get("messages")
+        answer = messages[-1].text if messages else state.values.get("answer")
+        return not state.next and answer == f"re: {text}"
+
+    return holds
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_going_on_from_an_earlier_checkpoint_takes_back_the_later_turns(memory, saver, schema):
+    model = ScriptedChatModel(replies=[echo])
+    graph = a_graph(memory, saver, schema, model)
+    chat(graph, schema, "one", "two", "three")
+
+    graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
+
+    assert [one.text for one in model.seen[-1]] == ["one", "re: one", "another two"]
+    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
+    assert "re: three" in spoken(memory)
+    chat(graph, schema, "more")
+    assert [one.text for one in model.seen[-1]][-3:] == ["another two", "re: another two", "more"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_a_rewound_turn_is_recalled_no_more(quick, kept, schema):
+    model = ScriptedChatModel(replies=["Noted."])
+    graph = a_graph(quick, kept, schema, model)
+    chat(graph, schema, "Hello there", "I parked on level C")
+    first = snapshot(graph, lambda s: not s.next and "level" not in str(s.values))
+    graph.invoke(says(schema, "Never mind"), first if schema in WITH_MESSAGES else _first(graph))
+    graph.invoke(says(schema, "Where did I park?"), at("other"))
+    assert "level C" not in model.seen[-1][-1].text
+
+
+def _first(graph):
+    ends = [s for s in graph.get_state_history(at()) if not s.next]
+    return {"configurable": {**ends[-1].config["configurable"], "user_id": "ana"}}
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_going_back_to_the_very_beginning_takes_back_everything(memory, saver, schema):
+    graph = a_graph(memory, saver, schema)
+    chat(graph, schema, "one", "two")
+    beginning = snapshot(graph, lambda s: s.next == ("__start__",) and s.metadata["step"] == -1)
+    graph.invoke(says(schema, "anew"), beginning)
+    assert shown(memory) == ["anew", "re: anew"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+@pytest.mark.parametrize("node", ["recall", "model", "record"])
+def test_running_a_turn_again_from_within_replaces_it(memory, kept, schema, node):
+    replies = [lambda _, number=number: f"answer {number}" for number in range(9)]
+    model = ScriptedChatModel(replies=replies)
+    graph = a_graph(memory, kept, schema, model)
+    chat(graph, schema, "one", "two", "three")
+
+    two = [s for s in graph.get_state_history(at()) if s.next == (node,)][1]
+    graph.invoke(None, {"configurable": {**two.config["configurable"], "user_id": "ana"}})
+
+    again = "answer 1" if node == "record" else "answer 3"
+    assert shown(memory) == ["one", "answer 0", "two", again]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_a_branch_that_was_left_is_found_again(memory, kept, schema):
+    model = ScriptedChatModel(replies=[echo])
+    graph = a_graph(memory, kept, schema, model)
+    chat(graph, schema, "one", "two", "three")
+    graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
+    graph.invoke(says(schema, "four"), snapshot(graph, ended("three")))
+    first = ["one", "two", "three", "four"]
+    assert shown(memory) == [text for said in first for text in (said, f"re: {said}")]
+
+    graph.invoke(says(schema, "five"), snapshot(graph, ended("another two")))
+    second = ["one", "another two", "five"]
+    assert shown(memory) == [text for said in second for text in (said, f"re: {said}")]
+
+    graph.invoke(says(schema, "six"), snapshot(graph, ended("four")))
+    assert shown(memory) == [text for said in [*first, "six"] for text in (said, f"re: {said}")]
+    assert [one.text for one in model.seen[-1]][-2:] == ["re: four", "six"]
+    assert len(spoken(memory)) == 2 * 7
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_the_same_checkpoint_can_be_gone_back_to_again_and_again(memory, kept, schema):
+    graph = a_graph(memory, kept, schema)
+    chat(graph, schema, "one", "two")
+    back = snapshot(graph, ended("one"))
+    for said in ("a", "b", "c"):
+        graph.invoke(says(schema, said), back)
+        assert shown(memory) == ["one", "re: one", said, f"re: {said}"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_the_latest_checkpoint_named_in_full_takes_back_nothing(memory, kept, schema):
+    graph = a_graph(memory, kept, schema)
+    for said in ("one", "two", "three"):
+        newest = graph.get_state(at()).config["configurable"]
+        graph.invoke(says(schema, said), {"configurable": {**newest, "user_id": "ana"}})
+    entries = memory.history("t", user_id="ana").entries
+    assert [entry.role for entry in entries] == ["user", "assistant"] * 3
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_going_back_leaves_alone_what_others_said_in_the_thread(quick, kept, schema):
+    graph = a_graph(quick, kept, schema)
+    chat(graph, schema, "one")
+    quick.history("t", user_id="ana").add("user", "from elsewhere")
+    chat(graph, schema, "two")
+    graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
+    assert "from elsewhere" in shown(quick)
+    assert "two" not in shown(quick)
+
+
+def test_the_config_of_a_snapshot_without_the_user_is_refused(quick, kept):
+    for schema in (MemoryState, MessagesState):
+        graph = a_graph(quick, kept, schema)
+        thread = at(schema.__name__)
+        graph.invoke(says(schema, "one"), thread)
+        graph.invoke(says(schema, "two"), thread)
+        config = next(iter(graph.get_state_history(thread))).config
+        with pytest.raises(ConfigError, match="names no user: add user_id"):
+            graph.invoke(says(schema, "three"), config)
+        assert quick.threads() == []
+
+
+def test_a_turn_resumed_for_another_user_is_refused(quick, kept):
+    graph = a_graph(quick, kept, MemoryState)
+    graph.invoke({"input": "one"}, at(), interrupt_before=["model"])
+    with pytest.raises(ConfigError, match="pass the same user_id"):
+        graph.invoke(None, at(user_id="ben"))
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(quick, kept, schema):
+    graph = a_graph(quick, kept, schema)
+    chat(graph, schema, "one", "two")
+    history = quick.history("t", user_id="ana")
+    history.add_summary("They said one and two.", history.summary_window())
+    chat(graph, schema, "three")
+    graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
+    assert shown(quick) == ["one", "re: one", "another two", "re: another two"]
+    graph.invoke(says(schema, "four"), snapshot(graph, ended("three")))
+    assert history.last_summary.contents == ("They said one and two.",)
+    assert history.messages[0].text == "They said one and two."
+
+
+@pytest.mark.parametrize("schema", [MemoryState, MessagesState])
+def test_going_back_reaches_turns_that_a_subgraph_stored(memory, saver, schema):
+    builder = StateGraph(schema)
+    inner = memory_graph(memory, ScriptedChatModel(replies=[echo]), state_schema=schema)
+    builder.add_node("chat", inner)
+    builder.add_edge(START, "chat")
+    graph = builder.compile(checkpointer=saver)
+    chat(graph, schema, "one", "two", "three")
+    graph.invoke(says(schema, "another two"), snapshot(graph, ended("one")))
+    assert shown(memory) == ["one", "re: one", "another two", "re: another two"]

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import pytest
+from graphs import IDS, WITH_MESSAGES, answer_of, says, shown, spoken
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.tools import tool
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.integrations.langgraph import (
+    MemoryState,
+    amodel_messages,
+    memory_graph,
+    model_messages,
+    model_node,
+    recall_node,
+    record_node,
+)
+
+STATES = [*IDS, *WITH_MESSAGES]
+GARAGE = "I parked on level C, next to the blue pillar."
+
+
+def a_model(*replies):
+    return ScriptedChatModel(replies=list(replies) or ["Noted."])
+
+
+# -- one turn after the other ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_turns_are_stored_and_the_model_sees_the_thread(memory, saver, schema):
+    model = a_model("Noted.", "On level C.")
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+
+    graph.invoke(says(schema, GARAGE), at())
+    reply = graph.invoke(says(schema, "Where did I park?"), at())
+
+    assert answer_of(reply) == "On level C."
+    assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
+    assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Where did I park?"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+async def test_asynchronous_turns_are_stored_too(memory, tmp_path, schema):
+    model = a_model("Noted.", "On level C.")
+    path = str(tmp_path / "checkpoints.db")
+    async with AsyncSqliteSaver.from_conn_string(path) as saver:
+        graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+        await graph.ainvoke(says(schema, GARAGE), at())
+        reply = await graph.ainvoke(says(schema, "Where did I park?"), at())
+
+    assert answer_of(reply) == "On level C."
+    assert shown(memory) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_the_thread_goes_on_without_a_checkpointer(quick, schema):
+    model = a_model("Noted.", "On level C.")
+    graph = memory_graph(quick, model, state_schema=schema)
+    graph.invoke(says(schema, GARAGE), at())
+    graph.invoke(says(schema, "Where did I park?"), at())
+    assert shown(quick) == [GARAGE, "Noted.", "Where did I park?", "On level C."]
+    assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Where did I park?"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_the_thread_goes_on_behind_a_checkpointer_that_was_lost(quick, schema):
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    for said in (GARAGE, "And now?"):
+        graph = memory_graph(quick, a_model(), state_schema=schema, checkpointer=InMemorySaver())
+        graph.invoke(says(schema, said), at())
+        graph.invoke(says(schema, f"{said} Again."), at())
+    assert shown(quick)[::2] == [GARAGE, f"{GARAGE} Again.", "And now?", "And now? Again."]
+
+
+def test_an_earlier_conversation_is_recalled_as_data(memory, kept):
+    model = a_model("Noted.", "On level C.")
+    graph = memory_graph(memory, model, checkpointer=kept)
+    graph.invoke({"input": GARAGE}, at("monday"))
+    reply = graph.invoke({"input": "Where did I park?"}, at("tuesday"))
+
+    [asked] = model.seen[1]
+    recalled, own = asked.content
+    assert GARAGE in recalled["text"]
+    assert recalled["text"].startswith("<recalled>")
+    assert own["text"] == "Where did I park?"
+    monday = memory.history("monday", user_id="ana").entries
+    assert reply["recalled_ids"] == [entry.id for entry in monday]
+    assert shown(memory, "tuesday") == ["Where did I park?", "On level C."]
+
+
+def test_a_line_forgotten_after_it_was_recalled_does_not_reach_the_model(quick, kept):
+    model = a_model("Noted.")
+    graph = memory_graph(quick, model, checkpointer=kept)
+    graph.invoke({"input": GARAGE}, at("monday"))
+    question = {"input": "Where did I park?"}
+    stopped = graph.invoke(question, at("tuesday"), interrupt_before=["model"])
+    assert stopped["recalled_ids"]
+    quick.forget(user_id="ana", thread_id="monday")
+    graph.invoke(None, at("tuesday"))
+    assert [one.text for one in model.seen[-1]] == ["Where did I park?"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_a_call_can_do_without_recall(quick, schema):
+    model = a_model()
+    graph = memory_graph(quick, model, state_schema=schema)
+    graph.invoke(says(schema, GARAGE), at("monday"))
+    graph.invoke(says(schema, "Where did I park?"), at("tuesday", recall=False))
+    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_a_call_can_be_kept_out_of_the_log(quick, kept, schema):
+    model = a_model("Noted.", "In secret.", "Where?")
+    graph = memory_graph(quick, model, state_schema=schema, checkpointer=kept)
+    graph.invoke(says(schema, GARAGE), at())
+    reply = graph.invoke(says(schema, "Between us?"), at(remember=False))
+    assert answer_of(reply) == "In secret."
+    assert [one.text for one in model.seen[1]] == [GARAGE, "Noted.", "Between us?"]
+    assert spoken(quick) == [GARAGE, "Noted."]
+
+
+def test_two_users_never_meet(quick):
+    model = a_model()
+    graph = memory_graph(quick, model)
+    graph.invoke({"input": GARAGE}, at("t", "ana"))
+    graph.invoke({"input": "Where did I park?"}, at("t", "ben"))
+    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
+
+
+def test_the_user_may_be_named_in_the_context(quick):
+    class Who(dict):
+        pass
+
+    builder = StateGraph(MessagesState, context_schema=Who)
+    builder.add_node("recall", recall_node(quick))
+    builder.add_edge(START, "recall")
+    config = {"configurable": {"thread_id": "t"}}
+    builder.compile().invoke(says(MessagesState, "Hi"), config, context={"user_id": "ana"})
+    assert shown(quick) == ["Hi"]
+
+
+# -- streams --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_a_stream_of_messages_holds_the_answer_and_nothing_else(quick, kept, schema):
+    graph = memory_graph(quick, a_model("On level C."), state_schema=schema, checkpointer=kept)
+    for _ in range(2):
+        parts = list(graph.stream(says(schema, GARAGE), at(), stream_mode="messages"))
+        assert "".join(part.text for part, _ in parts) == "On level C."
+        assert {about["langgraph_node"] for _, about in parts} == {"model"}
+    assert shown(quick) == [GARAGE, "On level C.", GARAGE, "On level C."]
+
+
+@pytest.mark.parametrize("schema", STATES)
+async def test_an_asynchronous_stream_holds_the_answer_and_nothing_else(quick, kept, schema):
+    graph = memory_graph(quick, a_model("On level C."), state_schema=schema, checkpointer=kept)
+    stream = graph.astream(says(schema, GARAGE), at(), stream_mode="messages")
+    parts = [part async for part in stream]
+    assert "".join(part.text for part, _ in parts) == "On level C."
+    assert shown(quick) == [GARAGE, "On level C."]
+
+
+# -- nodes of one's own ---------------------------------------------------------------------------
+
+
+def test_a_model_node_of_ones_own_gets_its_messages_from_the_log(memory, kept):
+    seen = []
+
+    def answering(state, config):
+        seen.append(model_messages(memory, state, config))
+        return {"answer": f"You said: {seen[-1][-1].text}"}
+
+    builder = StateGraph(MemoryState)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_node("answering", answering)
+    builder.add_node("record", record_node(memory))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "answering")
+    builder.add_edge("answering", "record")
+    graph = builder.compile(checkpointer=kept)
+
+    graph.invoke({"input": "One"}, at())
+    graph.invoke({"input": "Two"}, at())
+    assert shown(memory) == ["One", "You said: One", "Two", "You said: Two"]
+    assert [one.text for one in seen[1]] == ["One", "You said: One", "Two"]
+
+
+async def test_an_asynchronous_model_node_of_ones_own_gets_its_messages_from_the_log(memory):
+    async def answering(state, config):
+        found = await amodel_messages(memory, state, config)
+        return {"messages": [AIMessage(f"You said: {found[-1].text}")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_node("answering", answering)
+    builder.add_node("record", record_node(memory))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "answering")
+    builder.add_edge("answering", "record")
+    await builder.compile().ainvoke(says(MessagesState, "One"), at())
+    assert shown(memory) == ["One", "You said: One"]
+
+
+@tool
+def level_of(colour: str) -> str:
+    """Return the level with a pillar of this colour."""
+    return f"The {colour} pillar is on level C."
+
+
+def test_a_tool_loop_is_stored_whole_and_each_result_before_the_model_is_called(memory, kept):
+    call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
+    model = a_model(AIMessage("", tool_calls=[call]), "On level C.", "You are welcome.")
+    builder = StateGraph(MessagesState)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_node("model", model_node(memory, model))
+    builder.add_node("tools", ToolNode([level_of]))
+    builder.add_node("record", record_node(memory))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "model")
+    builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
+    builder.add_edge("tools", "model")
+    graph = builder.compile(checkpointer=kept)
+
+    graph.invoke(says(MessagesState, "Where is the blue pillar?"), at())
+    graph.invoke(says(MessagesState, "Thanks."), at())
+
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
+    assert [one.type for one in model.seen[2]] == ["human", "ai", "tool", "ai", "human"]
+    entries = memory.history("t", user_id="ana").entries
+    assert [entry.role for entry in entries] == [
+        *("user", "assistant", "tool", "assistant"),
+        *("user", "assistant"),
+    ]
+    assert len({entry.turn_id for entry in entries}) == 2
+
+
+def test_a_chain_gets_what_a_wrapped_chain_gets(quick):
+    model = a_model()
+    prompt = ChatPromptTemplate(
+        [
+            SystemMessage("Be brief."),
+            MessagesPlaceholder("history"),
+            MessagesPlaceholder("recalled"),
+            MessagesPlaceholder("input"),
+        ]
+    )
+    graph = memory_graph(quick, prompt | model)
+    graph.invoke({"input": GARAGE}, at("monday"))
+    graph.invoke({"input": "Hi."}, at("tuesday"))
+    graph.invoke({"input": "Where did I park?"}, at("tuesday"))
+    texts = [one.text for one in model.seen[2]]
+    assert texts[:3] == ["Be brief.", "Hi.", "Noted."]
+    assert GARAGE in texts[3]
+    assert texts[4] == "Where did I park?"
+
+
+def test_an_agent_may_be_the_model_and_its_tool_loop_is_stored(quick, kept):
+    agents = pytest.importorskip("langchain.agents")
+    call = {"name": "level_of", "args": {"colour": "blue"}, "id": "c1"}
+    model = a_model(AIMessage("", tool_calls=[call]), "On level C.")
+    graph = memory_graph(quick, agents.create_agent(model, [level_of]), checkpointer=kept)
+    reply = graph.invoke({"input": "Where is the blue pillar?"}, at())
+    assert reply["answer"] == "On level C."
+    entries = quick.history("t", user_id="ana").entries
+    assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_messages_that_a_state_had_before_are_stored_with_the_first_turn(quick, kept):
+    before = [
+        SystemMessage("Be brief.", id="s"),
+        HumanMessage(GARAGE, id="h"),
+        AIMessage("", id="a", tool_calls=[{"name": "level_of", "args": {}, "id": "c"}]),
+        ToolMessage("Level C.", id="r", tool_call_id="c"),
+        AIMessage("On level C.", id="b"),
+    ]
+    model = a_model("You are welcome.")
+    graph = memory_graph(quick, model, state_schema=MessagesState, checkpointer=kept)
+    graph.update_state(at(), {"messages": before})
+    graph.invoke(says(MessagesState, "Thanks."), at())
+    assert [one.text for one in model.seen[0]] == [
+        *("Be brief.", GARAGE, "", "Level C.", "On level C.", "Thanks."),
+    ]
+    assert [one.id for one in model.seen[0]][:5] == ["s", "h", "a", "r", "b"]
+
+
+def test_a_model_that_repeats_its_ids_loses_no_reply(quick, kept):
+    for schema in (MemoryState, MessagesState):
+        model = a_model(AIMessage("One.", id="same"), AIMessage("Two.", id="same"))
+        graph = memory_graph(quick, model, state_schema=schema, checkpointer=kept)
+        name = schema.__name__
+        graph.invoke(says(schema, "First?"), at(name))
+        graph.invoke(says(schema, "Second?"), at(name))
+        assert shown(quick, name) == ["First?", "One.", "Second?", "Two."]
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", STATES)
+def test_without_a_thread_nothing_is_stored(quick, schema):
+    graph = memory_graph(quick, a_model(), state_schema=schema)
+    with pytest.raises(ConfigError, match=r"thread_id is missing.*configurable"):
+        graph.invoke(says(schema, "Hi"), {"configurable": {"user_id": "ana"}})
+    assert quick.threads("ana") == []
+
+
+@pytest.mark.parametrize("nothing", ["", None, [], 7])
+def test_a_state_that_holds_nothing_to_answer_is_refused(quick, nothing):
+    graph = memory_graph(quick, a_model())
+    with pytest.raises(
+        ConfigError, match=f"nothing to answer.*input={nothing!r}".replace("[]", "")
+    ):
+        graph.invoke({"input": nothing}, at())
+
+
+def test_what_was_said_once_is_not_taken_for_something_new(quick, kept):
+    graph = memory_graph(quick, a_model(), checkpointer=kept)
+    graph.invoke({"input": "Hi"}, at())
+    with pytest.raises(ConfigError, match="nothing to answer"):
+        graph.invoke({"recalled_ids": []}, at())
+
+
+def test_a_model_without_recall_before_it_is_refused(quick):
+    builder = StateGraph(MemoryState)
+    builder.add_node("model", model_node(quick, a_model()))
+    builder.add_edge(START, "model")
+    with pytest.raises(ConfigError, match="'recall' must run first"):
+        builder.compile().invoke({"input": "Hi"}, at())
+
+
+def test_messages_without_ids_are_refused(quick):
+    from typing import TypedDict
+
+    class Bare(TypedDict):
+        messages: list
+
+    builder = StateGraph(Bare)
+    builder.add_node("recall", recall_node(quick))
+    builder.add_edge(START, "recall")
+    with pytest.raises(ConfigError, match="message 0 .* has no id.*add_messages"):
+        builder.compile().invoke({"messages": [HumanMessage("Hi")]}, at())
+    assert quick.threads("ana") == []
+
+
+def test_what_is_no_message_is_refused(quick):
+    from typing import TypedDict
+
+    class Bare(TypedDict):
+        messages: list
+
+    builder = StateGraph(Bare)
+    builder.add_node("recall", recall_node(quick))
+    builder.add_edge(START, "recall")
+    with pytest.raises(ConfigError, match="must be a list of messages"):
+        builder.compile().invoke({"messages": ["Hi"]}, at())
+
+
+def test_an_answer_that_is_none_is_refused(quick):
+    builder = StateGraph(MemoryState)
+    builder.add_node("recall", recall_node(quick))
+    builder.add_node("answering", lambda state: {"answer": 7})
+    builder.add_node("record", record_node(quick))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "answering")
+    builder.add_edge("answering", "record")
+    with pytest.raises(ConfigError, match=r"state\['answer'\] must be text.*got 7"):
+        builder.compile().invoke({"input": "Hi"}, at())
