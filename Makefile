@@ -41,8 +41,9 @@ $(VENV)/.docs: $(VENV)/.dev
 demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that remembers them
 	@$(RUN) examples/demo.py
 
+WORKERS ?= auto
 test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
-	@$(RUN) -m pytest -q -m "not package and not postgres and not node"
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node"
 
 # -- what developers run ------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ check: $(VENV)/.dev ## Format, lint, types, layers, unit and contract tests
 	@$(BIN)/ruff check --quiet . && echo "lint ok"
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(RUN) -m pytest -q -m "not postgres and not node and not sockets" tests/unit tests/contract
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not postgres and not node and not sockets" tests/unit tests/contract
 
 format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

@@ -24,6 +24,7 @@ from langchain_convmem.views.codec import (
 __all__ = [
     "Row",
     "annotated",
+    "bounded",
     "check_ids",
     "check_scope",
     "check_user",
@@ -37,6 +38,14 @@ __all__ = [
     "same_payload",
     "state_text",
 ]
+
+_MOST = 2**63 - 1
+"""The largest integer of every database; positions and counts stay far below."""
+
+
+def bounded(number: int | None) -> int:
+    """Return a bound of positions or of a count as an integer that a database takes; None: most."""
+    return _MOST if number is None else max(-_MOST, min(number, _MOST))
 
 
 @dataclass(frozen=True, slots=True)

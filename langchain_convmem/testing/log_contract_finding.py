@@ -66,6 +66,13 @@ class FindingPart(ContractPart):
             assert log.entries(ANA, after=at[5], until=end) == []
             assert log.entries(ANA, after=at[5], until=end, last=3) == []
 
+    def test_no_number_is_too_large_for_a_range(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [f"line {number}" for number in range(3)])
+        assert log.entries(ANA, after=-(10**30), until=10**30, last=10**30) == entries
+        assert log.entries(ANA, after=10**30) == log.entries(ANA, until=-(10**30)) == []
+        assert log.changes(ANA.owner, -(10**30), limit=10**30).entries == tuple(entries)
+        assert log.changes(ANA.owner, 10**30).entries == ()
+
     def test_the_latest_of_a_range_are_those_before_its_end(self, log: ContractLog) -> None:
         entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
         say(log, ANAS_OTHER, "elsewhere")

@@ -36,20 +36,26 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+_LOOKED_AT = (
+    ast.ExceptHandler | ast.FunctionDef | ast.AsyncFunctionDef | ast.Import | ast.ImportFrom
+)
+
+
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def _nodes(path: Path) -> tuple[_LOOKED_AT, ...]:
+    walked = ast.walk(ast.parse(path.read_text()))
+    return tuple(node for node in walked if isinstance(node, _LOOKED_AT))
 
 
 def _handlers(path: Path) -> Iterator[tuple[ast.ExceptHandler, str]]:
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.ExceptHandler):
             caught = "" if node.type is None else ast.unparse(node.type)
             yield node, caught
 
 
 def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -120,7 +126,7 @@ def test_imports_are_absolute():
     relative = [
         _name(path)
         for path in SOURCES
-        for node in ast.walk(_tree(path))
+        for node in _nodes(path)
         if isinstance(node, ast.ImportFrom) and node.level
     ]
     assert relative == []
@@ -158,7 +164,7 @@ def _imports(path: Path, module: str) -> bool:
 
 def _imported_modules(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(_tree(path)):
+    for node in _nodes(path):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

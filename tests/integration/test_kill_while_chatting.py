@@ -16,7 +16,8 @@ import pytest
 
 from langchain_convmem import ConversationMemory
 
-ROUNDS = 20
+FILES, ROUNDS = 4, 5
+"""Twenty kills: so many files, and kills for each."""
 
 CHILD = """
 import sys
@@ -140,10 +141,13 @@ def _integrity(path: Path) -> str:
 
 
 @pytest.mark.timeout(240)
-def test_a_process_killed_while_chatting_loses_nothing_that_it_acknowledged(tmp_path: Path):
+@pytest.mark.parametrize("file", range(FILES))
+def test_a_process_killed_while_chatting_loses_nothing_that_it_acknowledged(
+    tmp_path: Path, file: int
+):
     path = tmp_path / "memory.db"
     known = Acknowledged()
-    for round_number, moment in enumerate(_moments(seed=20)):
+    for round_number, moment in enumerate(_moments(seed=20 + file)):
         _chat_and_kill(path, round_number, moment, known)
         _check(path, known)
         assert _integrity(path) == "ok"

@@ -14,13 +14,11 @@ from langchain_convmem.logs.postgres.rows import (
     ulid_of,
 )
 from langchain_convmem.logs.postgres.transactions import Transaction
-from langchain_convmem.logs.rows import entry_of, key_hash, message_id_of
+from langchain_convmem.logs.rows import bounded, entry_of, key_hash, message_id_of
 from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
 from langchain_convmem.steps import Steps
 
 __all__ = ["changes", "entries", "find", "owners", "threads"]
-
-_MAX_POSITION = 2**63 - 1
 
 
 def entries(
@@ -31,8 +29,8 @@ def entries(
         f"SELECT {COLUMNS} FROM {{s}}.entries e WHERE e.thread = {THREAD} "
         "AND e.position > %s AND e.position <= %s ORDER BY e.position DESC LIMIT %s",
         *thread_values(key),
-        after,
-        _MAX_POSITION if until is None else until,
+        bounded(after),
+        bounded(until),
         _limit(last),
     )
     return [entry_of(key, row_of(columns)) for columns in reversed(found)]
@@ -51,8 +49,8 @@ def find(tx: Transaction, key: ThreadKey, message_ids: Collection[str]) -> Steps
     return [entry_of(key, row) for row in rows if message_id_of(row.id, row.body) in message_ids]
 
 
-def _limit(wanted: int | None) -> int | None:
-    return None if wanted is None else max(wanted, 0)
+def _limit(wanted: int | None) -> int:
+    return max(bounded(wanted), 0)
 
 
 def threads(tx: Transaction, user_id: str | None) -> Steps[list[ThreadInfo]]:
@@ -106,7 +104,7 @@ def changes(tx: Transaction, owner: Owner, cursor: int, *, limit: int | None) ->
         "JOIN {s}.threads t ON t.thread = e.thread "
         "WHERE e.owner = %s AND e.position > %s ORDER BY e.position LIMIT %s",
         number,
-        cursor,
+        bounded(cursor),
         _limit(limit),
     )
     keys: dict[str, ThreadKey] = {}

@@ -12,14 +12,12 @@ from typing import NamedTuple
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.ids import ulid_ms, ulid_text
-from langchain_convmem.logs.rows import Row, entry_of, key_hash, message_id_of
+from langchain_convmem.logs.rows import Row, bounded, entry_of, key_hash, message_id_of
 from langchain_convmem.logs.sqlite.owners import owner_of, thread_of
 from langchain_convmem.logs.sqlite.rows import COLUMNS, row_of
 from langchain_convmem.records import Changes, Owner, ThreadInfo, ThreadKey
 
 __all__ = ["Later", "changes_of", "entries", "find", "later", "named", "owners", "threads"]
-
-_MAX_POSITION = 2**63 - 1
 
 
 def entries(
@@ -29,14 +27,14 @@ def entries(
     found = db.execute(
         f"SELECT {COLUMNS} FROM entries e WHERE thread = ? AND seq > ? AND seq <= ? "
         "ORDER BY seq DESC LIMIT ?",
-        (thread_of(db, key), after, _MAX_POSITION if until is None else until, _limit(last)),
+        (thread_of(db, key), bounded(after), bounded(until), _limit(last)),
     ).fetchall()
     return [row_of(columns, key.thread_id) for columns in reversed(found)]
 
 
 def _limit(wanted: int | None) -> int:
-    """Return what SQLite takes for a limit: a negative one is none."""
-    return -1 if wanted is None else max(wanted, 0)
+    """Return what SQLite takes for a limit; a negative one would be none."""
+    return max(bounded(wanted), 0)
 
 
 def find(db: sqlite3.Connection, key: ThreadKey, message_ids: Collection[str]) -> list[Row]:
@@ -98,7 +96,7 @@ def later(db: sqlite3.Connection, owner: Owner, cursor: int, *, limit: int | Non
     found = db.execute(
         f"SELECT t.thread_id, {COLUMNS} FROM entries e JOIN threads t ON e.thread = t.thread "
         "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?",
-        (number, cursor, _limit(limit)),
+        (number, bounded(cursor), _limit(limit)),
     ).fetchall()
     return Later([(name, row_of(columns, name)) for name, *columns in found], generation)
 
