@@ -14,7 +14,17 @@ import time
 
 from ulid import ULID
 
-__all__ = ["derived_ulid", "is_ulid", "new_ulid", "now_ms", "ulid_bytes", "ulid_ms", "ulid_text"]
+__all__ = [
+    "derived_ulid",
+    "is_ulid",
+    "new_ulid",
+    "now_ms",
+    "numbered_ulid",
+    "ulid_bytes",
+    "ulid_ms",
+    "ulid_number",
+    "ulid_text",
+]
 
 _ULID_TEXT = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -26,7 +36,9 @@ _PAIR_SHIFTS = range(120, -1, -10)
 _TIME_DIGITS = 10
 _BYTES = 16
 _RANDOM_BITS = 80
-_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_NUMBER_BITS = 40
+_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+"""A numbered ULID holds its number in the upper half of its randomness."""
 
 
 def now_ms() -> int:
@@ -75,7 +87,7 @@ class _Clock:
         self._last = 0
         self._pid = 0
 
-    def next(self) -> str:
+    def next(self) -> int:
         with self._lock:
             # A forked child must not count up from the parent's last value as its siblings do.
             if self._pid != os.getpid():
@@ -84,7 +96,7 @@ class _Clock:
             if fresh >> _RANDOM_BITS <= self._last >> _RANDOM_BITS:
                 fresh = self._last + 1
             self._last = fresh
-        return _to_text(fresh)
+        return fresh
 
 
 _CLOCK = _Clock()
@@ -95,7 +107,22 @@ if hasattr(os, "register_at_fork"):
 
 def new_ulid() -> str:
     """Return a new ULID (26 characters), greater than every earlier one of this process."""
-    return _CLOCK.next()
+    return _to_text(_CLOCK.next())
+
+
+def numbered_ulid(number: int) -> str:
+    """Return a new ULID that `ulid_number` reads `number` from; half of its randomness is left.
+
+    Among those of one time the higher number sorts behind the lower.
+    """
+    fresh = _CLOCK.next()
+    time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS
+    return _to_text(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
+
+
+def ulid_number(ulid: str) -> int:
+    """Return the number of a numbered ULID; of any other one, a number that means nothing."""
+    return int(ulid.translate(_AS_BASE_32), 32) >> _NUMBER_BITS & _NUMBER_MASK
 
 
 def derived_ulid(at_ms: int, *parts: str | None) -> str:

@@ -9,7 +9,7 @@ busy, which would hide what the others cost. Files lie in a temporary folder tha
 
 Systems:
     floor          plain INSERTs of the very bytes that `SQLiteLog` stores (id, turn, role, key,
-                   body, metadata) with its pragmas (WAL, synchronous=FULL, secure_delete) and its
+                   body, metadata) with its pragmas (pages, WAL, synchronous=FULL, secure_delete) and its
                    number of commits, into one table with the fewest indexes that any log needs: a
                    primary key and the thread. It encodes, checks and looks up nothing.
     convmem        `SQLiteLog`: messages to drafts to rows, as `memory.wrap` writes them
@@ -33,7 +33,8 @@ Figures:
                last 40, all   what the floor and the peers offer
                one compaction `summary_window` and `add_summary` of 40 messages at the end of such
                               a thread, taken once
-    bytes    the file after its write-ahead log was folded in, per entry; `payload` is the message
-             as compact UTF-8 JSON: type, content and whatever else differs from its default, which
-             is the least that gives the message back
+    bytes    the file after its write-ahead log was folded in, per entry; `payload` is what was
+             handed over as compact UTF-8 JSON: type, content and whatever else of the message
+             differs from its default, and the reply's timing. It is the least that gives them back;
+             the peers do not store the timing
 """

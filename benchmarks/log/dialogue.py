@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from uuid import UUID
@@ -78,7 +79,11 @@ def exchange(number: int) -> Exchange:
     return Exchange(number, _texts()[at], _texts()[at + 1])
 
 
-def payload_bytes(message: BaseMessage) -> int:
-    """Return the size of a message as compact JSON, fields at their defaults left out."""
+def payload_bytes(message: BaseMessage, timing: Mapping[str, int] | None = None) -> int:
+    """Return the size of what is handed over as compact JSON, fields at their defaults left out."""
     fields = {"type": message.type, **message.model_dump(exclude_defaults=True)}
-    return len(json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode())
+    return sum(
+        len(json.dumps(part, ensure_ascii=False, separators=(",", ":")).encode())
+        for part in (fields, timing)
+        if part
+    )

@@ -90,7 +90,7 @@ class Run:
         sizes: By system and length of the thread.
         grown: By system; for those that keep every state, grown turn by turn.
         missing: Systems that are not installed.
-        payload: Mean size of a message as compact JSON.
+        payload: Mean size of a message, with its timing, as compact JSON.
         vectors: Bytes per entry that recall adds to the file.
     """
 
@@ -138,7 +138,7 @@ def measured(plan: Plan, folder: Path) -> Run:
 
 def _mean_payload(turns: int) -> float:
     said = [exchange(number) for number in range(turns)]
-    sizes = [payload_bytes(one.user()) + payload_bytes(one.reply()) for one in said]
+    sizes = [payload_bytes(one.user()) + payload_bytes(one.reply(), one.timing()) for one in said]
     return sum(sizes) / (2 * turns)
 
 

@@ -29,7 +29,13 @@ LIVE = 40
 TOKENS = 2000
 LIVE_SUMMARY = "live summary"
 _BATCH = 1000
-_PRAGMAS = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON")
+_PRAGMAS = (
+    "page_size = 8192",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "secure_delete = ON",
+)
 
 
 class Store(Protocol):

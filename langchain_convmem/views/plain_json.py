@@ -57,11 +57,11 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     ),
     "$date": date.fromisoformat,
     "$decimal": Decimal,
-    "$tuple": lambda items: tuple(_untag(item) for item in items),
-    "$set": lambda items: {_untag(item) for item in items},
-    "$frozenset": lambda items: frozenset(_untag(item) for item in items),
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
     "$points": lambda points: "".join(map(chr, points)),
-    "$map": lambda pairs: {_untag(key): _untag(item) for key, item in pairs},
+    "$map": dict,
 }
 
 
@@ -73,6 +73,8 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
         raise InvalidMessageError(msg)
+    if kind is dict or isinstance(value, Mapping):
+        return _tag_mapping(value, path, depth)
     if isinstance(value, list):
         return _tag_items(value, path, depth)
     tag = next((tag for base, tag in _COLLECTIONS.items() if isinstance(value, base)), None)
@@ -80,8 +82,6 @@ def _tag(value: Any, path: str, depth: int = 0) -> Any:
         items = _tag_items(value, path, depth)
         # Equal sets must make equal text, whatever order they are walked in.
         return {tag: items if tag == "$tuple" else sorted(items, key=json.dumps)}
-    if isinstance(value, Mapping):
-        return _tag_mapping(value, path, depth)
     for base, encode in _ENCODERS.items():
         if isinstance(value, base):
             return encode(value)
@@ -102,14 +102,13 @@ def _tag_items(items: Iterable[Any], path: str, depth: int) -> list[Any]:
 
 
 def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
-    for key in value:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
         if not isinstance(key, str):
             msg = f"{path} has the key {key!r}; only text keys can be stored"
             raise InvalidMessageError(msg)
-    plain = {
-        _plain_text(key): (item if type(item) in _PLAIN else _tag(item, f"{path}.{key}", depth + 1))
-        for key, item in value.items()
-    }
+        name = key if type(key) is str else _plain_text(key)
+        plain[name] = item if type(item) in _PLAIN else _tag(item, f"{path}.{name}", depth + 1)
     # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
     # keys that a JSON reader would change.
     looks_tagged = len(plain) == 1 and next(iter(plain)).startswith("$")
@@ -118,17 +117,17 @@ def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, A
     return plain
 
 
-def _untag(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_untag(item) for item in value]
-    if isinstance(value, dict):
-        if len(value) == 1:
-            tag, inner = next(iter(value.items()))
-            decode = _DECODERS.get(tag)
-            if decode is not None:
-                return decode(inner)
-        return {key: _untag(item) for key, item in value.items()}
-    return value
+def _untagged(found: dict[str, Any]) -> Any:
+    """Return what a map of the text stands for; the maps within it have been asked already."""
+    if len(found) == 1:
+        [(tag, inner)] = found.items()
+        decode = _DECODERS.get(tag)
+        if decode is not None:
+            return decode(inner)
+    return found
+
+
+_from_json = json.JSONDecoder(object_hook=_untagged).decode
 
 
 def dumps(value: Any, *, what: str = "value") -> str:
@@ -165,4 +164,4 @@ def _apart(plain: Any) -> Any:
 
 def loads(text: str) -> Any:
     """Return the value that `dumps` wrote."""
-    return _untag(json.loads(text))
+    return _from_json(text)

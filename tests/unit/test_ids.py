@@ -14,8 +14,10 @@ from langchain_convmem.ids import (
     is_ulid,
     new_ulid,
     now_ms,
+    numbered_ulid,
     ulid_bytes,
     ulid_ms,
+    ulid_number,
     ulid_text,
 )
 
@@ -34,10 +36,25 @@ def test_ids_increase_when_the_clock_steps_back(monkeypatch):
     times = iter([5_000_000, 5_000_000, 1, 4_999_999, 5_000_001])
     monkeypatch.setattr(ids, "now_ms", lambda: next(times))
     clock = ids._Clock()
-    drawn = [clock.next() for _ in range(5)]
+    drawn = [ulid_text(clock.next().to_bytes(16, "big")) for _ in range(5)]
     assert drawn == sorted(set(drawn))
     assert ulid_ms(drawn[0]) == ulid_ms(drawn[3]) == 5_000_000
     assert ulid_ms(drawn[4]) == 5_000_001
+
+
+@given(st.integers(0, 2**40 - 1))
+def test_a_numbered_id_tells_its_number_and_its_time(number):
+    before = now_ms()
+    drawn = [numbered_ulid(number) for _ in range(3)]
+    assert all(map(is_ulid, drawn))
+    assert [ulid_number(one) for one in drawn] == [number] * 3
+    assert len(set(drawn)) == 3
+    assert before <= ulid_ms(drawn[0]) <= ulid_ms(drawn[-1])
+
+
+def test_numbered_ids_increase_with_their_numbers():
+    drawn = [numbered_ulid(number) for number in range(2000)]
+    assert drawn == sorted(drawn)
 
 
 def test_threads_never_draw_the_same_id():

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from ulid import ULID
-
-from langchain_convmem.ids import is_ulid
 from langchain_convmem.logs.rows import key_hash, message_id_of
+from langchain_convmem.logs.sqlite.reading import position_of
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt
 
@@ -54,12 +52,9 @@ def erase_entries(
             (thread, key_hash(wanted)),
         )
         seqs.update(seq for seq, body in found if message_id_of("", body) == wanted)
-        if is_ulid(wanted):
-            packed = bytes(ULID.from_str(wanted).bytes)
-            found = db.execute(
-                "SELECT seq FROM entries WHERE thread = ? AND id = ?", (thread, packed)
-            )
-            seqs.update(seq for (seq,) in found)
+        position = position_of(db, thread, wanted)
+        if position is not None:
+            seqs.add(position)
     segments = sum(_count(db, "segments WHERE seq = ?", seq) for seq in seqs)
     db.executemany("DELETE FROM entries WHERE seq = ?", [(seq,) for seq in seqs])
     caches = db.execute(

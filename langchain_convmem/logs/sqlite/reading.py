@@ -11,13 +11,23 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from langchain_convmem.errors import CorruptEntryError
-from langchain_convmem.ids import ulid_ms, ulid_text
+from langchain_convmem.ids import is_ulid, ulid_bytes, ulid_ms, ulid_number, ulid_text
 from langchain_convmem.logs.rows import Row, bounded, entry_of, key_hash, message_id_of
 from langchain_convmem.logs.sqlite.owners import owner_of, thread_of
 from langchain_convmem.logs.sqlite.rows import COLUMNS, row_of
 from langchain_convmem.records import Changes, Owner, ThreadInfo, ThreadKey
 
-__all__ = ["Later", "changes_of", "entries", "find", "later", "named", "owners", "threads"]
+__all__ = [
+    "Later",
+    "changes_of",
+    "entries",
+    "find",
+    "later",
+    "named",
+    "owners",
+    "position_of",
+    "threads",
+]
 
 
 def entries(
@@ -52,6 +62,24 @@ def named(db: sqlite3.Connection, thread: int | None, thread_id: str, message_id
     ).fetchall()
     rows = [row_of(columns, thread_id) for columns in found]
     return [row for row in rows if message_id_of(row.id, row.body) == message_id]
+
+
+def position_of(db: sqlite3.Connection, thread: int | None, entry_id: str) -> int | None:
+    """Return where a thread's entry of this id is, or None."""
+    if not is_ulid(entry_id):
+        return None
+    packed = ulid_bytes(entry_id)
+    found = db.execute(
+        "SELECT seq FROM entries WHERE seq = ? AND thread = ? AND id = ?",
+        (ulid_number(entry_id), thread, packed),
+    ).fetchone()
+    if found is None:
+        found = db.execute(
+            "SELECT seq FROM entries WHERE thread = ? AND id = ? "
+            "AND seq <= (SELECT unnumbered FROM meta)",
+            (thread, packed),
+        ).fetchone()
+    return None if found is None else int(found[0])
 
 
 def threads(db: sqlite3.Connection, user_id: str | None) -> list[ThreadInfo]:

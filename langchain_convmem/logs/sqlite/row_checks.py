@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from langchain_convmem.ids import ulid_text
+from langchain_convmem.ids import ulid_number, ulid_text
 from langchain_convmem.logs.rows import key_hash, message_id_of
 from langchain_convmem.logs.sqlite.rows import ROLES, unpack
 from langchain_convmem.views.codec import decode_body, decode_metadata, loads
@@ -119,6 +119,7 @@ class EntryColumns(NamedTuple):
     thread_id: Any
     user_id: Any
     generation: Any
+    is_numbered: Any
 
     @property
     def place(self) -> str:
@@ -159,6 +160,8 @@ def _column_faults(row: EntryColumns) -> Iterator[str]:
         yield "its position is not positive"
     if not _can(ulid_text, row.id):
         yield "its id is damaged"
+    elif row.is_numbered and ulid_number(ulid_text(row.id)) != row.position:
+        yield "its id tells another position"
     if row.turn is not None and not _can(unpack, row.turn):
         yield "its turn is damaged"
     if row.role not in range(len(ROLES)):

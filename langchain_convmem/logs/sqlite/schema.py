@@ -1,11 +1,13 @@
 """The SQLite schema as numbered migrations: append to the list, never edit what has shipped.
 
 meta      one row: the epoch that every `forget` raises, and the highest position that entries had
-          when the last one began: no position is given twice
+          when the last one began: no position is given twice; unnumbered, the last position whose
+          entry has an id that does not tell it
 owners    a user, or a thread of no user; generation = epoch of its last `forget`
 threads   one row per (owner, thread_id)
-entries   seq is position and commit order in one; key_hash finds a message's id. As its primary
-          key, seq stands behind the columns of every index anyway
+entries   seq is position and commit order in one; key_hash finds a message's id, and an entry's
+          own id tells its position. As its primary key, seq stands behind the columns of every
+          index anyway
 documents small JSON documents beside a thread, with a version for compare-and-set
 segments  what recall derived from lines; rebuildable, gone with its entry
 """
@@ -102,7 +104,15 @@ CREATE INDEX entries_by_id ON entries(thread, id);
 CREATE INDEX entries_control ON entries(thread) WHERE role = 5;
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001, _M002)
+# An index of ids is one more page at every commit and 29 bytes for every entry, and is hardly ever
+# asked. New ids tell their position; those of before are looked for in their thread.
+_M003 = """
+ALTER TABLE meta ADD COLUMN unnumbered INTEGER NOT NULL DEFAULT 0;
+UPDATE meta SET unnumbered = coalesce((SELECT max(seq) FROM entries), 0);
+DROP INDEX entries_by_id;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003)
 """Script n brings a file from version n to n + 1."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_convmem.logs.sqlite.connections import Connections
+from langchain_convmem.logs.sqlite.reading import position_of
 from langchain_convmem.logs.sqlite.row_checks import (
     DocumentColumns,
     EntryColumns,
@@ -23,7 +24,6 @@ from langchain_convmem.logs.sqlite.row_checks import (
     segment_faults,
     thread_faults,
 )
-from langchain_convmem.logs.sqlite.rows import pack
 from langchain_convmem.logs.sqlite.schema import MIGRATIONS, expected_objects, objects
 
 __all__ = ["VerifyReport", "verified"]
@@ -168,7 +168,9 @@ class _Check:
     # -- row by row -----------------------------------------------------------------------------
 
     def _check_meta(self) -> None:
-        found = self._db.execute("SELECT forget_epoch, position_floor FROM meta").fetchall()
+        found = self._db.execute(
+            "SELECT forget_epoch, position_floor, unnumbered FROM meta"
+        ).fetchall()
         if len(found) != 1 or not all(isinstance(n, int) and n >= 0 for n in found[0]):
             self._note(["the table meta does not hold one row of numbers"])
 
@@ -190,8 +192,8 @@ class _Check:
     def _check_entries(self) -> None:
         query = (
             "SELECT e.seq, e.id, e.turn, e.role, e.key_hash, e.body, e.metadata, e.thread, "
-            f"t.thread_id, o.user_id, o.generation FROM entries e {_THREAD_OF.format('e')} "
-            "ORDER BY e.seq"
+            "t.thread_id, o.user_id, o.generation, e.seq > (SELECT unnumbered FROM meta) "
+            f"FROM entries e {_THREAD_OF.format('e')} ORDER BY e.seq"
         )
         for row in self._rows(query):
             entry = EntryColumns(*row)
@@ -203,16 +205,14 @@ class _Check:
 
     def _pointing_nowhere(self, entry: EntryColumns, targets: Iterable[str]) -> Iterator[str]:
         for target in targets:
-            found = self._db.execute(
-                "SELECT 1 FROM entries WHERE thread = ? AND id = ?", (entry.thread, pack(target))
-            )
-            if found.fetchone() is None:
+            if position_of(self._db, entry.thread, target) is None:
                 yield f"{entry.place}: it points at an entry that never was"
 
     def _check_ids(self) -> None:
         found = self._db.execute(
             "SELECT t.thread_id, min(e.seq), max(e.seq) FROM entries e "
             "LEFT JOIN threads t ON t.thread = e.thread "
+            "WHERE e.seq <= (SELECT unnumbered FROM meta) "
             "GROUP BY e.thread, e.id HAVING count(*) > 1"
         )
         for thread_id, first, last in found:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import LogError
-from langchain_convmem.ids import new_ulid, ulid_ms
+from langchain_convmem.ids import numbered_ulid, ulid_ms
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
@@ -18,8 +18,8 @@ from langchain_convmem.logs.rows import (
     same_payload,
 )
 from langchain_convmem.logs.sqlite.owners import made_thread, thread_of
-from langchain_convmem.logs.sqlite.reading import named
-from langchain_convmem.logs.sqlite.rows import COLUMNS, inserted, pack, row_of
+from langchain_convmem.logs.sqlite.reading import named, position_of
+from langchain_convmem.logs.sqlite.rows import COLUMNS, inserted, row_of
 from langchain_convmem.records import Draft, Entry, ThreadKey
 from langchain_convmem.views.codec import (
     DecodedBody,
@@ -92,24 +92,31 @@ def _put(db: sqlite3.Connection, thread: int, key: ThreadKey, one: Encoded) -> W
     before = None if message_id is None else _live(db, thread, key, message_id)
     if before is not None and same_payload(before.body, body):
         return Written(before, None)
-    turn_id, entry_id = draft.turn_id, new_ulid()
+    turn_id, position = draft.turn_id, _next_position(db)
     if before is not None:
-        turn_id, mark_id, entry_id = before.turn_id, entry_id, new_ulid()
-        mark = replacement_control(before.id, entry_id)
-        _insert(db, thread, Row(mark_id, 0, mark_id, mark.role, encode_body(mark), None), None)
-    row = Row(entry_id, 0, turn_id or entry_id, draft.role, body, metadata)
-    return Written(_insert(db, thread, row, message_id), decoded)
+        turn_id, at, position = before.turn_id, position, position + 1
+    entry_id = numbered_ulid(position)
+    if before is not None:
+        mark, mark_id = replacement_control(before.id, entry_id), numbered_ulid(at)
+        _insert(db, thread, Row(mark_id, at, mark_id, mark.role, encode_body(mark), None), None)
+    row = Row(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
+    _insert(db, thread, row, message_id)
+    return Written(row, decoded)
 
 
-def _insert(db: sqlite3.Connection, thread: int, row: Row, message_id: str | None) -> Row:
-    cursor = db.execute(
-        "INSERT INTO entries(seq, thread, id, turn, role, key_hash, body, metadata) "
-        "SELECT max(position_floor, coalesce((SELECT max(seq) FROM entries), 0)) + 1, "
-        "?, ?, ?, ?, ?, ?, ? FROM meta",
-        (thread, *inserted(row, message_id)),
+def _next_position(db: sqlite3.Connection) -> int:
+    found = db.execute(
+        "SELECT max(position_floor, coalesce((SELECT max(seq) FROM entries), 0)) + 1 FROM meta"
     )
-    position = int(cursor.lastrowid or 0)
-    return Row(row.id, position, row.turn_id, row.role, row.body, row.metadata)
+    return int(found.fetchone()[0])
+
+
+def _insert(db: sqlite3.Connection, thread: int, row: Row, message_id: str | None) -> None:
+    db.execute(
+        "INSERT INTO entries(seq, thread, id, turn, role, key_hash, body, metadata) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (row.position, thread, *inserted(row, message_id)),
+    )
 
 
 def _live(db: sqlite3.Connection, thread: int, key: ThreadKey, message_id: str) -> Row | None:
@@ -138,13 +145,11 @@ def annotate(
     Raises:
         LogError: If the thread has no such entry.
     """
-    found = db.execute(
-        f"SELECT {COLUMNS} FROM entries e WHERE thread = ? AND id = ?",
-        (thread_of(db, key), pack(entry_id)),
-    ).fetchone()
-    if found is None:
+    position = position_of(db, thread_of(db, key), entry_id)
+    if position is None:
         msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
         raise LogError(msg, thread_id=key.thread_id)
+    found = db.execute(f"SELECT {COLUMNS} FROM entries e WHERE seq = ?", (position,)).fetchone()
     row = row_of(found, key.thread_id)
     text = annotated(row.metadata, attributes=attributes, timing=timing, aux=aux)
     db.execute("UPDATE entries SET metadata = ? WHERE seq = ?", (text, row.position))

@@ -87,7 +87,9 @@ def test_the_payload_is_the_least_json_that_gives_the_message_back():
     from benchmarks.log.dialogue import payload_bytes
 
     text = '{"type":"human","content":"né?","id":"m1"}'
-    assert payload_bytes(HumanMessage("né?", id="m1")) == len(text.encode())
+    message = HumanMessage("né?", id="m1")
+    assert payload_bytes(message) == len(text.encode())
+    assert payload_bytes(message, {"llmEnd": 7}) == len(text.encode()) + len('{"llmEnd":7}')
 
 
 def test_the_floor_stores_the_very_bytes_that_the_log_stores(tmp_path):

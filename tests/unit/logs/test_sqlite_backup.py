@@ -88,7 +88,7 @@ def test_progress_rises_to_the_number_of_pages(log, copy, monkeypatch):
     log.backup(copy, progress=lambda done, total: told.append((done, total)))
     assert len(told) > 5
     assert told == sorted(told)
-    assert told[-1][0] == told[-1][1] == copy.stat().st_size // 4096
+    assert told[-1][0] == told[-1][1] == copy.stat().st_size // 8192
 
 
 # -- others at work -----------------------------------------------------------------------------

@@ -178,6 +178,11 @@ DAMAGES = {
     ),
     "two of an id": (
         "UPDATE entries SET id = (SELECT id FROM entries WHERE seq = 3) WHERE seq = 5",
+        ["position 5 of thread 't1' of user 'ana': its id tells another position"],
+    ),
+    "two of an id, of before ids told positions": (
+        "UPDATE meta SET unnumbered = 5; "
+        "UPDATE entries SET id = (SELECT id FROM entries WHERE seq = 3) WHERE seq = 5",
         ["positions 3 and 5 of thread 't1' share an id"],
     ),
     "a turn": (
@@ -375,7 +380,7 @@ def test_a_schema_that_is_damaged_while_it_is_open_is_our_error(path, sound):
 
 
 def test_a_page_of_noise_is_found(path, sound):
-    page = 4096
+    page = 8192
     found = 0
     for start in range(page, len(sound), page):
         path.write_bytes(sound[:start] + b"\xa5" * page + sound[start + page :])
