@@ -9,9 +9,10 @@ busy, which would hide what the others cost. Files lie in a temporary folder tha
 
 Systems:
     floor          plain INSERTs of the very bytes that `SQLiteLog` stores (id, turn, role, key,
-                   body, metadata) with its pragmas (pages, WAL, synchronous=FULL, secure_delete) and its
-                   number of commits, into one table with the fewest indexes that any log needs: a
-                   primary key and the thread. It encodes, checks and looks up nothing.
+                   body, metadata) with its pragmas (page_size, WAL, synchronous=FULL,
+                   secure_delete) and its number of commits, into one table with the fewest indexes
+                   that any log needs: a primary key and the thread. It encodes, checks and looks
+                   up nothing.
     convmem        `SQLiteLog`: messages to drafts to rows, as `memory.wrap` writes them
     openai-agents  `SQLiteSession` of the OpenAI Agents SDK
     langgraph      `SqliteSaver` of LangGraph: a checkpoint of a `messages` channel per message, put

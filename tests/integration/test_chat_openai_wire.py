@@ -2,20 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from itertools import takewhile
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
 from scripted_chat import at
 from wire_models import chat_openai, lines_of_chat
-from wire_promises import WAYS, WirePromises
+from wire_promises import (
+    CALL,
+    ONCE,
+    STREAMED,
+    WAYS,
+    WirePromises,
+    last_attributes,
+    look,
+    stored,
+    texts,
+)
 
-from langchain_convmem.testing import ChatCompletionsServer
+from langchain_convmem.testing import (
+    ChatCompletionsServer,
+    ScriptedReply,
+    chat_completions_server,
+)
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
+
+
+@pytest.fixture
+def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Make the service end its streams as a proxy does that gives up: no reason, no `[DONE]`."""
+    whole = chat_completions_server.stream_events
+
+    def begun(*args: Any) -> Iterator[dict[str, Any]]:
+        yield from takewhile(lambda event: not event["choices"][0]["finish_reason"], whole(*args))
+
+    monkeypatch.setattr(chat_completions_server, "stream_events", begun)
+    monkeypatch.setattr(chat_completions_server, "stream_end", lambda: b": bye\n\n")
+    return monkeypatch
 
 
 class TestChatOpenAI(WirePromises):
@@ -51,6 +80,51 @@ class TestChatOpenAI(WirePromises):
                 await WAYS[way](chain, HumanMessage("Hi!", name="Ana Lee"), at())
             [sent] = server.requests[0].body["messages"]
         assert ("name" in sent, sent["content"]) == (False, "Ana Lee: Hi!")
+
+    # -- streams that end in good order, but too soon ---------------------------------------------
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_a_stream_that_never_says_why_it_ended_is_stored_as_interrupted(
+        self, memory, way, ending_early
+    ):
+        with ChatCompletionsServer(["On level 3.", "On level 3."]) as server:
+            async with chat_openai(server) as model:
+                chain = memory.wrap(model, recall=False)
+                shown = await STREAMED[way](chain, HumanMessage("Where?", id="q1"), at())
+                assert (shown.text, last_attributes(memory)) == ("On level 3.", ("interrupted",))
+                assert texts(stored(memory)) == ["human: Where?", "ai: On level 3."]
+                ending_early.undo()
+                await STREAMED[way](chain, HumanMessage("Where?", id="q1"), at())
+        assert last_attributes(memory) == ()
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_calls_of_a_stream_that_ended_too_soon_are_not_stored(
+        self, memory, way, ending_early
+    ):
+        looked = ScriptedReply(text="Let me look.", tool_calls=[CALL])
+        with ChatCompletionsServer([looked, "Sorry."]) as server:
+            async with chat_openai(server) as model:
+                chain = memory.wrap(model.bind_tools([look]), recall=False)
+                await STREAMED[way](chain, "Where?", at())
+                ending_early.undo()
+                await STREAMED[way](chain, "Well?", at())
+            assert lines_of_chat(server.requests[1].body) == [
+                "user: Where?",
+                "assistant: Let me look.",
+                "user: Well?",
+            ]
+
+    @pytest.mark.parametrize("way", ONCE)
+    async def test_a_model_that_streams_within_one_call_is_watched_as_well(
+        self, memory, way, ending_early
+    ):
+        with ChatCompletionsServer("On level 3.") as server:
+            async with chat_openai(server) as model:
+                chain = memory.wrap(model.model_copy(update={"streaming": True}), recall=False)
+                await ONCE[way](chain, "Where?", at())
+        assert last_attributes(memory) == ("interrupted",)
+
+    # -- what is asked for ------------------------------------------------------------------------
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_streams_are_asked_for_with_their_usage(self, memory, way):

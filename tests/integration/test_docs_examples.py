@@ -15,8 +15,11 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
     "page",
     [
         "README.md",
+        "docs/agents.md",
+        "docs/chains.md",
         "docs/first_steps.md",
         "docs/history.md",
+        "docs/langgraph.md",
         "docs/moving.md",
         "docs/privacy.md",
     ],

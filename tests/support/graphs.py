@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langgraph.graph import MessagesState
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
@@ -50,6 +50,10 @@ class MessagesData:
 
 IDS = [MemoryState, IdsModel, IdsData]
 WITH_MESSAGES = [MessagesState, RecallState, MessagesModel, MessagesData]
+FORMS = [*IDS, *WITH_MESSAGES]
+"""Every form of a state."""
+KINDS = [MemoryState, MessagesState]
+"""One state of each kind: without messages, and with them. The nodes tell no more apart."""
 
 
 def says(schema: Any, text: str, message_id: str | None = None) -> dict[str, Any]:
@@ -57,6 +61,13 @@ def says(schema: Any, text: str, message_id: str | None = None) -> dict[str, Any
     if schema in IDS:
         return {"input": text if message_id is None else HumanMessage(text, id=message_id)}
     return {"messages": [HumanMessage(text, id=message_id)]}
+
+
+def echo(messages: list[BaseMessage]) -> str:
+    """Answer with the line said last, whatever was recalled or not yet answered before it."""
+    content = messages[-1].content
+    said = content if isinstance(content, str) else content[-1]["text"]
+    return f"re: {said.splitlines()[-1]}"
 
 
 def answer_of(state: dict[str, Any]) -> str:
@@ -80,7 +91,34 @@ def spoken(
     return [text for entry in history.entries for text in entry.contents]
 
 
+def messages_of(graph: Any, thread_id: str = "t") -> list[BaseMessage]:
+    """Return the messages of a graph's state."""
+    found: list[BaseMessage] = graph.get_state(at(thread_id)).values["messages"]
+    return found
+
+
 def snapshot(graph: Any, holds: Callable[[Any], bool], thread_id: str = "t") -> Any:
     """Return the config of the latest snapshot that holds something, with the user named."""
     found = next(s for s in graph.get_state_history(at(thread_id)) if holds(s))
     return {"configurable": {**found.config["configurable"], "user_id": "ana"}}
+
+
+class Crash(BaseException):
+    """What stops a process in the middle of a node."""
+
+
+class CrashingLog:
+    """Writes, and then stops the process instead of coming back, at the given appends."""
+
+    def __init__(self, log: Any, *crashes_at: int) -> None:
+        self._log, self._crashes_at, self._appends = log, crashes_at, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, *args: Any, **kwargs: Any) -> Any:
+        entries = self._log.append(*args, **kwargs)
+        self._appends += 1
+        if self._appends in self._crashes_at:
+            raise Crash
+        return entries

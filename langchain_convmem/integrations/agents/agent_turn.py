@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from langchain_core.messages import BaseMessage, ToolMessage
-from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, ulid_ms
 from langchain_convmem.integrations.agents.state_messages import said, storable, with_free_ids
+from langchain_convmem.integrations.agents.turn_mark import TurnMark, settled_before
 from langchain_convmem.integrations.agents.turn_places import (
     MADE_BY_AGENT,
     Versions,
@@ -32,40 +31,13 @@ from langchain_convmem.integrations.agents.turn_places import (
     versions_of,
 )
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.records import Changes, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import retracted_ids
 
-__all__ = ["AgentThread", "Loop", "TurnMark", "check_user"]
-
-
-class TurnMark(TypedDict):
-    """A turn as the agent's state keeps it: plain values, whatever the checkpointer allows."""
-
-    id: str
-    """The turn's id in the log, a ULID."""
-    first: str
-    """Id of the message it begins with."""
-    user: str | None
-    """Whose turn it is."""
-
-
-def check_user(mark: TurnMark | None, key: ThreadKey) -> None:
-    """Refuse to go on with somebody's state for somebody else.
-
-    A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
-
-    Raises:
-        ConfigError: If the state holds a turn of another user than the run is for.
-    """
-    if mark is not None and mark["user"] not in (None, key.user_id):
-        msg = (
-            f"the agent's state in thread {key.thread_id!r} is of the user {mark['user']!r}, and "
-            f"this run is for {key.user_id!r}; name that user in the config, or another thread"
-        )
-        raise ConfigError(msg)
+__all__ = ["AgentThread", "Loop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +78,16 @@ class AgentThread:
 
     # -- a turn begins --------------------------------------------------------------------------
 
-    def begin(self, messages: Sequence[BaseMessage]) -> Steps[tuple[TurnMark, int] | None]:
+    def begin(
+        self, messages: Sequence[BaseMessage], before: TurnMark | None = None
+    ) -> Steps[tuple[TurnMark, int] | None]:
         """Store what the state holds and the log does not; return the turn that begins now.
+
+        What was forgotten since is not stored again.
+
+        Args:
+            messages: Those of the state.
+            before: The turn that the state noted last.
 
         Returns:
             The turn, and the number of the state's messages before it; None for an empty state.
@@ -116,6 +96,7 @@ class AgentThread:
         if not spoken:
             return None
         drafts = [self._draft(message) for message in spoken]
+        generation = yield from self._generation()
         versions = versions_of((yield from self._found(spoken)))
         entries: Sequence[Entry] = ()
         if self.goes_back or _is_said_again(spoken, drafts, versions):
@@ -128,10 +109,13 @@ class AgentThread:
 
         start, turn_id = beginning(spoken, versions, live)
         turns = [*turns_before(spoken[:start], versions), *[turn_id] * (len(spoken) - start)]
+        same_user = before is not None and before["user"] == self.key.user_id
+        settled = settled_before(spoken, start, before if same_user else None, generation)
+        undone = 0 if self.goes_back else start
         news = []
         for number, (message, draft) in enumerate(zip(spoken, drafts, strict=True)):
-            taken_back = message.id in versions and number < start and not self.goes_back
-            if draft is not None and is_news(draft, live(message), was_there=taken_back):
+            was_there = number < (undone if message.id in versions else settled)
+            if draft is not None and is_news(draft, live(message), was_there=was_there):
                 news.append(replace(draft, turn_id=turns[number]))
         if self.goes_back:
             held = {message.id for message in spoken}
@@ -139,8 +123,14 @@ class AgentThread:
         if news:
             yield step(self.log, "append", self.key, news)
         first = spoken[start]
-        before = next(number for number, message in enumerate(messages) if message is first)
-        return TurnMark(id=turn_id, first=str(first.id), user=self.key.user_id), before
+        mark = TurnMark(
+            id=turn_id,
+            first=str(first.id),
+            user=self.key.user_id,
+            generation=generation,
+            settled=spoken[settled - 1].id if settled else None,
+        )
+        return mark, next(number for number, one in enumerate(messages) if one is first)
 
     def _draft(
         self,
@@ -151,6 +141,10 @@ class AgentThread:
         """Return what is to be stored of a message, if anything is."""
         metadata = Metadata(timing=timing or {}, aux={MADE_BY_AGENT: True})
         return self.drafting.kept(draft_of(storable(message), turn_id=turn_id, metadata=metadata))
+
+    def _generation(self) -> Steps[int]:
+        changes: Changes = yield step(self.log, "changes", self.key.owner, 0, limit=1)
+        return changes.generation
 
     def _found(self, messages: Sequence[BaseMessage]) -> Steps[list[Entry]]:
         ids = {message.id for message in messages if message.id}
@@ -171,10 +165,12 @@ class AgentThread:
             thread = yield from self._rewound(mark, messages, thread)
         known = {entry.message_id: entry for entry in entries}
         gone: Sequence[str] = abandoned(entries, {message.id for message in own})
+        settled = yield from self._settled(mark, own, known)
         news = []
-        for message in own:
+        for number, message in enumerate(own):
             draft = self._draft(message, mark["id"])
-            if draft is not None and is_news(draft, known.get(message.id or ""), was_there=False):
+            entry = known.get(message.id or "")
+            if draft is not None and is_news(draft, entry, was_there=number < settled):
                 news.append(draft)
         if news:
             controls = retracting(gone, "replaced")
@@ -182,6 +178,19 @@ class AgentThread:
             known.update({entry.message_id: entry for entry in stored[len(controls) :]})
             gone = ()
         return Loop(mark, own, known, thread, gone)
+
+    def _settled(
+        self, mark: TurnMark, own: Sequence[BaseMessage], known: Mapping[str, Entry]
+    ) -> Steps[int]:
+        """Return how many messages of the turn are not stored again if the log lacks them."""
+        held = [number for number, message in enumerate(own, 1) if message.id in known]
+        if len(held) == len(own) or mark["user"] != self.key.user_id:
+            return 0
+        generation = yield from self._generation()
+        if mark.get("generation", generation) == generation:
+            return 0
+        # Something was forgotten: of this turn, what stands before anything that is still there.
+        return held[-1] if held else len(own)
 
     def _own(self, mark: TurnMark, messages: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
         """Return the messages of the turn, also where its first one was taken out of the state."""
@@ -250,7 +259,12 @@ class AgentThread:
     def returned(
         self, mark: TurnMark, caller: BaseMessage | None, result: ToolMessage, call_id: str
     ) -> Steps[ToolMessage]:
-        """Store the result of a call and return it, with the id that it has in every attempt."""
+        """Store the result of a call and return it, with the id that it has in every attempt.
+
+        A message that answers another call is returned as it is.
+        """
+        if result.tool_call_id != call_id:
+            return result
         if not result.id:
             behind = "" if caller is None else str(caller.id)
             at_ms = ulid_ms(mark["id"]) if is_ulid(mark["id"]) else 0

@@ -143,8 +143,9 @@ class AgentView:
 
     def _recalled(self, loop: Loop, seen: Collection[int]) -> Steps[str]:
         """Return fenced lines of other places than the positions that the model sees anyway."""
-        opening = opening_of(loop.messages)
-        query = "\n".join(piece for message in opening for piece in text_pieces(message))
+        # What the write hook takes out of a message must not reach an embedder either.
+        asked = [self.memory.drafting.hooked(message) for message in opening_of(loop.messages)]
+        query = "\n".join(piece for one in asked if one is not None for piece in text_pieces(one))
         if not query:
             return ""
         limits = (self.switches.k, self.switches.max_tokens)

@@ -14,9 +14,10 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import now_ms
-from langchain_convmem.integrations.agents.agent_turn import AgentThread, Loop, TurnMark, check_user
+from langchain_convmem.integrations.agents.agent_turn import AgentThread, Loop
 from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTexts
 from langchain_convmem.integrations.agents.run_scope import thread_of
+from langchain_convmem.integrations.agents.turn_mark import TurnMark, check_user
 from langchain_convmem.memory.turn import TurnSwitches
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.profiles import profile_for
@@ -123,8 +124,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> Steps[dict[str, Any] | None]:
         messages = state["messages"]
         thread = self._thread(runtime)
-        check_user(state.get(_MARK), thread.key)
-        begun = yield from thread.begin(messages)
+        earlier = state.get(_MARK)
+        check_user(earlier, thread.key)
+        begun = yield from thread.begin(messages, earlier)
         if begun is None:
             return None
         mark, before = begun
@@ -208,7 +210,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolResult]
     ) -> _ToolResult:
-        """Store what a tool returns, whatever becomes of those that run beside it."""
+        """Store what a tool returns, whatever becomes of those that run beside it.
+
+        Tools may return lists of messages and commands, too, whatever LangChain's types say.
+        """
         caller = run(self._calling(request))
         return run(self._returned(request, caller, handler(request)))
 
@@ -243,17 +248,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             return result
         mark, message = caller
         thread = self._thread(request.runtime)
-        if isinstance(result, ToolMessage):
-            return (yield from thread.returned(mark, message, result, call_id))
-        update = _update_of(result)
-        answers = update.get("messages")
-        if isinstance(answers, list):
-            for number, answer in enumerate(answers):
-                if isinstance(answer, ToolMessage) and answer.tool_call_id == call_id:
-                    kept = yield from thread.returned(mark, message, answer, call_id)
-                    answers = [*answers[:number], kept, *answers[number + 1 :]]
-            result = replace(result, update={**update, "messages": answers})
-        return result
+
+        def keep(answer: ToolMessage) -> Steps[ToolMessage]:
+            return thread.returned(mark, message, answer, call_id)
+
+        kept: _ToolResult = yield from _kept(result, keep)
+        return kept
 
     # -- the run --------------------------------------------------------------------------------
 
@@ -306,6 +306,23 @@ def _joined(contents: Sequence[str | list[Any]]) -> str | list[Any]:
     for content in contents:
         blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
     return blocks
+
+
+def _kept(result: Any, keep: Callable[[ToolMessage], Steps[ToolMessage]]) -> Steps[Any]:
+    """Return what a tool returned, with each tool message in it as `keep` returns it."""
+    if isinstance(result, ToolMessage):
+        return (yield from keep(result))
+    if isinstance(result, list):
+        every = list(result)
+        for number, one in enumerate(result):
+            every[number] = yield from _kept(one, keep)
+        return every
+    if isinstance(result, Command):
+        update = _update_of(result)
+        if isinstance(update.get("messages"), list):
+            messages = yield from _kept(update["messages"], keep)
+            return replace(result, update={**update, "messages": messages})
+    return result
 
 
 def _update_of(command: Command[Any]) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
 
-__all__ = ["thread_of", "user_of"]
+__all__ = ["current_context", "thread_of", "user_of"]
 
 
 def thread_of(configurable: Mapping[str, Any], context: Any, *, what: str) -> ThreadKey:
@@ -48,3 +49,15 @@ def user_of(configurable: Mapping[str, Any], context: Any) -> str | None:
         )
         raise ConfigError(msg)
     return said if meant is None else meant
+
+
+def current_context() -> Any:
+    """Return the context of the graph run that is going on here; None outside of one."""
+    # Inside a run it is loaded; elsewhere a tool must not cost the import.
+    runtime = sys.modules.get("langgraph.runtime")
+    if runtime is None:
+        return None
+    try:
+        return getattr(runtime.get_runtime(), "context", None)
+    except (RuntimeError, KeyError):
+        return None

@@ -11,10 +11,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations.agents.run_scope import user_of
+from langchain_convmem.integrations.agents.run_scope import current_context, user_of
 from langchain_convmem.memory.rendering import fenced
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
+from langchain_convmem.views.live import live_entries
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -25,7 +26,7 @@ _DESCRIPTION = (
     "Look up what was said in this conversation and in earlier ones. "
     "Returns the lines that fit best, word for word, with speaker and date."
 )
-_NOTHING = "Nothing that fits was said."
+_NOTHING = "Nothing that fits was said before."
 _LATEST = 256
 """So many of a thread's latest entries are looked through for the turn under way."""
 
@@ -53,7 +54,9 @@ def search_dialog_tool(
     """Return a tool that searches the dialog lines of the user whom the run is for.
 
     The run's config says whose lines are searched, under `configurable`: all threads of `user_id`,
-    or without one the thread `thread_id` alone. The turn under way is left out of its own thread.
+    or without one the thread `thread_id` alone; a graph's context may name the user instead. What
+    the model says has no part in that. Of the thread that asks, the turn under way is left out,
+    since the model has it before its eyes.
     The content is what a model reads: verbatim lines, fenced and marked as data. The artifact
     holds the same as plain values, one map per block of neighbouring lines, best first:
     `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `time` (ISO 8601,
@@ -94,7 +97,7 @@ def _scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, ThreadKe
     """Return whose lines are searched, and the thread that asks, if there is one."""
     configurable: Mapping[str, Any] = config.get("configurable", {})
     thread_id = configurable.get("thread_id")
-    user = user_of(configurable, None) if user_id is None else user_id
+    user = user_of(configurable, current_context()) if user_id is None else user_id
     if user is None and thread_id is None:
         msg = (
             "search_dialog does not know whose lines to search; call the agent with "
@@ -125,9 +128,15 @@ def _searched(
 
 
 def _under_way(latest: Sequence[Entry]) -> set[int]:
-    """Return the positions of the latest turn: the model has it before its eyes."""
-    turns = [entry.turn_id for entry in latest if entry.control is None]
-    return {entry.position for entry in latest if turns and entry.turn_id == turns[-1]}
+    """Return the positions of the latest turn, unless it came to its end: then nobody sees it."""
+    spoken = [one for one in live_entries(latest) if one.role in ("user", "assistant", "tool")]
+    if not spoken or _is_answer(spoken[-1]):
+        return set()
+    return {entry.position for entry in latest if entry.turn_id == spoken[-1].turn_id}
+
+
+def _is_answer(entry: Entry) -> bool:
+    return entry.role == "assistant" and not getattr(entry.message, "tool_calls", None)
 
 
 def _map(block: RecalledBlock) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -15,12 +15,12 @@ from langchain_convmem.memory.turn_entries import replies_of
 from langchain_convmem.records import Control, Draft, Entry, Metadata
 from langchain_convmem.views.codec import (
     decode_message,
-    draft_of,
     dumps,
     encode_body,
     encode_message,
     loads,
 )
+from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
 __all__ = ["Reply", "reply_drafts"]
@@ -31,12 +31,15 @@ class Reply:
     """What a model answered, and when.
 
     Attributes:
-        messages: All that is new, in order; the answer is the last.
+        messages: All that is new, in order; the answer is the last. None of them before the model
+            was called.
         timing: Milliseconds since the epoch by name.
+        is_kept: Whether the turn is stored.
     """
 
     messages: Sequence[BaseMessage]
     timing: Mapping[str, int] = field(default_factory=dict)
+    is_kept: bool = True
 
     @property
     def text(self) -> str:
@@ -50,8 +53,12 @@ class Reply:
         Raises:
             InvalidMessageError: If a message holds what cannot be stored.
         """
-        fields = [encode_message(message) for message in self.messages]
-        return dumps({"messages": fields, "timing": dict(self.timing)}, what="reply")
+        fields = {
+            "messages": [encode_message(message) for message in self.messages],
+            "timing": dict(self.timing),
+            "is_kept": self.is_kept,
+        }
+        return dumps(fields, what="reply")
 
     @classmethod
     def of(cls, reply: Any, answer: Any) -> Reply | None:
@@ -60,38 +67,57 @@ class Reply:
         Raises:
             ConfigError: If it is of neither kind.
         """
-        if reply:
-            try:
-                fields = loads(reply)
-                messages = [decode_message(one) for one in fields["messages"]]
-            except (ValueError, TypeError, LookupError) as error:
-                msg = f"state['reply'] is no reply of the node 'model' ({error}): {reply!r:.80}"
-                raise ConfigError(msg) from error
-            return cls(messages, fields["timing"])
-        if not answer:
-            return None
+        carried = _carried(reply) if reply else None
+        if not answer or (carried is not None and carried.messages):
+            return carried
         try:
-            return cls(reply_messages(answer, [AIMessage("")]))
+            messages = reply_messages(answer, [AIMessage("")])
         except InvalidMessageError as error:
             msg = f"state['answer'] must be text, a message or messages, got {answer!r:.80}"
             raise ConfigError(msg) from error
+        return cls(messages, is_kept=carried is None or carried.is_kept)
+
+    @staticmethod
+    def is_kept_in(reply: Any) -> bool:
+        """Return whether a state is in a turn that is stored.
+
+        Raises:
+            ConfigError: If the state's reply is none.
+        """
+        return not reply or _carried(reply).is_kept
+
+
+def _carried(reply: Any) -> Reply:
+    try:
+        fields = loads(reply)
+        messages = [decode_message(one) for one in fields["messages"]]
+        return Reply(messages, fields["timing"], fields["is_kept"])
+    except (ValueError, TypeError, LookupError) as error:
+        msg = f"state['reply'] is no reply of the node 'model' ({error}): {reply!r:.80}"
+        raise ConfigError(msg) from error
 
 
 def reply_drafts(
-    entries: Sequence[Entry], turn_id: str, reply: Reply, found: Collection[Entry]
+    drafting: Drafting,
+    entries: Sequence[Entry],
+    turn_id: str,
+    reply: Reply,
+    found: Collection[Entry],
 ) -> list[Draft]:
     """Return what to append: the reply in the place of an earlier one; nothing if it is there.
 
     Args:
+        drafting: What is stored of a message.
         entries: The thread's entries from the turn's first on.
         turn_id: The turn.
         reply: What was answered.
         found: Entries that have ids of its messages.
     """
     taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
-    *plain, last = _with_free_ids(reply.messages, taken, turn_id)
-    drafts = [draft_of(message, turn_id=turn_id) for message in plain]
-    drafts.append(draft_of(last, turn_id=turn_id, metadata=Metadata(timing=reply.timing)))
+    drafts = drafting.drafts(_with_free_ids(reply.messages, taken, turn_id), turn_id=turn_id)
+    if not drafts:
+        return []
+    drafts[-1] = replace(drafts[-1], metadata=Metadata(timing=reply.timing))
     outdated = set(replies_of(entries, turn_id))
     stored = [entry for entry in live_entries(entries) if entry.id in outdated]
     if len(stored) == len(drafts) and all(map(_is_same, stored, drafts)):

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph.moment import Moment
 
-__all__ = ["MemoryState", "asked_in", "messages_in", "value_in"]
+__all__ = ["MemoryState", "asked_in", "messages_in", "not_to_store", "value_in"]
 
 
 class MemoryState(TypedDict, total=False):
@@ -21,10 +21,11 @@ class MemoryState(TypedDict, total=False):
 
     Attributes:
         input: What the user says now: text, content blocks or a `HumanMessage`. `recall` takes it
-            out of the state once it is in the log.
+            out of the state once it is in the log, and `record` where nothing of it is stored.
         turn_id: The turn that is answered, or was last.
         recalled_ids: Which lines the model is reminded of: entry ids, `id#2` for a further line.
-        reply: What the model said, as JSON text, on its way into the log; empty afterwards.
+        reply: What the model said, as JSON text, on its way into the log, and whether it is to go
+            there; empty afterwards.
         answer: The text of the latest reply.
     """
 
@@ -84,3 +85,9 @@ def asked_in(state: Any, moment: Moment) -> HumanMessage:
         )
         raise ConfigError(msg)
     return said if said.id else said.model_copy(update={"id": moment.task})
+
+
+def not_to_store(message: BaseMessage) -> BaseMessage:
+    """Return the message marked as one that is never stored."""
+    marked = {**message.additional_kwargs, "remember": False}
+    return message.model_copy(update={"additional_kwargs": marked})

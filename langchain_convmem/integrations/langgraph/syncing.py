@@ -16,7 +16,8 @@ from langchain_convmem.integrations.langgraph.moment import Mark, Moment, mark_o
 from langchain_convmem.integrations.langgraph.rewinding import Branches, rewinding
 from langchain_convmem.logs.rows import same_payload
 from langchain_convmem.records import Draft, Entry
-from langchain_convmem.views.codec import draft_of, encode_body, role_of
+from langchain_convmem.views.codec import encode_body, role_of
+from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
 __all__ = ["edits", "latest_exchange", "news"]
@@ -43,13 +44,26 @@ def latest_exchange(messages: Sequence[BaseMessage]) -> int:
 
 @dataclass(slots=True)
 class _Scribe:
-    """Writes drafts of messages in the order of the state."""
+    """Writes drafts of messages in the order of the state.
 
+    Attributes:
+        drafting: What is stored of a message.
+        moment: Where the node stands.
+        known: Entries by message id.
+        after: Id of the latest message that is in the log, or will be.
+        turn: Turn of the latest message.
+        joins: Whether a message of the user goes on with what the user newly said.
+        is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
+        same: Entries that say what the state says.
+    """
+
+    drafting: Drafting
     moment: Moment
     known: dict[str, Entry]
     after: str | None = None
     turn: str | None = None
     joins: bool = False
+    is_heard: bool = True
     same: list[Entry] = field(default_factory=list)
 
     def drafts(self, messages: Iterable[BaseMessage]) -> Iterator[Draft]:
@@ -58,10 +72,14 @@ class _Scribe:
             entry = self.known.get(message.id or "")
             self._place(message, entry)
             draft = self._draft(message)
-            if entry is None or not _says(entry, draft):
+            if role_of(message) == "user":
+                self.is_heard = entry is not None or draft is not None
+            if entry is not None and (draft is None or _says(entry, draft)):
+                self.same.append(entry)
+            elif draft is not None and (self.is_heard or role_of(message) == "system"):
                 yield draft
             else:
-                self.same.append(entry)
+                continue
             self.after = message.id
 
     def _place(self, message: BaseMessage, entry: Entry | None) -> None:
@@ -75,10 +93,10 @@ class _Scribe:
             self.turn = new_ulid()
         self.joins = role == "user" and entry is None
 
-    def _draft(self, message: BaseMessage) -> Draft:
+    def _draft(self, message: BaseMessage) -> Draft | None:
         turn_id = None if role_of(message) == "system" else self.turn
         metadata = self.moment.metadata("message", self.after)
-        return draft_of(message, turn_id=turn_id, metadata=metadata)
+        return self.drafting.draft(message, turn_id=turn_id, metadata=metadata)
 
 
 def _says(entry: Entry, draft: Draft) -> bool:
@@ -100,32 +118,49 @@ def _known(entries: Iterable[Entry]) -> dict[str, Entry]:
     return found
 
 
-def news(found: Sequence[Entry], messages: Sequence[BaseMessage], moment: Moment) -> list[Draft]:
+def news(
+    drafting: Drafting,
+    moment: Moment,
+    found: Sequence[Entry],
+    messages: Sequence[BaseMessage],
+    start: int,
+) -> list[Draft]:
     """Return what to append of the latest exchange.
 
     Args:
-        found: The entries that have ids of these messages, by position.
-        messages: The latest exchange, behind the message before it if there is one.
+        drafting: What is stored of a message.
         moment: Where the node stands.
+        found: The entries that have ids of the exchange, or of the message before it, by position.
+        messages: All messages of the state.
+        start: Where the exchange begins.
     """
-    return list(_Scribe(moment, _known(found)).drafts(messages))
+    known = _known(found)
+    before = messages[start - 1].id if start else None
+    scribe = _Scribe(drafting, moment, known, after=before if before in known else None)
+    return list(scribe.drafts(messages[start:]))
 
 
 # -- what is gone --------------------------------------------------------------------------------
 
 
 def edits(
-    entries: Sequence[Entry], messages: Sequence[BaseMessage], moment: Moment, *, follow: bool
+    drafting: Drafting,
+    moment: Moment,
+    entries: Sequence[Entry],
+    messages: Sequence[BaseMessage],
+    *,
+    follow: bool,
 ) -> list[Draft]:
     """Return what to append so that the log shows what the state holds.
 
     Args:
+        drafting: What is stored of a message.
+        moment: Where the node stands.
         entries: All entries of the thread.
         messages: All messages of the state.
-        moment: Where the node stands.
         follow: Whether messages that were taken out of the state go out of the views as well.
     """
-    scribe = _Scribe(moment, _known(entries))
+    scribe = _Scribe(drafting, moment, _known(entries))
     drafts = list(scribe.drafts(messages))
     if not follow:
         return drafts
@@ -149,7 +184,8 @@ def _left(
 
     A message that another run stored meanwhile is none of them: this state never held it. So only
     what stood before the newest known message counts, and what stood behind it if this run can
-    only have begun after that was stored.
+    only have begun after that was stored. What a `Send` carries was picked out of a state, so what
+    it lacks was not taken out.
     """
     newest = next((m.id for m in reversed(messages) if m.id in marks), None)
     branches = Branches({name: mark.after for name, mark in marks.items()})
@@ -160,16 +196,18 @@ def _left(
             at_top = not moment.level and not moment.is_sent
             behind = {name for name in marks if at_top and marks[name].checkpoint >= moment.since}
         return {name for name in behind - ids if marks[name].checkpoint != moment.checkpoint}
-    if newest is None:
+    if moment.is_sent:
         return set()
     before = set(branches.path(newest))
-    behind = {name for name in branches.behind({newest}) if _is_over(marks[name], moment)}
-    return (before | behind) - ids
+    behind = set(marks) if newest is None else branches.behind({newest})
+    return (before | {name for name in behind if _is_over(marks[name], moment)}) - ids
 
 
 def _is_over(mark: Mark, moment: Moment) -> bool:
     """Return whether the run that stored something had ended when this one began.
 
-    A run that began later counts on from its last step, with one more step for its input.
+    A run that began later counts on from its last step, with one more step for its input. Where a
+    checkpointer was lost, or there is none, runs begin at the first step again.
     """
-    return not mark.level and not moment.level and moment.step >= mark.step + 2
+    at_top = not mark.level and not moment.level
+    return at_top and bool(mark.checkpoint) and moment.step >= mark.step + 2

@@ -5,18 +5,16 @@ Built anew for every call, so that no state has to carry it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import LiveThread, note_steps, read_all_steps, read_live_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.langgraph.moment import Moment
-from langchain_convmem.memory.chain_shape import prompt_slots, takes_messages
 from langchain_convmem.memory.conversation_memory import ConversationMemory
 from langchain_convmem.memory.rendering import MessageList, fenced, folded, recalled_messages
 from langchain_convmem.memory.turn import TurnSwitches
@@ -67,14 +65,14 @@ class Outlook:
         places = [at for at, one in enumerate(self.messages) if isinstance(one, HumanMessage)]
         return places[-1] if places else None
 
-    def payload(self, inner: Runnable[Any, Any]) -> list[BaseMessage] | dict[str, Any]:
-        """Return what `inner` takes: messages, or a dict as a wrapped chain gets it."""
+    def payload(self, slots: Collection[str] | None) -> list[BaseMessage] | dict[str, Any]:
+        """Return what a chain takes: messages, or for one with slots a dict as if wrapped."""
         given = self.given
-        if takes_messages(inner):
+        if slots is None:
             return given
         recalled = fenced(self.blocks)
         at = len(given) if self._asked is None else self._asked
-        plain = "recalled" in prompt_slots(inner)
+        plain = "recalled" in slots
         return {
             "history": MessageList(given[:at]),
             "input": MessageList((self.messages if plain else given)[at:]),
@@ -89,6 +87,19 @@ def _line_ref(line: DialogLine) -> str:
     return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What belongs to this turn.
+
+    Attributes:
+        stored: Entries of the log, in order.
+        seen: What the model sees of the turn: these, or the state's messages as entries.
+    """
+
+    stored: Sequence[Entry]
+    seen: Sequence[Entry]
+
+
 @dataclass(slots=True)
 class _Viewer:
     """Reads a thread for one call. Not thread-safe."""
@@ -97,37 +108,41 @@ class _Viewer:
     key: ThreadKey
     switches: TurnSwitches
     profile: Profile
-    said: Collection[str]
-    unstored: Sequence[BaseMessage]
+    known: Collection[str]
+    now: Sequence[BaseMessage]
 
-    def own(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return the entries of this turn that the model sees."""
-        stored = [entry for entry in live_entries(entries) if entry.message_id in self.said]
+    def own(self, entries: Sequence[Entry]) -> _Own:
+        """Return what belongs to this turn; a state says it in full and in its own order."""
+        stored = [entry for entry in live_entries(entries) if entry.message_id in self.known]
+        if not self.now:
+            return _Own(stored, stored)
+        by_id = {entry.message_id: entry for entry in stored}
+        turn_id = stored[0].turn_id if stored else new_ulid()
         end = max((entry.position for entry in entries), default=0)
-        turn_id = new_ulid()
-        made_up = [
-            _unstored(self.key, end + number, turn_id, message)
-            for number, message in enumerate(self.unstored, start=1)
+        seen = [
+            _as_said(message, by_id.get(message.id or ""), self.key, turn_id, end + number)
+            for number, message in enumerate(self.now, start=1)
+            if message.id in by_id or message.id not in self.known
         ]
-        return [*stored, *made_up]
+        return _Own(stored, seen)
 
-    def so_far(self, entries: Sequence[Entry], own: Sequence[Entry]) -> list[Entry]:
+    def so_far(self, entries: Sequence[Entry], own: _Own) -> list[Entry]:
         """Return the thread as it was when the turn began, with what belongs to the turn."""
-        first = min(own, key=lambda entry: entry.position, default=None)
-        ids = {entry.id for entry in own}
+        first = min(own.stored, key=lambda entry: entry.position, default=None)
+        ids = {entry.id for entry in own.stored}
         before = [entry for entry in said_before(entries, first) if entry.id not in ids]
-        return sorted([*before, *own], key=lambda entry: entry.position)
+        return sorted([*before, *own.seen], key=lambda entry: entry.position)
 
-    def options(self, own: Sequence[Entry]) -> dict[str, Any]:
+    def options(self, own: _Own) -> dict[str, Any]:
         budget = self.switches.history_tokens
         # The history's budget does not count what is said now.
-        now = [entry.message for entry in own if entry.message is not None]
+        now = [entry.message for entry in own.seen if entry.message is not None]
         return {
             "profile": self.profile,
             "max_tokens": None if budget is None else budget + count_tokens(now),
         }
 
-    def viewed(self) -> Steps[tuple[Context, LiveThread, list[Entry]]]:
+    def viewed(self) -> Steps[tuple[Context, LiveThread, _Own]]:
         """Return the view, the entries it was made of, and those of this turn."""
         log = self.memory.log
         thread = yield from read_live_steps(log, self.key)
@@ -137,13 +152,14 @@ class _Viewer:
             thread = yield from read_all_steps(log, thread)
             own = self.own(thread.entries)
             view = self._of_all(thread, own)
-        yield from note_steps(log, thread, view, self.options(own))
+        if self.switches.remember:
+            yield from note_steps(log, thread, view, self.options(own))
         return view, thread, own
 
-    def _of_part(self, thread: LiveThread, own: list[Entry]) -> Context | None:
+    def _of_part(self, thread: LiveThread, own: _Own) -> Context | None:
         """Return the view; None if it takes more of the thread."""
-        known = {entry.message_id for entry in own}
-        if not known.issuperset(self.said) or not all(thread.holds(e.position) for e in own):
+        read = {entry.message_id for entry in thread.entries}
+        if not read.issuperset(self.known) or not all(thread.holds(e.position) for e in own.stored):
             return None
         try:
             seen = replace(thread, entries=self.so_far(thread.entries, own))
@@ -151,39 +167,47 @@ class _Viewer:
         except BudgetError:
             return None
 
-    def _of_all(self, thread: LiveThread, own: list[Entry]) -> Context:
+    def _of_all(self, thread: LiveThread, own: _Own) -> Context:
         seen = self.so_far(thread.entries, own)
         try:
             return context(seen, **self.options(own))
         except BudgetError:
             # What was never answered is one exchange with this turn; it must not block the thread.
             framing = [one for one in seen if one.role not in ("user", "assistant", "tool")]
-            return context([*framing, *own], **self.options(own))
+            return context([*framing, *own.seen], **self.options(own))
 
     def recalled(
-        self, view: Context, thread: LiveThread, own: Sequence[Entry]
+        self, view: Context, thread: LiveThread, own: _Own
     ) -> Steps[tuple[RecalledBlock, ...]]:
         """Return lines of other places than those that the model sees anyway, or later ones."""
-        asked = [entry for entry in own if entry.role == "user"]
-        query = "\n".join(text for entry in asked for text in entry.contents)
+        query = "\n".join(self._asked_for(own))
         if not query or not self.switches.recall:
             return ()
-        start = start_of(thread.entries, own[0])
-        later = {entry.position for entry in thread.entries if entry.position >= start}
+        end = max((entry.position for entry in thread.entries), default=0)
+        start = start_of(thread.entries, own.stored[0]) if own.stored else end + 1
         found = yield from self.memory.line_recall.recall_steps(
             self.key.owner,
             query,
-            exclude={self.key: view.positions | later},
+            exclude={self.key: view.positions.union(range(start, end + 1))},
             k=self.switches.k,
             max_tokens=self.switches.max_tokens if self.switches.k is None else None,
         )
         return found.blocks
 
+    def _asked_for(self, own: _Own) -> Iterator[str]:
+        """Yield what may be searched for of what the user says: an embedder may be another's."""
+        for entry in own.seen:
+            if entry.role == "user" and entry.message is not None:
+                kept = self.memory.drafting.hooked(entry.message)
+                yield from () if kept is None else text_pieces(kept)
 
-def _unstored(key: ThreadKey, position: int, turn_id: str, message: BaseMessage) -> Entry:
-    """Return a message as the entry it would be, for a turn that is not to be stored."""
+
+def _as_said(
+    message: BaseMessage, stored: Entry | None, key: ThreadKey, turn_id: str, position: int
+) -> Entry:
+    """Return a message of the state as an entry, whatever the log keeps of it."""
     return Entry(
-        id=new_ulid(),
+        id=new_ulid() if stored is None else stored.id,
         key=key,
         position=position,
         turn_id=turn_id,
@@ -196,25 +220,26 @@ def _unstored(key: ThreadKey, position: int, turn_id: str, message: BaseMessage)
 def outlook_steps(
     memory: ConversationMemory,
     moment: Moment,
-    said: Collection[str],
+    known: Collection[str],
     *,
     switches: TurnSwitches,
+    now: Sequence[BaseMessage] = (),
     profile: Profile = "strict",
     recalled_ids: Collection[str] | None = None,
-    unstored: Sequence[BaseMessage] = (),
 ) -> Steps[Outlook]:
     """Return what there is to answer from.
 
     Args:
         memory: Whose log and recall.
         moment: Where the node stands.
-        said: Ids of the messages of this turn that the model sees, all in the log.
+        known: Ids of the messages of this turn that the log has, be they retracted since.
         switches: Budgets.
+        now: The messages of this turn as the state has them, stored or not; nothing if only the
+            log has them.
         profile: Whose rules the messages keep.
         recalled_ids: Lines that were recalled before: others are left out. None recalls anew.
-        unstored: Messages of this turn that are not in the log, and stay out of it.
     """
-    viewer = _Viewer(memory, moment.key, switches, profile, said, unstored)
+    viewer = _Viewer(memory, moment.key, switches, profile, known, now)
     view, thread, own = yield from viewer.viewed()
     blocks = yield from viewer.recalled(view, thread, own)
     if recalled_ids is not None:

@@ -181,8 +181,8 @@ DAMAGES = {
         ["position 5 of thread 't1' of user 'ana': its id tells another position"],
     ),
     "two of an id, of before ids told positions": (
-        "UPDATE meta SET unnumbered = 5; "
-        "UPDATE entries SET id = (SELECT id FROM entries WHERE seq = 3) WHERE seq = 5",
+        """UPDATE meta SET unnumbered = 5;
+        UPDATE entries SET id = (SELECT id FROM entries WHERE seq = 3) WHERE seq = 5""",
         ["positions 3 and 5 of thread 't1' share an id"],
     ),
     "a turn": (

@@ -10,8 +10,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape, spoken, view
-from scripted_chat import ProviderError, ScriptedChatModel, at
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
+from langchain_convmem import ConversationMemory
 from langchain_convmem.views.context import INTERRUPTED_RESULT
 
 
@@ -61,20 +62,26 @@ def test_a_tool_that_breaks_down_leaves_what_was_done_before(memory, way):
 
 
 def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(quick):
-    done = asyncio.Event()
+    stored = asyncio.Event()
+
+    class WatchedLog(FailingLog):
+        """Tells when a result is stored."""
+
+        async def aappend(self, key, drafts, **more):
+            added = await super().aappend(key, drafts, **more)
+            if drafts[-1].role == "tool":
+                stored.set()
+            return added
 
     @tool
     async def quick_one(place: str) -> str:
         """Return at once."""
-        done.set()
         return place
 
     @tool
     async def broken_one(place: str) -> str:
-        """Break down once the other one has returned."""
-        await done.wait()
-        while len(entries(quick)) < 3:
-            await asyncio.sleep(0)
+        """Break down once the result of the other one is stored."""
+        await stored.wait()
         raise ProviderError(place)
 
     both = AIMessage(
@@ -85,7 +92,8 @@ def test_the_result_of_one_tool_is_kept_when_the_one_beside_it_breaks_down(quick
         ],
     )
     model = ScriptedChatModel(replies=[both, "I see."])
-    agent = agent_with(quick, model, tools=[quick_one, broken_one])
+    memory = ConversationMemory(WatchedLog(quick.log, fails_at=0))
+    agent = agent_with(memory, model, tools=[quick_one, broken_one])
 
     async def chat():
         with pytest.raises(ProviderError):
@@ -151,6 +159,19 @@ def test_a_command_that_answers_a_call_is_stored_like_any_result(quick):
     returned = agent_with(quick, model, tools=[note]).invoke(says("Note it."), at())
     assert view(quick) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
     assert {e.message.id for e in entries(quick)} == {m.id for m in returned["messages"]}
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_a_tool_that_returns_a_message_and_a_command_has_one_result(quick, way):
+    @tool
+    def note(place: str) -> list:
+        """Answer, and change the state besides."""
+        answer = ToolMessage(place, tool_call_id="c0", name="note")
+        return [answer, Command(update={"jump_to": None})]
+
+    model = ScriptedChatModel(replies=[calls("yard", tool_name="note"), "Noted."])
+    RUNS[way](agent_with(quick, model, tools=[note]), says("Note it."), at())
+    assert spoken(quick) == ["human: Note it.", "ai -> c0", "tool c0: yard", "ai: Noted."]
 
 
 def test_a_tool_whose_result_is_the_answer_is_stored(quick):

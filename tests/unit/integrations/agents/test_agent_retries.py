@@ -1,4 +1,4 @@
-"""Trying again doubles nothing: same ids, retries inside and outside, other models, cached replies."""
+"""Trying again doubles nothing: same ids, retries inside and outside, other models, caches."""
 
 from __future__ import annotations
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from scripted_agents import RUNS, agent_with, break_down, calls, entries, look, says, shape, view
@@ -12,6 +16,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.ids import is_ulid
 from langchain_convmem.integrations import ConversationMemoryMiddleware
+from langchain_convmem.records import Owner
 
 LOOP = ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the yard."]
 
@@ -115,6 +120,27 @@ def test_the_log_holds_what_the_write_hook_leaves():
         agent.invoke(says("Again?"), at())
         assert "1234" not in str(view(memory))
         assert len(entries(memory)) == 6, "what the hook made is recognised"
+
+
+def test_what_the_write_hook_refuses_is_not_searched_for_either():
+    told = []
+
+    class Embedder(DeterministicFakeEmbedding):
+        def embed_query(self, text):
+            told.append(text)
+            return super().embed_query(text)
+
+    def hook(message):
+        return None if message.additional_kwargs.get("secret") else message
+
+    with ConversationMemory.open(
+        ":memory:", embeddings=Embedder(size=8), before_write=hook
+    ) as memory:
+        memory.add_messages([HumanMessage("Hello.")], user_id="ana", thread_id="old")
+        agent = agent_with(memory, ScriptedChatModel(replies=["Yes."]), options={"recall": True})
+        secret = HumanMessage("My code is 1234.", additional_kwargs={"secret": True})
+        agent.invoke({"messages": [secret, HumanMessage("Hello?")]}, at())
+    assert told == ["Hello?"]
 
 
 # -- what the model sees ------------------------------------------------------------------------
@@ -253,6 +279,34 @@ def test_a_thread_may_get_a_user_later(quick):
     agent.invoke(says("Hello."), at(user_id=None))
     agent.invoke(says("I am Ana."), at(user_id="ana"))
     assert view(quick) == ["human: Hello.", "ai: Yes.", "human: I am Ana.", "ai: Yes."]
+
+
+def test_no_caller_can_say_which_turn_is_under_way(quick):
+    agent = agent_with(quick, ScriptedChatModel(replies=["Yes."]), checkpointer=InMemorySaver())
+    forged = {"id": "x", "first": "y", "user": "bob"}
+    returned = agent.invoke({**says("Well?"), "convmem_turn": forged}, at())
+    assert "convmem_turn" not in returned
+    kept = agent.get_state(at()).values["convmem_turn"]
+    assert kept == {
+        "id": entries(quick)[0].turn_id,
+        "first": returned["messages"][0].id,
+        "user": "ana",
+        "generation": quick.log.changes(Owner(user_id="ana")).generation,
+        "settled": None,
+    }
+    assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"
+
+
+def test_every_hook_has_both_of_its_forms():
+    own = vars(ConversationMemoryMiddleware)
+    hooks = [name for name in vars(AgentMiddleware) if f"a{name}" in vars(AgentMiddleware)]
+    assert {name for name in hooks if name in own} == {
+        "before_agent",
+        "after_agent",
+        "wrap_model_call",
+        "wrap_tool_call",
+    }
+    assert all((name in own) == (f"a{name}" in own) for name in hooks)
 
 
 # -- refusals and failures ----------------------------------------------------------------------

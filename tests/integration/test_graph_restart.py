@@ -1,0 +1,100 @@
+"""Graphs that go on in another process, from the files of the one before."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from graphs import echo, says, spoken
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+
+pytest.importorskip("langgraph.checkpoint.sqlite.aio")
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+PROCESS = """
+import sys
+
+from graphs import says
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import MessagesState
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+
+
+def answer(messages):
+    if "park?" not in messages[-1].text:
+        return "Noted."
+    print("calling", flush=True)
+    return sys.stdin.read()  # until the test kills this process
+
+
+memory = ConversationMemory.open("memory.db")
+with SqliteSaver.from_conn_string("checkpoints.db") as saver:
+    for schema in (MemoryState, MessagesState):
+        model = ScriptedChatModel(replies=[answer])
+        graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+        graph.invoke(says(schema, "I parked on level C."), at(schema.__name__), durability="sync")
+    graph.invoke(says(schema, "Where did I park?"), at(schema.__name__), durability="sync")
+"""
+
+
+def _start(code: str, folder: Path) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
+    environment = {**os.environ, "PYTHONPATH": paths, "LANGGRAPH_STRICT_MSGPACK": "true"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+async def test_a_process_killed_while_the_model_is_called_is_resumed_by_another(tmp_path):
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+    from langgraph.graph import MessagesState
+
+    with _start(PROCESS, tmp_path) as first:
+        assert first.stdout.readline() == "calling\n"
+        first.kill()
+
+    path = str(tmp_path / "checkpoints.db")
+    seen = {}
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            for schema in (MemoryState, MessagesState):
+                model = ScriptedChatModel(replies=[echo])
+                graph = memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+                name = schema.__name__
+                said = None if schema is MessagesState else says(schema, "Where did I park?")
+                await graph.ainvoke(said, at(name, recall=False))
+                seen[name] = [one.text for one in model.seen[-1]]
+        chat = ["I parked on level C.", "Noted.", "Where did I park?", "re: Where did I park?"]
+        assert seen == {"MemoryState": chat[:3], "MessagesState": chat[:3]}
+        assert spoken(memory, "MemoryState") == chat
+        assert spoken(memory, "MessagesState") == chat
+
+
+def test_the_page_about_langgraph_goes_on_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "langgraph.md"
+    stopped, resumed, *_ = BLOCK.findall(page.read_text("utf-8"))
+    with _start(stopped, tmp_path) as first:
+        told, _ = first.communicate()
+    assert "'recalled_ids': ['" in told
+    monkeypatch.chdir(tmp_path)
+    exec(compile(resumed, page, "exec"), {})  # noqa: S102 - our own page
+    assert "Teresa on the second floor" in capsys.readouterr().out

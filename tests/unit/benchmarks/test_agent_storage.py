@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TINY = ["--turns", "8", "--tool-every", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def test_the_report_holds_the_files_of_every_system_after_every_mark(capsys):
+    from benchmarks.agent_storage import SYSTEMS, main
+
+    assert main([*TINY, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = {(row["system"], row["turns"]): row for row in report["bytes"]}
+    assert set(rows) == {(name, turns) for name in SYSTEMS for turns in (2, 4, 8)}
+    assert all(row["total"] == row["checkpoints"] + row["log"] for row in rows.values())
+    assert [rows["plain state", turns]["log"] for turns in (2, 4, 8)] == [0, 0, 0]
+    assert rows["convmem, turn", 8]["log"] > report["said"]["8"], "the log holds all that was said"
+    small, whole = (rows[name, 8]["checkpoints"] for name in ("convmem, turn", "convmem, all"))
+    assert small < whole
+    assert set(report["twice"]) == set(SYSTEMS)
+
+
+def test_the_table_names_every_system_and_what_is_compared(capsys):
+    from benchmarks.agent_storage import SYSTEMS, main
+
+    main(["--turns", "4"])
+    lines = capsys.readouterr().out.splitlines()
+    for name in SYSTEMS:
+        assert any(line.startswith(f"  {name}: checkpoints") for line in lines)
+    assert lines[-1].startswith("plain state : convmem, turn = ")
+
+
+@pytest.mark.parametrize("wrong", [["--turns", "6"], ["--turns", "0"], ["--tool-every", "0"]])
+def test_what_cannot_be_measured_is_refused(wrong, capsys):
+    from benchmarks.agent_storage import main
+
+    with pytest.raises(SystemExit):
+        main(wrong)
+    assert wrong[0] in capsys.readouterr().err

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+ROOT = Path(__file__).parents[3]
+SHORT = ["--turns", "19", "--lines", "60"]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def test_the_report_is_one_json_object_and_only_the_ratio_is_the_exit_code(capsys):
+    from benchmarks.latency import main
+
+    code = main([*SHORT, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    ratio, aim = report["bars"]
+    assert (ratio["bound"], ratio["decides"]) == (1.3, True)
+    assert (aim["bound"], aim["decides"]) == (8.0, False)
+    assert code == int(not ratio["ok"])
+    assert [row["turns"] for row in report["turns"]] == [[11, 13], [14, 16], [17, 19]]
+    for row in report["turns"]:
+        assert set(row["added_ms"]) == {"convmem", "message-history"}
+        assert all(0 <= one["p50"] <= one["p95"] for one in row["added_ms"].values())
+    assert report["lines_before"] == 60
+
+
+def test_the_table_names_both_systems_and_both_bars(capsys):
+    from benchmarks.latency import main
+
+    main(SHORT)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split()[-4:] == ["convmem", "message-history", "bare", "p50"]
+    assert [line.split()[:4] for line in lines[3:9:2]] == [
+        ["turns", first, "to", last] for first, last in (("11", "13"), ("14", "16"), ("17", "19"))
+    ]
+    assert [line.split()[-1] in {"ok", "FAILED"} for line in lines[-2:]] == [True, True]
+
+
+@pytest.mark.parametrize("options", [["--turns", "12"], ["--lines", "-1"]])
+def test_turns_that_measure_nothing_are_refused(options, capsys):
+    from benchmarks.latency import main
+
+    with pytest.raises(SystemExit):
+        main(options)
+    assert "--turns must be at least 16" in capsys.readouterr().err
+
+
+def test_windows_are_the_first_the_middle_and_the_last_hundred_turns():
+    from benchmarks.latency import windows
+
+    spans = [(window.turns[0], window.turns[-1]) for window in windows(2000)]
+    assert spans == [(11, 110), (956, 1055), (1901, 2000)]
+
+
+def test_both_memories_have_the_whole_thread_wherever_a_window_begins(tmp_path):
+    from benchmarks.latency import measured
+    from benchmarks.sql_history import HistoryFile
+    from langchain_convmem import ConversationMemory
+
+    found = measured(22, 20, tmp_path)
+    assert [set(window.times_ms) for window in found] == [
+        {"bare", "convmem", "message-history"}
+    ] * 3
+    with (
+        ConversationMemory.open(tmp_path / "memory2.db") as memory,
+        closing(HistoryFile(tmp_path / "history2.db")) as file,
+    ):
+        ours = memory.history("long", user_id="ana").messages
+        theirs = file.history("long").messages
+        assert [one.text for one in ours] == [one.text for one in theirs]
+        assert [type(one) for one in ours] == [HumanMessage, AIMessage] * 22
+        assert len(memory.threads(user_id="ana")) == 2
+
+
+def test_the_dialogue_is_the_same_in_every_run():
+    from benchmarks.synthetic_dialogue import answer, said, threads
+
+    one, two = list(threads(50)), list(threads(50))
+    assert [len(thread) for thread in one] == [40, 10]
+    assert one == two
+    assert said(7) == said(7) != said(8)
+    assert answer(7) == answer(7) != said(7)

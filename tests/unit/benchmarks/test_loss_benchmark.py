@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+ROOT = Path(__file__).parents[3]
+FEW = ["--only", "failing-log-answer", "broken-stream", "checkpoint-resume"]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def _call(number):
+    call = {"name": "look", "args": {}, "id": f"call{number}", "type": "tool_call"}
+    return AIMessage("", tool_calls=[call])
+
+
+def _wrong(expected, messages, **happened):
+    from benchmarks.loss.judging import Happened, judged
+
+    return judged(Happened(expected, **happened), messages).as_json()
+
+
+# -- judging --------------------------------------------------------------------------------------
+
+
+def test_what_is_as_it_happened_is_clean():
+    messages = [
+        HumanMessage("Q1: well?"),
+        _call(1),
+        ToolMessage("a bicycle", tool_call_id="call1"),
+        AIMessage("A1, so far."),
+        HumanMessage("Q2\n\nQ3"),
+        AIMessage("A3."),
+    ]
+    assert _wrong(["Q1", "A1", "Q2", "Q3", "A3"], messages, shown={"A1": "A1, so"}) == {}
+
+
+def test_what_is_missing_or_there_twice_is_named():
+    messages = [HumanMessage("Q1"), AIMessage("A1"), AIMessage("A1")]
+    found = _wrong(["Q1", "A1", "Q2"], messages, swallowed=1)
+    assert found == {"lost": ["Q2"], "doubled": ["A1"], "swallowed": 1}
+
+
+def test_an_answer_that_is_shorter_than_what_was_shown_is_lost():
+    messages = [HumanMessage("Q1"), AIMessage("A1, as")]
+    assert _wrong(["Q1", "A1"], messages, shown={"A1": "A1, as far"}) == {"lost": ["A1"]}
+
+
+def test_an_answer_behind_another_question_is_misplaced():
+    messages = [HumanMessage("Q1"), HumanMessage("Q2"), AIMessage("A1"), AIMessage("A2")]
+    assert _wrong(["Q1", "Q2", "A1", "A2"], messages) == {"misplaced": ["A1"]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "named"),
+    [
+        ([_call(1)], "call1 was called"),
+        ([_call(1), HumanMessage("well?")], "call1 was called"),
+        ([ToolMessage("a bicycle", tool_call_id="call2")], "result of call2"),
+    ],
+    ids=["no result", "no result before the next message", "no call"],
+)
+def test_what_a_provider_would_refuse_is_named(messages, named):
+    [reason] = _wrong([], messages)["refused"]
+    assert named in reason
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):
+    from benchmarks.loss.__main__ import main
+
+    assert main([*FEW, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    found = {row["scenario"]: row["systems"] for row in report["scenarios"]}
+    assert found["failing-log-answer"] == {
+        "convmem": {},
+        "convmem-agent": {},
+        "message-history": {"lost": ["Q2", "A2"], "swallowed": 1},
+        "checkpointer": {},
+    }
+    assert found["broken-stream"]["convmem"] == {}
+    assert found["broken-stream"]["message-history"] == {"lost": ["Q2", "A2"]}
+    assert found["broken-stream"]["checkpointer"] == {"lost": ["A2"]}
+    resumed = found["checkpoint-resume"]
+    assert [name for name, one in resumed.items() if "unsupported" in one] == [
+        "convmem",
+        "message-history",
+    ]
+    assert resumed["convmem-agent"] == resumed["checkpointer"] == {}
+    assert report["totals"]["convmem"]["clean"] == report["totals"]["convmem"]["tried"] == 2
+    assert [bar["decides"] for bar in report["bars"]] == [True, False]
+
+
+def test_the_table_names_every_scenario_and_every_bar_with_its_verdict(capsys):
+    from benchmarks.loss.__main__ import main
+
+    main(["--only", "fallback-model", "checkpoint-resume", "--system", "convmem"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["fallback-model", "clean"] in lines
+    assert ["checkpoint-resume", "-"] in lines
+    assert lines[-1][-1] == "ok"
+
+
+def test_a_system_that_breaks_down_is_a_finding(capsys, monkeypatch):
+    from benchmarks.loss import running
+
+    def breaks_down(system):
+        """It breaks down."""
+        raise RuntimeError("out of order")
+
+    monkeypatch.setitem(running.SCENARIOS, "breaks-down", breaks_down)
+    report = running.measured(["breaks-down"], ["convmem"])
+    assert report["scenarios"][0]["systems"]["convmem"] == {"failed": "RuntimeError: out of order"}
+    assert report["bars"][0]["ok"] is False
+    assert "out of order" in capsys.readouterr().err
+
+
+def test_every_scenario_says_what_happens():
+    from benchmarks.loss.running import SCENARIOS
+
+    assert len(SCENARIOS) >= 10
+    assert all(scenario.__doc__ for scenario in SCENARIOS.values())

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import pytest
+from graphs import FORMS, KINDS, answer_of, echo, says, shown, spoken
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.integrations.langgraph import (
+    MemoryState,
+    memory_graph,
+    model_messages,
+    recall_node,
+    record_node,
+)
+from langchain_convmem.records import ThreadKey
+
+
+def redact(message):
+    if "off the record" in message.text or "private" in message.additional_kwargs:
+        return None
+    message.content = message.content.replace("sk-4242", "[key]")
+    return message
+
+
+@pytest.fixture
+def careful(memory):
+    return ConversationMemory(memory.log, before_write=redact)
+
+
+# -- a call that is not stored --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", FORMS)
+def test_a_call_can_be_kept_out_of_the_log(memory, kept, schema):
+    model = ScriptedChatModel(replies=[echo])
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph.invoke(says(schema, "one"), at())
+    reply = graph.invoke(says(schema, "between us"), at(remember=False))
+    assert answer_of(reply) == "re: between us"
+    assert [one.text for one in model.seen[1]] == ["one", "re: one", "between us"]
+    assert spoken(memory) == ["one", "re: one"]
+
+    graph.invoke(says(schema, "two"), at())
+    assert [one.text for one in model.seen[2]] == ["one", "re: one", "two"]
+    assert spoken(memory) == ["one", "re: one", "two", "re: two"]
+
+
+@pytest.mark.parametrize("schema", KINDS)
+def test_a_call_that_is_not_stored_stays_out_when_it_is_resumed(memory, kept, schema):
+    model = ScriptedChatModel(replies=[echo])
+    graph = memory_graph(memory, model, state_schema=schema, checkpointer=kept)
+    graph.invoke(says(schema, "one"), at())
+    graph.invoke(says(schema, "between us"), at(remember=False), interrupt_before=["model"])
+    reply = graph.invoke(None, at())
+    assert answer_of(reply) == "re: between us"
+    assert spoken(memory) == ["one", "re: one"]
+
+
+def test_a_call_that_is_not_stored_notes_nothing_about_the_thread(memory):
+    key = ThreadKey("ana", "t")
+    said = [one for n in range(60) for one in (HumanMessage(f"{n}?"), AIMessage(f"{n}."))]
+    memory.add_messages(said, thread_id="t", user_id="ana")
+    graph = memory_graph(memory, ScriptedChatModel(replies=[echo]), history_tokens=20)
+    graph.invoke({"input": "between us"}, at(remember=False))
+    assert memory.log.get_state(key, "cache:live") is None
+    graph.invoke({"input": "for the record"}, at())
+    assert memory.log.get_state(key, "cache:live") is not None
+
+
+def test_a_model_node_of_ones_own_answers_what_is_not_stored(memory, kept):
+    seen = []
+
+    def answering(state, config):
+        seen.append([one.text for one in model_messages(memory, state, config)])
+        return {"answer": "re: " + seen[-1][-1]}
+
+    builder = StateGraph(MemoryState)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_node("answering", answering)
+    builder.add_node("record", record_node(memory))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "answering")
+    builder.add_edge("answering", "record")
+    graph = builder.compile(checkpointer=kept)
+    graph.invoke({"input": "one"}, at())
+    state = graph.invoke({"input": "between us"}, at(remember=False))
+    assert seen[1] == ["one", "re: one", "between us"]
+    assert state["answer"] == "re: between us"
+    assert state["input"] == ""
+    assert spoken(memory) == ["one", "re: one"]
+
+
+@pytest.mark.parametrize("schema", KINDS)
+def test_a_message_may_say_itself_that_it_is_not_to_be_stored(memory, kept, schema):
+    graph = memory_graph(
+        memory, ScriptedChatModel(replies=[echo]), state_schema=schema, checkpointer=kept
+    )
+    said = HumanMessage("between us", additional_kwargs={"remember": False})
+    state = {"input": said} if schema is MemoryState else {"messages": [said]}
+    assert answer_of(graph.invoke(state, at())) == "re: between us"
+    graph.invoke(says(schema, "one"), at())
+    assert spoken(memory) == ["one", "re: one"]
+
+
+# -- the write hook -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", KINDS)
+def test_the_write_hook_is_asked_about_questions_and_replies(careful, kept, schema):
+    model = ScriptedChatModel(replies=["Is it sk-4242?"])
+    graph = memory_graph(careful, model, state_schema=schema, checkpointer=kept)
+    for _ in range(2):
+        reply = graph.invoke(says(schema, "My key is sk-4242."), at())
+        assert answer_of(reply) == "Is it sk-4242?"
+    assert shown(careful) == ["My key is [key].", "Is it [key]?"] * 2
+    assert spoken(careful) == ["My key is [key].", "Is it [key]?"] * 2
+    assert [one.text for one in model.seen[1]][:2] == ["My key is [key].", "Is it [key]?"]
+
+
+def test_the_model_sees_the_question_in_full_where_the_state_has_it(careful, kept):
+    model = ScriptedChatModel(replies=["Noted."])
+    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=kept)
+    graph.invoke(says(MessagesState, "My key is sk-4242."), at())
+    assert [one.text for one in model.seen[0]] == ["My key is sk-4242."]
+
+
+def test_a_state_of_ids_has_the_model_see_what_the_log_keeps(careful, kept):
+    model = ScriptedChatModel(replies=["Noted."])
+    graph = memory_graph(careful, model, checkpointer=kept)
+    graph.invoke({"input": "My key is sk-4242."}, at())
+    assert [one.text for one in model.seen[0]] == ["My key is [key]."]
+
+
+@pytest.mark.parametrize("schema", KINDS)
+def test_of_a_question_that_the_hook_stores_nothing_of_no_reply_is_stored(careful, kept, schema):
+    model = ScriptedChatModel(replies=["Noted."])
+    graph = memory_graph(careful, model, state_schema=schema, checkpointer=kept)
+    graph.invoke(says(schema, "one"), at())
+    graph.invoke(says(schema, "off the record: no"), at())
+    graph.invoke(says(schema, "two"), at())
+    assert [one.text for one in model.seen[1]] == ["one", "Noted.", "off the record: no"]
+    assert [one.text for one in model.seen[2]] == ["one", "Noted.", "two"]
+    assert spoken(careful) == ["one", "Noted.", "two", "Noted."]
+
+
+def test_no_message_is_searched_for_before_the_hook_was_asked(memory, kept):
+    asked = []
+
+    class Embeddings:
+        def embed_documents(self, texts):
+            return [self.embed_query(text) for text in texts]
+
+        def embed_query(self, text):
+            asked.append(text)
+            return [1.0, 0.5]
+
+    careful = ConversationMemory(memory.log, embeddings=Embeddings(), before_write=redact)
+    model = ScriptedChatModel(replies=["Noted."])
+    graph = memory_graph(careful, model, state_schema=MessagesState, checkpointer=kept)
+    graph.invoke(says(MessagesState, "My key is sk-4242."), at("monday"))
+    graph.invoke(says(MessagesState, "Is sk-4242 my key?"), at("tuesday"))
+    graph.invoke(says(MessagesState, "off the record: no"), at("wednesday"))
+    private = HumanMessage("What do you know of my key?", additional_kwargs={"private": True})
+    graph.invoke({"messages": [private]}, at("thursday"))
+    assert "Is [key] my key?" in asked
+    assert not any("sk-4242" in text or "off the record" in text for text in asked)
+    assert private.text not in asked
