@@ -28,7 +28,7 @@ $(VENV)/.dev: $(VENV)/.base
 
 $(VENV)/.bench: $(VENV)/.base
 	@echo "installing what the benchmarks compare with into $(VENV) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --group bench
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli,langgraph,agents]' --group bench
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev
@@ -76,9 +76,12 @@ docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 cookbook: $(VENV)/.docs ## Execute every notebook, offline
 	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook
 
-bench: $(VENV)/.bench ## Speed, side by side (recall quality: python -m benchmarks.recall --help)
+bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: python -m benchmarks.recall --help)
 	@$(RUN) -m benchmarks.import_time
 	@$(RUN) -m benchmarks.log
+	@$(RUN) -m benchmarks.latency
+	@$(RUN) -m benchmarks.loss
+	@$(RUN) -m benchmarks.agent_storage
 
 N ?= 2000
 SEED ?= 1
