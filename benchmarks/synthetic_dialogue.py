@@ -11,12 +11,92 @@ __all__ = ["answer", "said", "threads"]
 
 _START_MS = 1_700_000_000_000
 _DAY_MS = 24 * 3_600_000
-_PEOPLE = (
-    ["Ana", "Boris", "Chen", "Dara", "Emil", "Farah", "Goran", "Hana", "Ivo", "Jana", "Kemal", "Lena", "Milo", "Nora", "Omar", "Petra"]
-)
-_PLACES = ["harbour", "market", "library", "station", "museum", "garden", "bakery", "clinic", "school", "theatre", "bridge", "office", "kitchen", "workshop", "airport", "valley", "lighthouse", "pharmacy", "stadium", "archive"]
-_THINGS = ["umbrella", "bicycle", "invoice", "recipe", "passport", "violin", "blanket", "ladder", "notebook", "camera", "kettle", "lamp", "parcel", "ticket", "carpet", "drill", "guitar", "jacket", "keyboard", "medicine", "painting", "receipt", "suitcase", "tractor"]
-_ACTS = ["bought", "lost", "repaired", "borrowed", "photographed", "returned", "painted", "measured", "cancelled", "ordered", "forgot", "found", "sold", "cleaned", "shipped", "reserved", "translated", "weighed"]
+_PEOPLE = [
+    "Ana",
+    "Boris",
+    "Chen",
+    "Dara",
+    "Emil",
+    "Farah",
+    "Goran",
+    "Hana",
+    "Ivo",
+    "Jana",
+    "Kemal",
+    "Lena",
+    "Milo",
+    "Nora",
+    "Omar",
+    "Petra",
+]
+_PLACES = [
+    "harbour",
+    "market",
+    "library",
+    "station",
+    "museum",
+    "garden",
+    "bakery",
+    "clinic",
+    "school",
+    "theatre",
+    "bridge",
+    "office",
+    "kitchen",
+    "workshop",
+    "airport",
+    "valley",
+    "lighthouse",
+    "pharmacy",
+    "stadium",
+    "archive",
+]
+_THINGS = [
+    "umbrella",
+    "bicycle",
+    "invoice",
+    "recipe",
+    "passport",
+    "violin",
+    "blanket",
+    "ladder",
+    "notebook",
+    "camera",
+    "kettle",
+    "lamp",
+    "parcel",
+    "ticket",
+    "carpet",
+    "drill",
+    "guitar",
+    "jacket",
+    "keyboard",
+    "medicine",
+    "painting",
+    "receipt",
+    "suitcase",
+    "tractor",
+]
+_ACTS = [
+    "bought",
+    "lost",
+    "repaired",
+    "borrowed",
+    "photographed",
+    "returned",
+    "painted",
+    "measured",
+    "cancelled",
+    "ordered",
+    "forgot",
+    "found",
+    "sold",
+    "cleaned",
+    "shipped",
+    "reserved",
+    "translated",
+    "weighed",
+]
 _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _TAILS = (
     "and it took much longer than anybody expected",

@@ -2,12 +2,13 @@
 
     python -m benchmarks.loss [--only NAME ...] [--system NAME ...] [--json]
 
-Every scenario is written once (benchmarks/loss/scenarios.py, tool_scenarios.py) and run against
-every system in a folder of its own, offline, with scripted models. Afterwards the user says one
-thing more, and what the model is then called with is judged:
+Every scenario is written once (scenarios.py, tool_scenarios.py and processes.py in this package)
+and run against every system in a folder of its own, offline, with scripted models. Afterwards the
+files are opened anew, the user says one thing more, and what the model is then called with is
+judged:
 
     lost       something the user said, or was shown, that is no longer there
-    doubled    something that is there more often than it was said
+    doubled    something that is there more often than it was said, or though it was taken back
     misplaced  an answer that stands behind another question
     refused    an order that providers refuse, such as a tool call without its result
     swallowed  a write failed, and the call returned as if it had not
@@ -21,5 +22,7 @@ Systems, each the way its own documentation tells to write it:
                      checkpointer, called with `durability="sync"`, its safest setting
 
 A dash means that the system has no such thing to try. Every message of the user has an id, which is
-what lets a checkpointer tell a retry from a new message; it would double without.
+what lets a checkpointer tell a retry from a new message; it would double without. The bar is that
+`convmem` is clean throughout; it alone decides the exit code. All this needs the extra `agents` and
+the group `bench`.
 """

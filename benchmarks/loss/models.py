@@ -1,4 +1,5 @@
 """Models that play a script: what they answer follows from what was asked, and hooks interfere."""
+# ruff: noqa: ARG002 - LangChain names what its models are called with
 
 from __future__ import annotations
 
@@ -14,9 +15,17 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, Field
 
-__all__ = ["ProviderError", "ScriptedModel", "Together", "answer_to", "asked_in", "calling"]
+__all__ = [
+    "GRACE_S",
+    "ProviderError",
+    "ScriptedModel",
+    "Together",
+    "answer_to",
+    "asked_in",
+    "calling",
+]
 
-_GRACE_S = 0.4
+GRACE_S = 0.4
 """How long a model waits for what may never come, because the system makes turns queue."""
 
 
@@ -27,7 +36,7 @@ class ProviderError(Exception):
 def asked_in(messages: Sequence[BaseMessage]) -> str:
     """Return the number of the question that was asked last."""
     found = [re.findall(r"Q(\d)", str(message.text)) for message in messages]
-    return next(numbers[-1] for numbers in reversed(found) if numbers)
+    return str(next(numbers[-1] for numbers in reversed(found) if numbers))
 
 
 def answer_to(messages: Sequence[BaseMessage]) -> AIMessage:
@@ -108,7 +117,7 @@ class ScriptedModel(BaseChatModel):
         for number, chunk in enumerate(_chunks(self.reply(messages))):
             self._break_at(number)
             if number == self.lingers_after:
-                threading.Event().wait(_GRACE_S)
+                threading.Event().wait(GRACE_S)
             if run_manager is not None:
                 run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -125,7 +134,7 @@ class ScriptedModel(BaseChatModel):
         for number, chunk in enumerate(_chunks(self.reply(messages))):
             self._break_at(number)
             if number == self.lingers_after:
-                await asyncio.sleep(_GRACE_S)
+                await asyncio.sleep(GRACE_S)
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -137,9 +146,9 @@ class ScriptedModel(BaseChatModel):
 
 def _chunks(message: AIMessage) -> list[ChatGenerationChunk]:
     """Return a message as a provider streams it: words, its calls, and the mark of its end."""
-    words = [AIMessageChunk(word) for word in re.findall(r"\S+\s*", str(message.text))]
-    calls = [AIMessageChunk("", tool_calls=[call]) for call in message.tool_calls]
-    end = AIMessageChunk("", chunk_position="last")
+    words = [AIMessageChunk(content=word) for word in re.findall(r"\S+\s*", str(message.text))]
+    calls = [AIMessageChunk(content="", tool_calls=[call]) for call in message.tool_calls]
+    end = AIMessageChunk(content="", chunk_position="last")
     return [ChatGenerationChunk(message=chunk) for chunk in (*words, *calls, end)]
 
 
@@ -164,8 +173,8 @@ class Together:
 
     def wait(self) -> None:
         self._comes()
-        self._all_came.wait(_GRACE_S)
+        self._all_came.wait(GRACE_S)
 
     async def await_(self) -> None:
         self._comes()
-        await asyncio.to_thread(self._all_came.wait, _GRACE_S)
+        await asyncio.to_thread(self._all_came.wait, GRACE_S)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from benchmarks.loss.systems import Chat, RunnableChat, Setup, System, T, tool_loop
+from benchmarks.loss.systems import (
+    Chat,
+    RunnableChat,
+    Setup,
+    System,
+    T,
+    edit_by_time_travel,
+    tool_loop,
+)
 from langchain_convmem import ConversationMemory, SQLiteLog
 from langchain_convmem.errors import LogUnavailableError
 
@@ -59,7 +67,8 @@ class MemoryChain(System):
 
 class _WrappedChat(RunnableChat):
     def __init__(self, memory: ConversationMemory, inner: Runnable[Any, Any]) -> None:
-        super().__init__(memory.wrap(inner))
+        # Without recall, so that only what the thread itself keeps is judged.
+        super().__init__(memory.wrap(inner, recall=False))
         self._memory = memory
 
     def edit(self, thread: str, said: HumanMessage) -> None:
@@ -74,6 +83,7 @@ class MemoryAgent(MemoryChain):
     """`create_agent` with our middleware; a checkpointer keeps where the agent stands."""
 
     name = "convmem-agent"
+    can_pause = True
 
     def open(self) -> None:
         from langgraph.checkpoint.sqlite import SqliteSaver
@@ -131,12 +141,7 @@ class _AgentChat(RunnableChat):
         self.chain.invoke(Command(resume=value), self.config(thread))
 
     def edit(self, thread: str, said: HumanMessage) -> None:
-        agent: Any = self.chain
-        state: Sequence[BaseMessage] = agent.get_state(self.config(thread)).values["messages"]
-        at = [message.id for message in state].index(said.id)
-        removed = [RemoveMessage(str(message.id)) for message in state[at:]]
-        agent.update_state(self.config(thread), {"messages": removed})
-        self.ask(thread, said)
+        edit_by_time_travel(self.chain, self.config(thread), said)
 
 
 def _agent(system: MemoryAgent, setup: Setup) -> Runnable[Any, Any]:
@@ -154,7 +159,7 @@ def _agent(system: MemoryAgent, setup: Setup) -> Runnable[Any, Any]:
         )
     if setup.fallback is not None:
         middleware.append(ModelFallbackMiddleware(setup.fallback))
-    middleware.append(ConversationMemoryMiddleware(system.memory))
+    middleware.append(ConversationMemoryMiddleware(system.memory, recall=False))
     return create_agent(
         setup.model, list(setup.tools), middleware=middleware, checkpointer=system.saver
     )

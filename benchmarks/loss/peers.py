@@ -7,10 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import aclosing
 from typing import Any
 
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
-from benchmarks.loss.systems import Chat, RunnableChat, Setup, StorageError, System, T, tool_loop
+from benchmarks.loss.systems import (
+    Chat,
+    RunnableChat,
+    Setup,
+    StorageError,
+    System,
+    T,
+    edit_by_time_travel,
+    tool_loop,
+)
 from benchmarks.sql_history import HistoryFile, SQLHistory, at_session, question, with_history
 
 __all__ = ["Checkpointer", "MessageHistory"]
@@ -80,6 +89,7 @@ class Checkpointer(System):
     """A LangGraph graph over `MessagesState` with the SQLite checkpointer."""
 
     name = "checkpointer"
+    can_pause = True
 
     def open(self) -> None:
         self._db = sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False)
@@ -200,9 +210,4 @@ class _GraphChat:
         self._graph.invoke(Command(resume=value), self._config(thread), durability="sync")
 
     def edit(self, thread: str, said: HumanMessage) -> None:
-        config = self._config(thread)
-        state: Sequence[BaseMessage] = self._graph.get_state(config).values["messages"]
-        at = [message.id for message in state].index(said.id)
-        removed = [RemoveMessage(str(message.id)) for message in state[at:]]
-        self._graph.update_state(config, {"messages": removed})
-        self.ask(thread, said)
+        edit_by_time_travel(self._graph, self._config(thread), said, durability="sync")

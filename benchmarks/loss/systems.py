@@ -23,6 +23,7 @@ __all__ = [
     "StorageError",
     "System",
     "UnsupportedError",
+    "edit_by_time_travel",
     "tool_loop",
 ]
 
@@ -122,13 +123,15 @@ class RunnableChat:
                 yield str(chunk.text)
 
     def resume(self, thread: str, value: str) -> None:
-        raise UnsupportedError("a chain cannot pause for somebody's decision")
+        raise UnsupportedError(f"a chain cannot pause {thread!r} to wait for {value!r}")
 
 
 class System(ABC):
     """A memory over files in a folder. A context manager; `reopen` is what a restart does."""
 
     name: str
+    can_pause = False
+    """Whether a turn can wait for somebody's decision, also while its process is gone."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -187,3 +190,21 @@ def tool_loop(setup: Setup) -> Callable[[Sequence[BaseMessage]], list[BaseMessag
                 new.append(ToolMessage(str(result), tool_call_id=str(call["id"])))
 
     return run
+
+
+def edit_by_time_travel(
+    graph: Any, config: RunnableConfig, said: HumanMessage, **options: Any
+) -> None:
+    """Go back to where a message was said last, put another in its place, and go on from there.
+
+    This is how LangGraph's documentation on time travel changes the past.
+    """
+    then = next(
+        snapshot
+        for snapshot in graph.get_state_history(config)
+        if snapshot.next and [one.id for one in snapshot.values["messages"]][-1:] == [said.id]
+    )
+    fork = graph.update_state(then.config, {"messages": [said]})
+    # The config of a snapshot names nothing but its place; who is asking is the caller's to say.
+    named = {**config["configurable"], **fork["configurable"]}
+    graph.invoke(None, {"configurable": named}, **options)

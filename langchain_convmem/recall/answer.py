@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
-from langchain_convmem.recall.lexical import analyze, query_terms
+from langchain_convmem.recall.lexical import LexicalIndex, query_terms
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
@@ -49,6 +49,8 @@ def build_recall(
     wish: Wish,
     ranking: Ranking,
     table: SegmentTable,
+    lexical: LexicalIndex,
+    *,
     allowed: NDArray[np.bool_],
     problems: Sequence[str] = (),
 ) -> Recall:
@@ -58,13 +60,14 @@ def build_recall(
         wish: How much, and from what similarity on.
         ranking: Segments, best first.
         table: Where they stand.
+        lexical: Their terms.
         allowed: Which segments may come back at all, also as the surroundings of a hit.
         problems: To report.
     """
     hits = ranking
     if wish.threshold is not None:
         hits = ranking.take(np.flatnonzero(ranking.similarity >= wish.threshold))
-    scribe = _Scribe(wish, ranking, table)
+    scribe = _Scribe(wish, ranking, table, lexical)
     ranked = hits.numbers.tolist()
     groups = _groups(wish, ranked, Ground(table, allowed, wish.settings.cross_sessions))
     shown = {line for group in groups for line in group.lines}
@@ -95,9 +98,12 @@ def _best_rejected(ranking: Ranking, table: SegmentTable, shown: set[int]) -> fl
 class _Scribe:
     """Writes matches and blocks; knows each segment's place in the ranking."""
 
-    def __init__(self, wish: Wish, ranking: Ranking, table: SegmentTable) -> None:
+    def __init__(
+        self, wish: Wish, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
+    ) -> None:
         self._ranking = ranking
         self._table = table
+        self._lexical = lexical
         self._place = np.full(len(table), -1)
         self._place[ranking.numbers] = np.arange(len(ranking.numbers))
         self._words = query_terms(wish.query, stop_words=wish.settings.stop_words)
@@ -139,9 +145,8 @@ class _Scribe:
     def _shared_words(self, number: int) -> list[str]:
         if not self._use_words:
             return []
-        line = self._table.line_of(number)
-        terms = set(analyze(f"{line.speaker}: {self._table.text(number)}"))
-        return [word for term, word in self._words.items() if term in terms]
+        has = self._lexical.has
+        return [word for term, word in self._words.items() if has(term, number)]
 
     def block(self, group: Group) -> RecalledBlock:
         """Return a group with its text and its hits."""

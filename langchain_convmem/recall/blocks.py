@@ -73,11 +73,12 @@ def render(group: Group, table: SegmentTable) -> str:
     Of a long line only the chosen segments stand there, `[...]` for what is left out.
     """
     first = table.line(next(iter(group.lines)))
-    lines = [
-        f"{table.line(number).speaker}: {_line_text(number, chosen, table)}"
-        for number, chosen in group.lines.items()
-    ]
+    lines = [_line(number, chosen, table) for number, chosen in group.lines.items()]
     return "\n".join([_header(first.time_ms), *lines])
+
+
+def _line(number: int, chosen: set[int], table: SegmentTable) -> str:
+    return f"{table.line(number).speaker}: {_line_text(number, chosen, table)}"
 
 
 def _header(time_ms: int) -> str:
@@ -177,6 +178,8 @@ class _Filler:
         self._room = room
         self._max_blocks = max_blocks
         self._group_of: dict[int, Group] = {}
+        self._header_chars: dict[int, int] = {}
+        self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
     def __contains__(self, number: int) -> bool:
         line = self._table.line_number(number)
@@ -199,12 +202,26 @@ class _Filler:
             return False
         chosen = {line: _chosen_segments(table, line, number, reach) for line in lines}
         merged = _merge(chosen, beside, number)
-        cost = len(render(merged, table)) - sum(len(render(old, table)) for old in beside)
+        cost = self._chars(merged) - sum(map(self._chars, beside))
         if cost > self._room:
             return False
         self._room -= cost
         self._replace(beside, merged)
         return True
+
+    def _chars(self, group: Group) -> int:
+        """Return the length of a group's text; most lines are weighed again and again."""
+        first = next(iter(group.lines))
+        if first not in self._header_chars:
+            self._header_chars[first] = len(_header(self._table.line(first).time_ms))
+        lines = (self._chars_of_line(line, chosen) for line, chosen in group.lines.items())
+        return self._header_chars[first] + sum(lines)
+
+    def _chars_of_line(self, line: int, chosen: set[int]) -> int:
+        key = (line, frozenset(chosen))
+        if key not in self._line_chars:
+            self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table))
+        return self._line_chars[key]
 
     def _groups_beside(self, lines: Sequence[int]) -> list[Group]:
         """Return the groups that overlap the lines or touch them, best first."""

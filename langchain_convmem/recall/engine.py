@@ -211,4 +211,5 @@ def _scan(
         question = Question(wish.query, vector, table.allowed(within, exclude))
         ranking = rank(question, table, index.vectors, index.lexical, wish.settings)
         problems = index.problems if problem is None else (*index.problems, problem)
-        return build_recall(wish, ranking, table, question.allowed, problems)
+        allowed = question.allowed
+        return build_recall(wish, ranking, table, index.lexical, allowed=allowed, problems=problems)

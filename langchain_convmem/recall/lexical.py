@@ -10,6 +10,7 @@ import re
 import threading
 import unicodedata
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -156,6 +157,12 @@ class LexicalIndex:
                 self._removed.view[number] = True
                 self._present -= 1
                 self._total_length -= int(self._lengths.view[number])
+
+    def has(self, term: str, number: int) -> bool:
+        """Return whether a document, removed or not, was added with this term."""
+        numbers = self._numbers.get(term, ())
+        at = bisect_left(numbers, number)
+        return at < len(numbers) and numbers[at] == number
 
     def scores(
         self, terms: Iterable[str], *, k1: float = 1.2, b: float = 0.3

@@ -136,9 +136,10 @@ def rank(
     else:
         scored, shown = _candidates(question, table, vectors, words, settings)
     ranking = _score(question, table, vectors, words, scored, exact=exact, settings=settings)
-    kept = ranking.take(np.flatnonzero(shown & question.allowed[scored]))
+    kept = np.flatnonzero(shown & question.allowed[scored])
     # Rounded, so that lines of equal worth tie however their scores were summed.
-    return kept.take(np.argsort(-np.round(kept.relevance, 6), kind="stable"))
+    order = np.argsort(-np.round(ranking.relevance[kept], 6), kind="stable")
+    return ranking.take(kept[order])
 
 
 def _word_scores(

@@ -18,7 +18,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.engine import LineRecall
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
 
-__all__ = ["DialogLineRetriever"]
+__all__ = ["DialogLineRetriever", "document_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ class DialogLineRetriever(BaseRetriever):
         found = self.recall.recall(
             self._owner(), _question(query), **self._wish(k, max_tokens, threshold)
         )
-        return [_document(block) for block in found.blocks]
+        return [document_of(block) for block in found.blocks]
 
     async def _aget_relevant_documents(
         self,
@@ -79,7 +79,7 @@ class DialogLineRetriever(BaseRetriever):
         found = await self.recall.arecall(
             self._owner(), _question(query), **self._wish(k, max_tokens, threshold)
         )
-        return [_document(block) for block in found.blocks]
+        return [document_of(block) for block in found.blocks]
 
     def _owner(self) -> Owner:
         if self.user_id is None and self.thread_id is None:
@@ -132,7 +132,8 @@ def _question(query: Any) -> str:
     raise ConfigError(msg)
 
 
-def _document(block: RecalledBlock) -> Document:
+def document_of(block: RecalledBlock) -> Document:
+    """Return a block as LangChain passes it on."""
     best = block.matches[0]
     return Document(
         id=best.line.line_id,

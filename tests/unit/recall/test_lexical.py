@@ -124,3 +124,11 @@ def test_removing_equals_never_having_added(documents, removed):
     expected = index_of([documents[number] for number in kept]).scores("abc")
     np.testing.assert_allclose(scores[kept], expected, rtol=1e-6)
     assert not scores[sorted(gone)].any()
+
+
+def test_a_document_has_the_terms_it_was_added_with_and_no_others():
+    index = LexicalIndex()
+    index.add([["level", "c"], [], ["level", "level"], ["d"]])
+    index.remove([2])
+    having = {term: [n for n in range(5) if index.has(term, n)] for term in ("level", "d", "e")}
+    assert having == {"level": [0, 2], "d": [3], "e": []}
