@@ -1,72 +1,206 @@
-"""What a wrapped chain takes: messages or a dict, and which variables its prompts use."""
+"""What a wrapped chain takes: messages or a dict, which variables its prompts use, whose rules.
+
+A chain may choose its parts at the call (`configurable_alternatives`); then its shape is that of
+what the call chooses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, cast, get_args
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.prompt_values import ChatPromptValueConcrete
 from langchain_core.runnables import (
+    RouterRunnable,
     Runnable,
+    RunnableAssign,
+    RunnableBranch,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
     RunnableSequence,
     RunnableWithFallbacks,
 )
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.base import RunnableBindingBase, RunnableEachBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_convmem.views.context import Profile
 from langchain_convmem.views.profiles import profile_for
 
-__all__ = ["prompt_slots", "provider_profile", "takes_messages"]
+__all__ = ["ChainShape", "chain_shape", "prompt_slots", "provider_profile", "takes_messages"]
+
+_NOTHING: Mapping[str, Any] = {}
 
 
-def takes_messages(inner: Runnable[Any, Any]) -> bool:
+@dataclass(frozen=True, slots=True)
+class ChainShape:
+    """What a memory must know of a chain.
+
+    Attributes:
+        slots: The variables that its prompts use; None for a chain that takes messages.
+        profile: Whose rules the messages must keep.
+        is_fixed: Whether it is the same for every call.
+    """
+
+    slots: frozenset[str] | None
+    profile: Profile
+    is_fixed: bool
+
+
+def chain_shape(
+    inner: Runnable[Any, Any],
+    configurable: Mapping[str, Any] = _NOTHING,
+    profile: Profile | None = None,
+) -> ChainShape:
+    """Return the shape of a chain as a call with these `configurable` values runs it.
+
+    Args:
+        inner: The chain.
+        configurable: What the call carries under `configurable`.
+        profile: Whose rules to keep, whatever models are found; None goes by these.
+    """
+    return ChainShape(
+        slots=None if takes_messages(inner, configurable) else prompt_slots(inner, configurable),
+        profile=provider_profile(inner, configurable) if profile is None else profile,
+        is_fixed=not any(isinstance(p, DynamicRunnable) for p in _parts(inner, configurable)),
+    )
+
+
+def takes_messages(inner: Runnable[Any, Any], configurable: Mapping[str, Any] = _NOTHING) -> bool:
     """Return whether `inner` takes messages: a language model, or a chain that begins with one.
 
     The model may be bound, retried, configurable, have fallbacks or be chosen at the call:
     LangChain passes its declared input type through all of these.
     """
     try:
-        declared = inner.InputType
+        declared = _head(inner, configurable).InputType
     except TypeError:  # LangChain's way to say that the type cannot be inferred
         return False
     return ChatPromptValueConcrete in get_args(declared)
 
 
-def _within(runnable: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
+def _head(runnable: Runnable[Any, Any], configurable: Mapping[str, Any]) -> Runnable[Any, Any]:
+    """Return what gets the input first, where that is chosen at the call or declared by a part."""
     if isinstance(runnable, RunnableBindingBase):
-        return runnable.bound
+        if runnable.custom_input_type is not None:
+            return runnable
+        return _head(runnable.bound, _with_bound(runnable, configurable))
+    if isinstance(runnable, DynamicRunnable):
+        return _head(_chosen(runnable, configurable), configurable)
     if isinstance(runnable, RunnableWithFallbacks):
-        return runnable.runnable
-    return runnable.default if isinstance(runnable, DynamicRunnable) else None
-
-
-def prompt_slots(inner: Runnable[Any, Any]) -> frozenset[str]:
-    """Return the variables that the prompts of a chain use."""
-    from langchain_core.prompts import BasePromptTemplate
-
-    return frozenset(
-        name
-        for runnable in _parts(inner)
-        if isinstance(runnable, BasePromptTemplate)
-        for name in (*runnable.input_variables, *runnable.optional_variables)
+        return _head(runnable.runnable, configurable)
+    return (
+        _head(runnable.first, configurable) if isinstance(runnable, RunnableSequence) else runnable
     )
 
 
-def provider_profile(inner: Runnable[Any, Any]) -> Profile:
+def prompt_slots(
+    inner: Runnable[Any, Any], configurable: Mapping[str, Any] = _NOTHING
+) -> frozenset[str]:
+    """Return the variables that the prompts of a chain use.
+
+    Where one of several prompts will run, those that all of them use: what one leaves out must
+    reach it another way.
+    """
+    return _slots(inner, configurable, set()) or frozenset()
+
+
+def _slots(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: set[int]
+) -> frozenset[str] | None:
+    """Return the variables of the prompts inside; None if there is no prompt."""
+    from langchain_core.prompts import BasePromptTemplate
+
+    if isinstance(runnable, BasePromptTemplate):
+        return frozenset((*runnable.input_variables, *runnable.optional_variables))
+    if id(runnable) in seen or isinstance(runnable, RunnableParallel | RunnableAssign):
+        return None  # prompts beside the chain's own are not what the model reads
+    seen = {*seen, id(runnable)}
+    configurable = _with_bound(runnable, configurable)
+    inside = (_slots(part, configurable, seen) for part in _directly_in(runnable, configurable))
+    found = [slots for slots in inside if slots is not None]
+    if not found:
+        return None
+    one_after_the_other = isinstance(runnable, RunnableSequence)
+    return reduce(frozenset.union if one_after_the_other else frozenset.intersection, found)
+
+
+def provider_profile(
+    inner: Runnable[Any, Any], configurable: Mapping[str, Any] = _NOTHING
+) -> Profile:
     """Return whose rules the messages must keep: those of the chain's chat models.
 
-    Where the models are of several providers, or none can be seen, what all providers accept.
+    Models that a function uses by name count too. Where the models are of several providers, or
+    none can be seen, what all providers accept.
     """
-    found = {profile_for(part) for part in _parts(inner) if isinstance(part, BaseLanguageModel)}
+    parts = _parts(inner, configurable)
+    found = {profile_for(part) for part in parts if isinstance(part, BaseLanguageModel)}
     return found.pop() if len(found) == 1 else "strict"
 
 
-def _parts(runnable: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
+def _parts(
+    runnable: Runnable[Any, Any],
+    configurable: Mapping[str, Any],
+    seen: frozenset[int] = frozenset(),
+) -> Iterator[Runnable[Any, Any]]:
+    """Yield a runnable and all it is made of; a function that names itself is met once."""
     yield runnable
-    inside = runnable.steps if isinstance(runnable, RunnableSequence) else []
-    within = _within(runnable)
-    others = runnable.fallbacks if isinstance(runnable, RunnableWithFallbacks) else ()
-    for part in [*inside, *([within] if within is not None else []), *others]:
-        yield from _parts(part)
+    if id(runnable) in seen:
+        return
+    configurable = _with_bound(runnable, configurable)
+    for part in _directly_in(runnable, configurable):
+        yield from _parts(part, configurable, seen | {id(runnable)})
+
+
+def _with_bound(runnable: Runnable[Any, Any], configurable: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what parts of the runnable are called with: a binding's values, then the call's."""
+    if not isinstance(runnable, RunnableBindingBase | DynamicRunnable) or not runnable.config:
+        return configurable
+    return {**runnable.config.get("configurable", {}), **configurable}
+
+
+def _directly_in(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
+) -> Iterable[Runnable[Any, Any]]:
+    if isinstance(runnable, RunnableBindingBase | RunnableEachBase):
+        return (runnable.bound,)
+    if isinstance(runnable, DynamicRunnable):
+        return (_chosen(runnable, configurable),)
+    if isinstance(runnable, RunnableLambda):
+        return runnable.deps
+    if isinstance(runnable, RunnableBranch):
+        return (*(branch for _, branch in runnable.branches), runnable.default)
+    return _steps(runnable)
+
+
+def _steps(runnable: Runnable[Any, Any]) -> Iterable[Runnable[Any, Any]]:
+    if isinstance(runnable, RunnableSequence):
+        return runnable.steps
+    if isinstance(runnable, RunnableWithFallbacks):
+        return (runnable.runnable, *runnable.fallbacks)
+    if isinstance(runnable, RunnableParallel):
+        return runnable.steps__.values()
+    if isinstance(runnable, RunnableAssign):
+        return (runnable.mapper,)
+    return runnable.runnables.values() if isinstance(runnable, RouterRunnable) else ()
+
+
+def _chosen(
+    runnable: DynamicRunnable[Any, Any], configurable: Mapping[str, Any]
+) -> Runnable[Any, Any]:
+    """Return what a call runs in its place.
+
+    Fields that the call sets make another object of the same class, which for a model may open
+    connections: the one they are set for tells as much.
+    """
+    from langchain_core.runnables.configurable import RunnableConfigurableFields
+
+    if isinstance(runnable, RunnableConfigurableFields) and isinstance(
+        runnable.default, BaseLanguageModel
+    ):
+        return runnable.default
+    config = cast("RunnableConfig", {"configurable": dict(configurable)})
+    return runnable.prepare(config)[0]

@@ -6,14 +6,19 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import SecretStr
+
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
+from langchain_convmem.memory.counting import CountingMemory
 from langchain_convmem.memory.forgetting import ForgettingMemory
 from langchain_convmem.memory.importing import ImportingMemory
+from langchain_convmem.memory.portable_address import portable_address
 from langchain_convmem.memory.recalling import RecallingMemory
 from langchain_convmem.memory.remembering import RememberingMemory
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.views.drafting import Drafting, WriteHook
+from langchain_convmem.views.profiles import Profile, resolved
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -25,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["ConversationMemory"]
 
 
-class ConversationMemory(RememberingMemory, RecallingMemory, ImportingMemory, ForgettingMemory):
+class ConversationMemory(
+    RememberingMemory, RecallingMemory, CountingMemory, ImportingMemory, ForgettingMemory
+):
     """Remembers conversations: what was said, verbatim, in this thread and in earlier ones.
 
     Thread-safe; one object serves a whole application. Several processes may share a log.
@@ -59,6 +66,7 @@ class ConversationMemory(RememberingMemory, RecallingMemory, ImportingMemory, Fo
         self._embeddings = embeddings
         self._settings = settings
         self._owns_log = False
+        self._address: str | None = None
         self._lock = threading.Lock()
         self._recall = None
 
@@ -90,10 +98,29 @@ class ConversationMemory(RememberingMemory, RecallingMemory, ImportingMemory, Fo
         log = InMemoryLog() if place == ":memory:" else open_log(place)
         memory = cls(log, embeddings=embeddings, settings=settings, before_write=before_write)
         memory._owns_log = True
+        memory._address = place
         return memory
 
     def __repr__(self) -> str:
         return f"ConversationMemory({self.log!r})"
+
+    def __copy__(self) -> Self:
+        """Return itself: copies of a chain share its memory."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself, as `__copy__`."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let pickle write down how the memory is opened again; the entries stay where they are.
+
+        Raises:
+            ConfigError: If it was not opened by an address that may be written down.
+        """
+        address = portable_address(self._address)
+        how = (address, self._embeddings, self._settings, self.drafting.hook)
+        return _reopened, (type(self), *how)
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +153,8 @@ class ConversationMemory(RememberingMemory, RecallingMemory, ImportingMemory, Fo
         k: int | None = None,
         history_tokens: int | None = None,
         queue_timeout_s: float = 300.0,
+        profile: Profile | None = None,
+        user_id_key: str | None = None,
     ) -> RememberingRunnable:
         """Return `inner` with a memory: a Runnable that takes what the user says.
 
@@ -144,8 +173,18 @@ class ConversationMemory(RememberingMemory, RecallingMemory, ImportingMemory, Fo
             history_tokens: Budget of what was said in the thread before; None is all of it. The
                 oldest exchanges are left out whole; the new message does not count.
             queue_timeout_s: How long a turn waits for earlier turns of its thread.
+            profile: Whose rules the messages keep, as in `history.context`; None goes by the chat
+                models found inside, and where these differ or cannot be seen, by `"strict"`.
+            user_id_key: If set, the metadata of runs names the user by a hash under this key, so
+                that traces can be told apart by user without naming anybody.
+
+        Raises:
+            ConfigError: If there is no such profile.
         """
         from langchain_convmem.memory.wrapping import RememberingRunnable
+
+        if profile is not None:
+            resolved(profile)
 
         return RememberingRunnable(
             memory=self,
@@ -155,4 +194,16 @@ class ConversationMemory(RememberingMemory, RecallingMemory, ImportingMemory, Fo
             k=k,
             history_tokens=history_tokens,
             queue_timeout_s=queue_timeout_s,
+            profile=profile,
+            user_id_key=None if user_id_key is None else SecretStr(user_id_key),
         )
+
+
+def _reopened(
+    kind: type[ConversationMemory],
+    address: str,
+    embeddings: Embeddings | None,
+    settings: RecallSettings | None,
+    before_write: WriteHook | None,
+) -> ConversationMemory:
+    return kind.open(address, embeddings=embeddings, settings=settings, before_write=before_write)

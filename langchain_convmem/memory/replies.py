@@ -16,7 +16,7 @@ from langchain_core.messages.base import BaseMessageChunk
 
 from langchain_convmem.errors import InvalidMessageError
 
-__all__ = ["ReplyCollector", "reply_messages"]
+__all__ = ["ReplyCollector", "is_unfinished", "reply_messages", "without_cut_calls"]
 
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
@@ -43,6 +43,30 @@ def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessag
         raise InvalidMessageError(msg)
     alone = isinstance(output, str | BaseMessage)
     return [_whole(message) for message in (found if alone else _behind(found, given))]
+
+
+def is_unfinished(*pieces: BaseMessage) -> bool:
+    """Return whether a message, or the chunks of one, lack the end that their provider gives.
+
+    A proxy that gives up ends a stream of OpenAI's form in good order, but without the event that
+    says why the model stopped: `finish_reason`, or `status` with the Responses API.
+    """
+    told = [getattr(piece, "response_metadata", None) or {} for piece in pieces]
+    return any(one.get("model_provider") == "openai" for one in told) and not any(
+        one.get("finish_reason") or one.get("status") for one in told
+    )
+
+
+def without_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages of a reply whose last one was cut: of that one its text alone.
+
+    Half a call looks like a whole one, and half a thought has no signature.
+    """
+    *whole, cut = messages
+    if not cut.text.strip():
+        return whole
+    usage = getattr(cut, "usage_metadata", None)
+    return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
 
 
 def _messages_in(output: Any) -> list[BaseMessage] | None:
@@ -92,7 +116,12 @@ class _Part:
 
     @property
     def is_finished(self) -> bool:
+        """Whether it needs no more chunks; LangChain marks the last of every stream that ends."""
         return not self.is_growing or getattr(self.pieces[-1], "chunk_position", None) == "last"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.is_finished and not is_unfinished(*self.pieces)
 
     def has(self, piece: BaseMessage) -> bool:
         return piece.id in self.ids or self.pieces[-1] is piece
@@ -144,6 +173,11 @@ class ReplyCollector:
         """Whether any piece of a reply has passed."""
         return bool(self._parts)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the last message lacks the end that its provider gives."""
+        return bool(self._parts) and is_unfinished(*self._parts[-1].pieces)
+
     def add(self, chunk: Any) -> None:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
         pieces = list(_pieces_in(chunk))
@@ -182,12 +216,9 @@ class ReplyCollector:
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
         parts = list(self._parts)
-        cut = parts.pop().message() if parts and not parts[-1].is_finished else None
+        cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []
         whole = self._new(parts, given)
-        if cut is not None and cut.text.strip():
-            usage = getattr(cut, "usage_metadata", None)
-            whole.append(AIMessage(str(cut.text), id=cut.id, usage_metadata=usage))
-        return whole
+        return [*whole, *(without_cut_calls(cut) if cut else [])]
 
     @staticmethod
     def _new(parts: Sequence[_Part], given: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -19,8 +20,14 @@ from langchain_convmem.history import (
     read_live_steps,
 )
 from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.memory.chain_shape import ChainShape
 from langchain_convmem.memory.rendering import MessageList, fenced, folded, recalled_messages
-from langchain_convmem.memory.replies import ReplyCollector, reply_messages
+from langchain_convmem.memory.replies import (
+    ReplyCollector,
+    is_unfinished,
+    reply_messages,
+    without_cut_calls,
+)
 from langchain_convmem.memory.spoken import human_of
 from langchain_convmem.memory.turn_entries import (
     is_answered,
@@ -29,7 +36,18 @@ from langchain_convmem.memory.turn_entries import (
     start_of,
     summary_text,
 )
-from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.memory.turn_switches import TurnSwitches
+from langchain_convmem.memory.turn_trace import OWN_TOKENS, TurnTrace
+from langchain_convmem.records import (
+    Context,
+    Control,
+    Draft,
+    Entry,
+    Metadata,
+    Recall,
+    RecalledBlock,
+    ThreadKey,
+)
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.codec import draft_of, text_pieces
 from langchain_convmem.views.context import Profile, SummaryPlace, context
@@ -45,27 +63,7 @@ __all__ = ["Turn", "TurnSwitches"]
 _ATTEMPT = "attempt_of"
 """Key in the user entry's `aux`: the run whose retries are the same turn."""
 
-
-@dataclass(frozen=True, slots=True)
-class TurnSwitches:
-    """What a call may change under `configurable`."""
-
-    recall: bool = True
-    max_tokens: int = 1000
-    k: int | None = None
-    history_tokens: int | None = None
-    remember: bool = True
-
-    def overridden(self, configurable: Mapping[str, Any]) -> TurnSwitches:
-        """Return the switches with what the call sets."""
-        named = {
-            name: configurable[name]
-            for name in ("recall", "max_tokens", "k", "remember")
-            if configurable.get(name) is not None
-        }
-        if "max_tokens" in named and "k" not in named:
-            named["k"] = None  # a budget asked for by the call replaces a number set for the chain
-        return replace(self, **named)
+_INTERRUPTED = ("interrupted",)
 
 
 @dataclass(slots=True)
@@ -82,6 +80,7 @@ class Turn:
     slots: frozenset[str] | None
     profile: Profile
     attempt_of: str | None
+    trace: TurnTrace
     turn_id: str = ""
     start: int = 0
     given: Sequence[BaseMessage] = ()
@@ -96,9 +95,9 @@ class Turn:
         configurable: Mapping[str, Any],
         *,
         defaults: TurnSwitches,
-        slots: frozenset[str] | None,
-        profile: Profile,
+        shape: ChainShape,
         attempt_of: str | None,
+        trace: TurnTrace,
     ) -> Turn:
         """Return the turn for one call.
 
@@ -114,16 +113,23 @@ class Turn:
             raise ConfigError(msg)
         key = ThreadKey(configurable.get("user_id"), configurable["thread_id"])
         human, extra = human_of(value)
-        kept = memory.drafting.hooked(human)
+        with trace.internal():
+            kept = memory.drafting.hooked(human)
         switches = defaults.overridden(configurable)
         if not (is_remembered(human) and is_remembered(kept)):
             switches = replace(switches, remember=False)
-        return cls(memory, key, human, kept, extra, switches, slots, profile, attempt_of)
+        return cls(
+            memory, key, human, kept, extra, switches, shape.slots, shape.profile, attempt_of, trace
+        )
 
     # -- before the model -----------------------------------------------------------------------
 
     def begin(self) -> Steps[Any]:
         """Store the user's message, then gather what the inner chain is called with."""
+        with self.trace.internal():
+            return (yield from self._begin())
+
+    def _begin(self) -> Steps[Any]:
         log = self.memory.log
         thread = yield from read_live_steps(log, self.key)
         mine = self._earlier_attempt(thread.entries)
@@ -141,11 +147,13 @@ class Turn:
             yield from note_steps(log, thread, view, self._view_options())
         self.turn_id = asked.turn_id
         self.start = start_of(thread.entries, asked)
-        recalled = ""
+        found: Recall | None = None
         if self.switches.recall:
             later = {one.position for one in thread.entries if one.position >= self.start}
-            recalled = yield from self._recalled(view.positions | later)
-        payload = self._payload(view, asked, recalled, summary_text(seen.entries))
+            found = yield from self._recalled(view.positions | later)
+        blocks = () if found is None else found.blocks
+        payload = self._payload(view, asked, fenced(blocks), seen.entries)
+        yield from self.trace.told("convmem.context", _counts(seen.entries, view, blocks))
         self.started_ms = now_ms()
         return payload
 
@@ -228,26 +236,27 @@ class Turn:
         framing = [one for one in before if one.role not in ("user", "assistant", "tool")]
         return context([*framing, asked], **self._view_options())
 
-    def _recalled(self, seen: Collection[int]) -> Steps[str]:
-        """Return fenced lines of other places than the positions that the model sees anyway.
+    def _recalled(self, seen: Collection[int]) -> Steps[Recall | None]:
+        """Return lines of other places than the positions that the model sees anyway.
 
         A turn that is tried again must not quote its own earlier answer, nor what followed.
         """
         query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
         if not query:
-            return ""
+            return None
         max_tokens = self.switches.max_tokens if self.switches.k is None else None
-        found = yield from self.memory.line_recall.recall_steps(
+        recall = partial(
+            self.memory.line_recall.recall_steps,
             self.key.owner,
             query,
             exclude={self.key: seen},
             k=self.switches.k,
             max_tokens=max_tokens,
         )
-        return fenced(found.blocks)
+        return (yield from self.trace.recalled(query, recall))
 
     def _payload(
-        self, view: Context, asked: Entry, recalled: str, summary: str
+        self, view: Context, asked: Entry, recalled: str, entries: Sequence[Entry]
     ) -> list[BaseMessage] | dict[str, Any]:
         # The view joins what one person said since the last reply into one message, so that roles
         # alternate; it goes by the id of the newest.
@@ -265,7 +274,7 @@ class Turn:
             "history": MessageList(history),
             "input": MessageList([spoken]),
             "recalled": recalled_messages(recalled),
-            "summary": summary,
+            "summary": summary_text(entries),
             "messages": MessageList([*history, folded(human, recalled)]),
         }
 
@@ -278,23 +287,32 @@ class Turn:
             self.first_token_ms = now_ms()
 
     def finish(self, output: Any) -> Steps[None]:
-        """Store a whole reply."""
-        yield from self._store(reply_messages(output, self.given))
+        """Store a whole reply, or one that its provider never finished."""
+        messages = reply_messages(output, self.given)
+        if messages and is_unfinished(messages[-1]):
+            yield from self._store(without_cut_calls(messages), attributes=_INTERRUPTED)
+        else:
+            yield from self._store(messages)
 
     def complete(self, reply: ReplyCollector) -> Steps[None]:
-        """Store the reply of a stream that came to its end."""
-        yield from self._store(reply.complete(self.given))
+        """Store the reply of a stream that came to its end, its provider's last word included."""
+        if reply.is_unfinished:
+            yield from self.cut(reply)
+        else:
+            yield from self._store(reply.complete(self.given))
 
     def cut(self, reply: ReplyCollector) -> Steps[None]:
         """Store what a stream had brought before it was cut off, marked `interrupted`."""
-        yield from self._store(reply.interrupted(self.given), attributes=("interrupted",))
+        yield from self._store(reply.interrupted(self.given), attributes=_INTERRUPTED)
 
     def _store(
         self, messages: Sequence[BaseMessage], attributes: tuple[str, ...] = ()
     ) -> Steps[None]:
-        if not self.switches.remember or not messages:
-            return
-        metadata = Metadata(attributes=attributes, timing=self._timing())
+        if self.switches.remember and messages:
+            with self.trace.internal():
+                yield from self._stored(messages, attributes)
+
+    def _stored(self, messages: Sequence[BaseMessage], attributes: tuple[str, ...]) -> Steps[None]:
         names = {message.id for message in messages if message.id}
         found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
         taken = {entry.message_id for entry in found if entry.turn_id != self.turn_id}
@@ -302,6 +320,8 @@ class Turn:
         drafts = self.memory.drafting.drafts(fresh, turn_id=self.turn_id)
         if not drafts:
             return
+        own = self.trace.own_tokens.counts()
+        metadata = Metadata(attributes, self._timing(), aux={OWN_TOKENS: own} if own else {})
         drafts[-1] = replace(drafts[-1], metadata=metadata)
         log = self.memory.log
         entries: list[Entry] = yield step(log, "entries", self.key, after=self.start - 1)
@@ -309,12 +329,36 @@ class Turn:
         if outdated:
             drafts.insert(0, Draft(role="control", control=Control(outdated, "replaced")))
         yield step(log, "append", self.key, drafts)
+        yield from self.trace.told(
+            "convmem.stored",
+            {
+                "messages": len(drafts) - bool(outdated),
+                "replaced": len(outdated),
+                "interrupted": len(attributes),
+            },
+        )
+        if own:
+            yield from self.trace.told("convmem.own_models", own)
 
     def _timing(self) -> dict[str, int]:
         timing = {"llmStart": self.started_ms, "llmEnd": now_ms()}
         if self.first_token_ms is not None:
             timing["firstToken"] = self.first_token_ms
         return timing
+
+
+def _counts(
+    entries: Sequence[Entry], view: Context, blocks: Sequence[RecalledBlock]
+) -> dict[str, int]:
+    """Return what a model gets, in numbers."""
+    return {
+        "entries": len(entries),
+        "messages": len(view.messages),
+        "tokens": view.tokens,
+        "repairs": len(view.repairs),
+        "blocks": len(blocks),
+        "lines": sum(len(block.lines) for block in blocks),
+    }
 
 
 def _with_free_ids(messages: Sequence[BaseMessage], taken: set[str]) -> Iterator[BaseMessage]:

@@ -7,21 +7,24 @@ reply is stored as one message when it is complete, and what a cut stream had br
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.runnables.graph import Graph
 from langchain_core.runnables.utils import ConfigurableFieldSpec
-from pydantic import ConfigDict, Field, PrivateAttr
+from langchain_core.utils.pydantic import TypeBaseModel
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory.chain_shape import prompt_slots, provider_profile, takes_messages
+from langchain_convmem.memory.chain_shape import ChainShape, chain_shape
 from langchain_convmem.memory.replies import ReplyCollector
+from langchain_convmem.memory.streams import carried_through, closed, summed, unbroken
 from langchain_convmem.memory.turn import Turn, TurnSwitches
 from langchain_convmem.memory.turn_queue import TurnQueue
+from langchain_convmem.memory.turn_trace import TurnTrace, stamped
 from langchain_convmem.steps import arun, run
 
 __all__ = ["RememberingRunnable"]
@@ -40,15 +43,19 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     k: int | None = None
     history_tokens: int | None = None
     queue_timeout_s: float = 300.0
+    profile: Any = Field(default=None, repr=False)
+    user_id_key: SecretStr | None = Field(default=None, repr=False)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    _slots: frozenset[str] | None = PrivateAttr(default=None)
+    _fixed_shape: ChainShape | None = PrivateAttr(default=None)
+
+    # -- what it is -----------------------------------------------------------------------------
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """Text, a human message, or a dict with `input`."""
-        return Any
+        """Text, a human message, or a dict with one of them under `input`."""
+        return str | HumanMessage | dict[str, Any]
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
@@ -69,11 +76,28 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         named = {spec.id for spec in own}
         return [*own, *(spec for spec in self.inner.config_specs if spec.id not in named)]
 
+    def get_output_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
+        """Return the schema of what the inner chain returns."""
+        return self.inner.get_output_schema(config)
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """Return the chain as a graph: this memory first, then what it wraps."""
+        graph = Graph()
+        said = graph.add_node(self.get_input_schema(config))
+        memory = graph.add_node(self, metadata=config.get("metadata") if config else None)
+        graph.add_edge(said, memory)
+        inner = self.inner.get_graph(config)
+        inner.trim_first_node()
+        first, _ = graph.extend(inner)
+        if first is not None:
+            graph.add_edge(memory, first)
+        return graph
+
     # -- one call -------------------------------------------------------------------------------
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run one turn and return what the inner chain returns."""
-        return self._call_with_config(self._invoke, input, config, **kwargs)
+        return self._call_with_config(self._invoke, input, self._stamped(config), **kwargs)
 
     async def ainvoke(
         self,
@@ -82,7 +106,8 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         """Run one turn and return what the inner chain returns."""
-        return await self._acall_with_config(self._ainvoke, input, config, **kwargs)
+        stamp = self._stamped(config)
+        return await self._acall_with_config(self._ainvoke, input, stamp, **kwargs)
 
     def _invoke(
         self,
@@ -109,7 +134,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         async with _QUEUES.aturn(turn.place, self.queue_timeout_s):
             payload = await arun(turn.begin())
             output = await self.inner.ainvoke(payload, config, **kwargs)
-            await _carried_through(arun(turn.finish(output)))
+            await carried_through(arun(turn.finish(output)))
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -131,6 +156,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     ) -> Iterator[Any]:
         """Run one turn once the input is complete, and pass on the chunks of the answer."""
         opened: list[Iterator[Any]] = []
+        stamp = self._stamped(config)
 
         def transformer(
             inputs: Iterator[Any],
@@ -142,7 +168,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             return opened[0]
 
         try:
-            yield from self._transform_stream_with_config(input, transformer, config, **kwargs)
+            yield from self._transform_stream_with_config(input, transformer, stamp, **kwargs)
         finally:
             # The helper drops a stream that its reader left; closing it here stores what came,
             # and raises here if that cannot be written.
@@ -156,12 +182,12 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        turn = self._turn(_summed(list(inputs)), config, run_manager.parent_run_id)
+        turn = self._turn(summed(list(inputs)), config, run_manager.parent_run_id)
         with _QUEUES.turn(turn.place, self.queue_timeout_s):
             payload = run(turn.begin())
             reply = ReplyCollector()
             try:
-                for chunk in _unbroken(self.inner.stream(payload, config, **kwargs)):
+                for chunk in unbroken(self.inner.stream(payload, config, **kwargs)):
                     turn.saw(reply, chunk)
                     yield chunk
             except BaseException:
@@ -192,12 +218,13 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncGenerator[Any]:
         """Run one turn once the input is complete, and pass on the chunks of the answer."""
-        stream = self._atransform_stream_with_config(input, self._astream, config, **kwargs)
+        stamp = self._stamped(config)
+        stream = self._atransform_stream_with_config(input, self._astream, stamp, **kwargs)
         try:
             async for chunk in stream:
                 yield chunk
         finally:
-            await _closed(stream)
+            await closed(stream)
 
     async def _astream(
         self,
@@ -207,7 +234,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         parts = [part async for part in inputs]
-        turn = self._turn(_summed(parts), config, run_manager.parent_run_id)
+        turn = self._turn(summed(parts), config, run_manager.parent_run_id)
         async with _QUEUES.aturn(turn.place, self.queue_timeout_s):
             payload = await arun(turn.begin())
             reply = ReplyCollector()
@@ -217,11 +244,11 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
                     turn.saw(reply, chunk)
                     yield chunk
             except BaseException:
-                await _carried_through(arun(turn.cut(reply)))
+                await carried_through(arun(turn.cut(reply)))
                 raise
             finally:
-                await _closed(stream)
-            await _carried_through(arun(turn.complete(reply)))
+                await closed(stream)
+            await carried_through(arun(turn.complete(reply)))
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -232,71 +259,28 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
             k=self.k,
             history_tokens=self.history_tokens,
         )
+        configurable = config.get("configurable", {})
         return Turn.of(
             self.memory,
             value,
-            config.get("configurable", {}),
+            configurable,
             defaults=defaults,
-            slots=self._prompt_slots(),
-            profile=provider_profile(self.inner),
+            shape=self._shape(configurable),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
+            trace=TurnTrace(config),
         )
 
-    def _prompt_slots(self) -> frozenset[str] | None:
-        """Return the variables that prompts inside use; None when a chat model gets messages."""
-        if takes_messages(self.inner):
-            return None
-        if self._slots is None:
-            self._slots = prompt_slots(self.inner)
-        return self._slots
+    def _stamped(self, config: RunnableConfig | None) -> RunnableConfig:
+        key = self.user_id_key
+        return stamped(config, None if key is None else key.get_secret_value())
 
-
-async def _closed(stream: AsyncIterator[Any]) -> None:
-    """Close a stream now, if it can be closed, rather than when it is collected."""
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
-
-
-async def _carried_through(writing: Coroutine[Any, Any, None]) -> None:
-    """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
-
-    A reply that was shown must not be lost because its reader left before it was stored.
-    """
-    task = asyncio.create_task(writing)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
-
-
-def _unbroken(stream: Iterator[Any]) -> Iterator[Any]:
-    """Pass on a stream; raise if it was closed from outside instead of coming to its end.
-
-    When a forgotten chain is collected, what stands behind this turn may read on after the
-    collector has closed what stands before it: that is no whole reply.
-    """
-    while getattr(stream, "gi_frame", stream) is not None:
-        try:
-            chunk = next(stream)
-        except StopIteration:
-            return
-        yield chunk
-    raise GeneratorExit
-
-
-def _summed(parts: list[Any]) -> Any:
-    if not parts:
-        raise ConfigError("the chain was called without input; pass what the user said")
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+    def _shape(self, configurable: dict[str, Any]) -> ChainShape:
+        if self._fixed_shape is not None:
+            return self._fixed_shape
+        shape = chain_shape(self.inner, configurable, self.profile)
+        if shape.is_fixed:
+            self._fixed_shape = shape
+        return shape
 
 
 def _spec(name: str, annotation: Any, text: str, default: Any) -> ConfigurableFieldSpec:

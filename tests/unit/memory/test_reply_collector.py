@@ -206,3 +206,68 @@ def test_given_messages_that_come_back_are_no_reply():
 def test_anything_else_is_refused_by_its_type(output):
     with pytest.raises(InvalidMessageError, match=type(output).__name__):
         reply_messages(output, [ASKED])
+
+
+# -- streams that their provider never finished ---------------------------------------------------
+
+
+OPENAI = {"model_provider": "openai"}
+
+
+def _passed(*chunks):
+    reply = ReplyCollector()
+    for chunk in chunks:
+        reply.add(chunk)
+    return reply
+
+
+def _said(text, **metadata):
+    return AIMessageChunk(content=text, id="lc_run-1", response_metadata=metadata)
+
+
+LAST = AIMessageChunk(content="", id="lc_run-1", chunk_position="last")
+"""What LangChain itself adds to every stream that ends."""
+
+
+@pytest.mark.parametrize(
+    ("end", "is_unfinished"),
+    [
+        ({}, True),
+        ({"finish_reason": "stop"}, False),
+        ({"finish_reason": "length"}, False),
+        ({"status": "completed"}, False),
+    ],
+    ids=["nothing", "stop", "length", "the Responses API"],
+)
+def test_openai_says_why_it_stopped_or_has_not_finished(end, is_unfinished):
+    reply = _passed(_said("On level", **OPENAI), _said(" 3.", **OPENAI, **end), LAST)
+    assert reply.is_unfinished is is_unfinished
+
+
+def test_other_providers_need_not_say_why_they_stopped():
+    assert not _passed(_said("On level 3.", model_provider="anthropic"), LAST).is_unfinished
+    assert not _passed(_said("On level 3."), LAST).is_unfinished
+    assert not _passed("On level", " 3.").is_unfinished
+    assert not _passed().is_unfinished
+
+
+def test_calls_of_a_message_that_was_never_finished_are_left_out():
+    call = {"name": "look", "args": '{"where": "ga', "id": "c1", "index": 0}
+    begun = AIMessageChunk(
+        content="Let me look.", id="lc_run-1", tool_call_chunks=[call], response_metadata=OPENAI
+    )
+    [message] = _passed(begun, LAST).interrupted([HumanMessage("Where?")])
+    assert (message.text, message.tool_calls, message.invalid_tool_calls) == (
+        "Let me look.",
+        [],
+        [],
+    )
+
+
+def test_a_whole_message_before_the_unfinished_one_stays_whole():
+    done = AIMessage(
+        "Let me look.", id="a", response_metadata={**OPENAI, "finish_reason": "tool_calls"}
+    )
+    reply = _passed(done, _said("On level", **OPENAI), LAST)
+    assert reply.is_unfinished
+    assert [m.text for m in reply.interrupted([HumanMessage("?")])] == ["Let me look.", "On level"]

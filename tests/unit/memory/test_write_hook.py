@@ -216,7 +216,7 @@ WRITING = {
 
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
-    "refresh arefresh forget aforget",
+    "refresh arefresh forget aforget stats astats",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "

@@ -1,0 +1,111 @@
+"""A thread in numbers: a pure function of its entries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from langchain_convmem.memory.turn_trace import OWN_TOKENS
+from langchain_convmem.records import Draft, Entry
+from langchain_convmem.views.codec import encode_body, encode_metadata
+from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.turns import turns
+
+__all__ = ["ThreadStats", "thread_stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStats:
+    """What a thread holds, in numbers; all are 0 for a thread that does not exist.
+
+    Attributes:
+        entries: Entries in the log, those that views skip and control entries included.
+        messages: Messages that views show, by role; summaries are not among them.
+        turns: Turns as `history.turns` shows them, placeholders and summaries left out.
+        summaries: Summaries that views show.
+        retracted: Entries that views skip: undone, replaced, cleared.
+        interrupted: Replies among `messages` that were cut off.
+        input_tokens: Sum of what replies report as read. Every reply of the log counts, also one
+            that was replaced since: it was paid for as well.
+        output_tokens: Sum of what replies report as written; counted alike.
+        unreported: Replies that report nothing.
+        own_calls: Calls of models that the memory itself made in turns of `memory.wrap`.
+        own_input_tokens: What these calls report as read.
+        own_output_tokens: What these calls report as written.
+        first_ms: Creation of the first entry, milliseconds since the epoch; None without one.
+        last_ms: Creation of the last entry.
+        bytes: Size of the entries as a log encodes them, in UTF-8; what its storage adds (indexes,
+            vectors, free pages) is not known here.
+    """
+
+    entries: int = 0
+    messages: Mapping[str, int] = field(default_factory=dict)
+    turns: int = 0
+    summaries: int = 0
+    retracted: int = 0
+    interrupted: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    unreported: int = 0
+    own_calls: int = 0
+    own_input_tokens: int = 0
+    own_output_tokens: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    bytes: int = 0
+
+
+def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
+    """Return a thread in numbers.
+
+    Args:
+        entries: All of its entries by ascending position, control entries included.
+    """
+    live = live_entries(entries)
+    shown = [entry for entry in live if entry.role != "summary"]
+    said = sum(entry.control is None for entry in entries)
+    usage = [_usage(entry) for entry in entries if isinstance(entry.message, AIMessage)]
+    own = [entry.metadata.aux.get(OWN_TOKENS) for entry in entries]
+    times = [ms for entry in entries if (ms := entry.metadata.timing.get("creation")) is not None]
+    return ThreadStats(
+        entries=len(entries),
+        messages=dict(Counter(entry.role for entry in shown)),
+        turns=sum(bool(turn.entries) and turn.role != "summary" for turn in turns(entries)),
+        summaries=len(live) - len(shown),
+        retracted=said - len(live),
+        interrupted=sum("interrupted" in entry.metadata.attributes for entry in shown),
+        input_tokens=_total(usage, "input_tokens"),
+        output_tokens=_total(usage, "output_tokens"),
+        unreported=sum(not one for one in usage),
+        own_calls=_total(own, "calls"),
+        own_input_tokens=_total(own, "input_tokens"),
+        own_output_tokens=_total(own, "output_tokens"),
+        first_ms=times[0] if times else None,
+        last_ms=times[-1] if times else None,
+        bytes=sum(map(_size, entries)),
+    )
+
+
+def _usage(entry: Entry) -> Mapping[str, Any]:
+    return getattr(entry.message, "usage_metadata", None) or {}
+
+
+def _total(counts: Iterable[Any], name: str) -> int:
+    """Return the sum of a count; what applications put under the same key may be anything."""
+    found = (one.get(name) for one in counts if isinstance(one, Mapping))
+    return sum(number for number in found if isinstance(number, int))
+
+
+def _size(entry: Entry) -> int:
+    body = Draft(
+        role=entry.role,
+        message=entry.message,
+        contents=entry.contents,
+        control=entry.control,
+        cover=entry.cover,
+    )
+    return len(encode_body(body).encode()) + len((encode_metadata(entry.metadata) or "").encode())

@@ -1,0 +1,197 @@
+"""What LangChain's callbacks are told of a turn, and what runs in it that is not the user's.
+
+Recall is a retriever run under the chain's. Models that the memory itself calls (inside an
+embedder, a write hook, a log) run under tags by which streams leave them out, and their tokens are
+counted. Metadata and events hold names and counts, never what was said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import (
+    BaseCallbackHandler,
+    BaseCallbackManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    patch_config,
+    var_child_runnable_config,
+)
+
+from langchain_convmem.steps import Step, Steps
+
+if TYPE_CHECKING:
+    from langchain_convmem.records import Recall
+
+__all__ = ["INTERNAL_TAG", "OWN_TOKENS", "OwnTokens", "TurnTrace", "stamped"]
+
+INTERNAL_TAG = "langchain_convmem:internal"
+"""Tag of every run that the memory itself starts."""
+
+_TAGS = (INTERNAL_TAG, "nostream")
+"""By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
+
+OWN_TOKENS = "own_tokens"
+"""Key in a reply's `aux`: what the memory's own model calls of its turn took."""
+
+_RECALL = "recall"
+
+
+def stamped(config: RunnableConfig | None, user_id_key: str | None) -> RunnableConfig:
+    """Return the config of a call with what its runs are found by: the version and the thread.
+
+    Args:
+        config: What the call was given.
+        user_id_key: If set, the metadata names the user by a hash under this key; else the user is
+            left as LangChain's tracer finds it under `configurable`.
+    """
+    stamped = ensure_config(config)
+    metadata, configurable = stamped["metadata"], stamped["configurable"]
+    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _version()}
+    noted: dict[str, Any] = {"lc_versions": versions}
+    if isinstance(configurable.get("thread_id"), str):
+        noted["thread_id"] = configurable["thread_id"]
+    user_id = configurable.get("user_id")
+    if user_id_key is not None and user_id is not None:
+        noted["user_id"] = _hashed(str(user_id), user_id_key)
+    stamped["metadata"] = {**metadata, **noted}
+    return stamped
+
+
+@cache
+def _version() -> str:
+    return version("langchain-convmem")
+
+
+def _hashed(user_id: str, key: str) -> str:
+    # With a key: names and addresses are few enough to try them all against a plain hash.
+    secret = hashlib.sha256(key.encode()).digest()
+    return hashlib.blake2b(user_id.encode(), key=secret, digest_size=12).hexdigest()
+
+
+class OwnTokens(BaseCallbackHandler):
+    """Adds up what the models report that the memory itself calls. Thread-safe."""
+
+    run_inline = True
+    ignore_chain = True
+    ignore_retriever = True
+    ignore_agent = True
+    ignore_custom_event = True
+    ignore_chat_model = True
+
+    def __init__(self) -> None:
+        """Start from nothing."""
+        self._lock = threading.Lock()
+        self.calls = self.input_tokens = self.output_tokens = 0
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        """Add the usage of one call."""
+        found = [
+            getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
+            for generations in response.generations
+            for generation in generations
+        ]
+        with self._lock:
+            self.calls += 1
+            self.input_tokens += sum(usage.get("input_tokens", 0) for usage in found)
+            self.output_tokens += sum(usage.get("output_tokens", 0) for usage in found)
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts; empty if no model was called."""
+        if not self.calls:
+            return {}
+        return {
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+        }
+
+
+class TurnTrace:
+    """The callbacks of one turn. Not thread-safe, as the turn."""
+
+    def __init__(self, config: RunnableConfig) -> None:
+        """Take the config that the inner chain is called with: a child of the chain's run."""
+        self._config = config
+        self.own_tokens = OwnTokens()
+
+    @property
+    def _is_watched(self) -> bool:
+        callbacks = self._config.get("callbacks")
+        return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
+
+    @contextmanager
+    def internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
+        """Run what the memory itself calls: tagged, counted, and under the given run."""
+        parent = self._config.get("callbacks") if callbacks is None else callbacks
+        if isinstance(parent, BaseCallbackManager):
+            callbacks = parent.copy()
+            callbacks.add_handler(self.own_tokens, inherit=True)
+        config = patch_config(self._config, callbacks=callbacks)
+        config["tags"] = [*config["tags"], *_TAGS]
+        before = var_child_runnable_config.get()
+        var_child_runnable_config.set(config)
+        try:
+            yield
+        finally:
+            # Not by a token: a forgotten turn may be closed in another context.
+            var_child_runnable_config.set(before)
+
+    def recalled(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
+        """Run a recall as a retriever run named `recall`."""
+        if not self._is_watched:
+            return (yield from recall())
+        manager = yield self._started(query)
+        try:
+            with self.internal(manager.get_child()):
+                found = yield from recall()
+        except GeneratorExit:
+            raise
+        except BaseException as problem:
+            error = problem
+            yield _twins(lambda: manager.on_retriever_error(error))
+            raise
+        from langchain_convmem.recall.retriever import document_of
+
+        documents = [document_of(block) for block in found.blocks]
+        yield _twins(lambda: manager.on_retriever_end(documents))
+        return found
+
+    def _started(self, query: str) -> Step:
+        config = patch_config(self._config)
+
+        def start() -> Any:
+            manager = get_callback_manager_for_config(config)
+            return manager.on_retriever_start(None, query, name=_RECALL)
+
+        async def astart() -> Any:
+            manager = get_async_callback_manager_for_config(config)
+            return await manager.on_retriever_start(None, query, name=_RECALL)
+
+        return Step(start, astart)
+
+    def told(self, name: str, counts: Mapping[str, int]) -> Steps[None]:
+        """Dispatch a custom event of the chain's run; its data are counts."""
+        if self._is_watched:
+            data, config = dict(counts), self._config
+            yield Step(
+                lambda: dispatch_custom_event(name, data, config=config),
+                lambda: adispatch_custom_event(name, data, config=config),
+            )
+
+
+def _twins(call: Callable[[], Any]) -> Step:
+    """Return the step of a call that is its own twin: the manager it goes to is of either kind."""
+    return Step(call, call)

@@ -1,0 +1,391 @@
+"""What callbacks and event streams show of a turn, and what they leave out."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import config as config_module
+from langchain_core.tracers import LangChainTracer
+from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
+from watched_runs import AskingEmbeddings, RunWatcher
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.memory.turn_trace import INTERNAL_TAG, stamped
+from langchain_convmem.recall import retriever
+
+TOLD = "I parked the car on level 3."
+PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
+
+
+@pytest.fixture
+def told(quick):
+    """A memory in which Ana has said where her car is."""
+    quick.add_messages([HumanMessage(TOLD)], thread_id="before", user_id="ana")
+    return quick
+
+
+@pytest.fixture
+def asking():
+    """A memory whose embedder asks a model, and that model."""
+    rewriter = ScriptedChatModel(replies=["hidden words of a rewriter"])
+    with ConversationMemory.open(":memory:", embeddings=AskingEmbeddings(rewriter)) as memory:
+        memory.add_messages([HumanMessage(TOLD)], thread_id="before", user_id="ana")
+        yield memory
+
+
+def _watched(way, chain, **switches):
+    watcher = RunWatcher()
+    WAYS[way](chain, "Where is the car?", {**at(**switches), "callbacks": [watcher]})
+    return watcher
+
+
+async def _events(chain, **options):
+    stream = chain.astream_events("Where is the car?", at(), version="v2", **options)
+    return [event async for event in stream]
+
+
+# -- recall is a run ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_recall_is_a_retriever_run_under_the_chains_with_what_it_found(told, way):
+    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
+    [recall] = watcher.of("retriever")
+    chain = watcher.parent(recall)
+    assert watcher.runs[chain]["name"] == "RememberingRunnable"
+    assert watcher.runs[recall]["name"] == "recall"
+    assert watcher.runs[recall]["query"] == "Where is the car?"
+    [document] = watcher.found[recall]
+    assert TOLD in document.page_content
+    assert document.metadata["thread_id"] == "before"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_inner_chain_runs_beside_recall_and_not_under_it(told, way):
+    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
+    [recall] = watcher.of("retriever")
+    [model] = watcher.of("model")
+    inner = watcher.parent(model)
+    assert watcher.runs[inner]["name"] == "RunnableSequence"
+    assert watcher.parent(inner) == watcher.parent(recall)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_there_is_no_run_where_nothing_is_recalled(told, way):
+    watcher = _watched(way, told.wrap(ScriptedChatModel(replies=["Hm."])), recall=False)
+    assert watcher.of("retriever") == []
+
+
+class _UnreadableLog(InMemoryLog):
+    """Fails where recall reads it."""
+
+    def changes(self, *args, **kwargs):
+        raise LogUnavailableError("the disk is gone")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_recall_that_fails_ends_its_run_with_the_error(way):
+    memory = ConversationMemory(_UnreadableLog())
+    watcher = RunWatcher()
+    chain = memory.wrap(ScriptedChatModel(replies=["Hm."]))
+    with pytest.raises(LogUnavailableError, match="disk is gone"):
+        WAYS[way](chain, "Where is the car?", {**at(), "callbacks": [watcher]})
+    [recall] = watcher.of("retriever")
+    assert isinstance(watcher.failed[recall], LogUnavailableError)
+
+
+async def test_an_event_stream_shows_recall_and_the_models_tokens_under_the_chain(told):
+    events = await _events(told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
+    chain = events[0]["run_id"]
+    recall = [event for event in events if event["event"].startswith("on_retriever")]
+    assert [(event["event"], event["name"]) for event in recall] == [
+        ("on_retriever_start", "recall"),
+        ("on_retriever_end", "recall"),
+    ]
+    assert recall[0]["data"] == {"input": {"query": "Where is the car?"}}
+    assert recall[0]["parent_ids"] == [chain]
+    assert TOLD in recall[1]["data"]["output"][0].page_content
+    tokens = [event for event in events if event["event"] == "on_chat_model_stream"]
+    assert "".join(event["data"]["chunk"].text for event in tokens) == "On level 3."
+    assert {event["parent_ids"][0] for event in tokens} == {chain}
+
+
+async def test_a_log_stream_shows_recall_too(told):
+    chain = told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."]))
+    with pytest.warns(DeprecationWarning, match="astream_log"):
+        patches = [patch async for patch in chain.astream_log("Where is the car?", at())]
+    total = patches[0]
+    for patch in patches[1:]:
+        total = total + patch
+    assert total.state["logs"]["recall"]["type"] == "retriever"
+    assert total.state["final_output"].text == "On level 3."
+
+
+# -- the memory's own models --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_models_inside_recall_run_under_it_and_are_tagged_as_internal(asking, way):
+    watcher = _watched(way, asking.wrap(ScriptedChatModel(replies=["On level 3."])))
+    [recall] = watcher.of("retriever")
+    own, answering = watcher.of("model")
+    assert watcher.parent(own) == recall
+    assert {INTERNAL_TAG, "nostream"} <= set(watcher.runs[own]["tags"])
+    assert watcher.runs[answering]["tags"] == []
+    assert watcher.runs[recall]["tags"] == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_models_inside_the_write_hook_are_tagged_as_internal(way):
+    censor = ScriptedChatModel(replies=["fine"])
+
+    def hook(message):
+        censor.invoke([message])
+        return message
+
+    with ConversationMemory.open(":memory:", before_write=hook) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["On level 3."]), recall=False)
+        watcher = _watched(way, chain)
+    question, answering, reply = (watcher.runs[run_id] for run_id in watcher.of("model"))
+    assert INTERNAL_TAG in question["tags"]
+    assert INTERNAL_TAG in reply["tags"]
+    assert INTERNAL_TAG not in answering["tags"]
+    [chain] = [run_id for run_id, run in watcher.runs.items() if run["parent_run_id"] is None]
+    assert {run["parent_run_id"] for run in (question, answering, reply)} == {chain}
+
+
+async def test_event_streams_leave_out_the_memorys_own_models_by_their_tag(asking):
+    chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
+    everything = await _events(chain)
+    users = await _events(chain, exclude_tags=[INTERNAL_TAG])
+
+    def said(events):
+        found = [e["data"]["chunk"].text for e in events if e["event"] == "on_chat_model_stream"]
+        return "".join(found)
+
+    assert said(everything) == "hidden words of a rewriterOn level 3."
+    assert said(users) == "On level 3."
+
+
+async def test_a_graph_that_streams_messages_does_not_show_the_memorys_own_models(asking):
+    graphs = pytest.importorskip("langgraph.graph", reason="langgraph is not installed")
+    chain = asking.wrap(ScriptedChatModel(replies=["On level 3."]))
+
+    async def answer(state, config):
+        return {"messages": [await chain.ainvoke(state["messages"][-1], config)]}
+
+    builder = graphs.StateGraph(graphs.MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(graphs.START, "answer")
+    builder.add_edge("answer", graphs.END)
+    graph = builder.compile()
+    asked = {"messages": [HumanMessage("Where is the car?")]}
+    shown = [chunk.text async for chunk, _ in graph.astream(asked, at(), stream_mode="messages")]
+    assert "".join(shown) == "On level 3."
+    assert asking.stats("t", user_id="ana").own_calls == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tokens_of_the_memorys_own_models_are_counted_with_the_reply(asking, way):
+    watcher = _watched(way, asking.wrap(ScriptedChatModel(replies=["On level 3."])))
+    counts = {"calls": 1, "input_tokens": 1, "output_tokens": 2}
+    told = {name: data for name, data, _ in watcher.events}
+    assert told["convmem.own_models"] == counts
+    reply = asking.history("t", user_id="ana").entries[-1]
+    assert reply.metadata.aux == {"own_tokens": counts}
+
+
+def test_what_the_caller_runs_next_is_not_tagged(asking):
+    model = ScriptedChatModel(replies=["On level 3."])
+    watcher = RunWatcher()
+
+    def work(_):
+        asking.wrap(model).invoke("Where is the car?")
+        return model.invoke("And now?")
+
+    RunnableLambda(work).invoke("x", {**at(), "callbacks": [watcher]})
+    assert [INTERNAL_TAG in watcher.runs[run]["tags"] for run in watcher.of("model")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+class _StuckEmbeddings(AskingEmbeddings):
+    """Never answers a question."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def aembed_query(self, text):
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_recall_that_is_cancelled_ends_its_run_too():
+    embeddings = _StuckEmbeddings()
+    watcher = RunWatcher()
+    with ConversationMemory.open(":memory:", embeddings=embeddings) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Hm."]))
+        task = asyncio.create_task(chain.ainvoke("Where?", {**at(), "callbacks": [watcher]}))
+        await embeddings.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    [recall] = watcher.of("retriever")
+    assert isinstance(watcher.failed[recall], asyncio.CancelledError)
+
+
+# -- custom events ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_turn_tells_what_the_model_got_and_what_was_stored_in_counts(told, way):
+    chain = told.wrap(ScriptedChatModel(replies=["On level 3."]))
+    WAYS[way](chain, "Hello?", at(recall=False))
+    watcher = _watched(way, chain)
+    (context, got, run_id), (stored, kept, _) = watcher.events
+    assert (context, stored) == ("convmem.context", "convmem.stored")
+    assert got == {
+        "entries": 3,
+        "messages": 3,
+        "tokens": got["tokens"],
+        "repairs": 0,
+        "blocks": 1,
+        "lines": 1,
+    }
+    assert got["tokens"] > 0
+    assert kept == {"messages": 1, "replaced": 0, "interrupted": 0}
+    assert watcher.runs[run_id]["name"] == "RememberingRunnable"
+
+
+async def test_custom_events_show_in_event_streams(told):
+    events = await _events(told.wrap(ScriptedChatModel(replies=["On level 3."])))
+    custom = [event for event in events if event["event"] == "on_custom_event"]
+    assert [event["name"] for event in custom] == ["convmem.context", "convmem.stored"]
+    assert {event["run_id"] for event in custom} == {events[0]["run_id"]}
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+def test_a_cut_stream_tells_that_it_was_stored_as_interrupted(told, way):
+    watcher = RunWatcher()
+    chain = told.wrap(ScriptedChatModel(replies=["On level 3."], breaks_after=2))
+    with pytest.raises(ProviderError, match="broke"):
+        WAYS[way](chain, "Where?", {**at(), "callbacks": [watcher]})
+    name, kept, _ = watcher.events[-1]
+    assert (name, kept["interrupted"]) == ("convmem.stored", 1)
+
+
+def test_nothing_is_told_of_what_could_not_be_stored():
+    log = FailingLog(InMemoryLog(), fails_at=2)
+    chain = ConversationMemory(log).wrap(ScriptedChatModel(replies=["Hm."]), recall=False)
+    watcher = RunWatcher()
+    with pytest.raises(LogUnavailableError):
+        chain.invoke("Where?", {**at(), "callbacks": [watcher]})
+    assert [name for name, *_ in watcher.events] == ["convmem.context"]
+
+
+# -- metadata -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_run_of_a_turn_bears_the_version_and_the_thread(told, way):
+    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
+    assert len(watcher.runs) == 5
+    for run in watcher.runs.values():
+        assert run["metadata"]["thread_id"] == "t"
+        found = run["metadata"]["lc_versions"]["langchain-convmem"]
+        assert found == version("langchain-convmem")
+
+
+def test_versions_of_others_stay(told):
+    watcher = RunWatcher()
+    config = {**at(), "callbacks": [watcher], "metadata": {"lc_versions": {"mine": "7"}, "a": 1}}
+    told.wrap(ScriptedChatModel(replies=["Hm."])).invoke("Where?", config)
+    [metadata, *_] = [run["metadata"] for run in watcher.runs.values()]
+    assert metadata["lc_versions"]["mine"] == "7"
+    assert metadata["a"] == 1
+    assert config["metadata"] == {"lc_versions": {"mine": "7"}, "a": 1}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_users_are_named_by_a_keyed_hash_where_that_is_asked_for(told, way):
+    model = ScriptedChatModel(replies=["Hm."])
+    names = {}
+    for key in ("one key", "another key"):
+        watcher = _watched(way, told.wrap(model, user_id_key=key), user_id="ana@example.org")
+        found = {run["metadata"]["user_id"] for run in watcher.runs.values()}
+        assert "ana@example.org" not in str(watcher.runs)
+        [names[key]] = found
+    assert names["one key"] != names["another key"]
+    assert told.stats("t", user_id="ana@example.org").messages == {"user": 2, "assistant": 2}
+
+
+def test_the_same_user_has_the_same_hash_in_every_process(told):
+    chain = told.wrap(ScriptedChatModel(replies=["Hm."]), user_id_key="a key")
+    watcher = _watched("invoke", chain)
+    shown = {run["metadata"]["user_id"] for run in watcher.runs.values()}
+    assert shown == {"108e710daffc037e6d457fb9"}
+
+
+class _Client:
+    """Keeps what LangSmith's tracer would send."""
+
+    def __init__(self) -> None:
+        self.sent = []
+
+    def __getattr__(self, name):
+        return lambda *args, **fields: self.sent.append((name, args, fields))
+
+
+def test_a_trace_names_the_user_by_the_hash_alone(told):
+    client = _Client()
+    chain = told.wrap(PROMPT | ScriptedChatModel(replies=["Hm."]), user_id_key="a key")
+    config = {**at(user_id="ana@example.org"), "callbacks": [LangChainTracer(client=client)]}
+    chain.invoke("Where?", config)
+    created = [fields for name, _, fields in client.sent if name == "create_run"]
+    assert [run["run_type"] for run in created] == [
+        *("chain", "retriever", "chain"),
+        *("prompt", "llm"),
+    ]
+    assert {run["extra"]["metadata"]["thread_id"] for run in created} == {"t"}
+    assert len({run["extra"]["metadata"]["user_id"] for run in created}) == 1
+    assert "ana@example.org" not in str([run["extra"] for run in created])
+
+
+def test_what_a_tracer_takes_from_configurable_is_no_name_either(told):
+    # LangChain's tracer takes from `configurable` what the metadata does not name.
+    taken = config_module._get_langsmith_inheritable_metadata_from_config
+    assert taken(at())["user_id"] == "ana"
+    assert "user_id" not in (taken(stamped(at(), "a key")) or {})
+
+
+def test_the_key_of_the_hash_is_shown_nowhere(told):
+    chain = told.wrap(ScriptedChatModel(replies=["Hm."]), user_id_key="very secret")
+    watcher = _watched("invoke", chain)
+    assert "very secret" not in f"{chain!r} {chain} {chain.model_dump_json()} {watcher.runs}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_neither_metadata_nor_events_hold_what_was_said(told, way):
+    watcher = _watched(way, told.wrap(PROMPT | ScriptedChatModel(replies=["On level 3."])))
+    shown = str([run["metadata"] for run in watcher.runs.values()]) + str(watcher.events)
+    assert not any(word in shown for word in ("car", "parked", "level"))
+
+
+def test_a_turn_without_callbacks_builds_no_documents(told, monkeypatch):
+    monkeypatch.setattr(retriever, "document_of", None)
+    chain = told.wrap(ScriptedChatModel(replies=["On level 3."]))
+    assert chain.invoke("Where is the car?", at()).text == "On level 3."
+    assert asyncio.run(chain.ainvoke("Where is the car?", at())).text == "On level 3."
+
+
+def test_a_reply_keeps_its_usage_and_no_count_of_models_that_were_not_called(told):
+    told.wrap(ScriptedChatModel(replies=[AIMessage("Hm.")])).invoke("Where?", at())
+    assert told.history("t", user_id="ana").entries[-1].metadata.aux == {}

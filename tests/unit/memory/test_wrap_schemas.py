@@ -1,0 +1,107 @@
+"""What a wrapped chain says of itself: schemas, settings of a call, graph."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnableParallel
+from pydantic import ValidationError
+from scripted_chat import ScriptedChatModel, at
+
+PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
+
+
+@pytest.fixture
+def model():
+    return ScriptedChatModel(replies=["Yes."])
+
+
+@pytest.mark.parametrize(
+    "value", ["Hello?", HumanMessage("Hello?"), {"input": "Hello?", "mood": "calm"}], ids=type
+)
+def test_the_input_schema_takes_what_the_chain_takes(quick, model, value):
+    chain = quick.wrap(PROMPT | model, recall=False)
+    chain.get_input_schema().model_validate(value)
+    assert chain.invoke(value, at()).text == "Yes."
+
+
+def test_the_input_schema_refuses_what_the_chain_refuses(quick, model):
+    with pytest.raises(ValidationError):
+        quick.wrap(model).get_input_schema().model_validate(7)
+    assert "anyOf" in quick.wrap(model).get_input_jsonschema()
+
+
+def test_the_output_schema_is_the_inner_chains(quick, model):
+    text = quick.wrap(PROMPT | model | StrOutputParser())
+    assert text.get_output_jsonschema()["type"] == "string"
+    output = quick.wrap(model).get_output_schema()
+    assert output.model_validate(AIMessage("Yes.")).root.text == "Yes."
+
+
+def test_the_output_schema_follows_what_the_call_chooses(quick, model):
+    inner = model.configurable_alternatives(
+        ConfigurableField(id="how"), text=model | StrOutputParser()
+    )
+    schema = quick.wrap(inner).get_output_schema(at(how="text"))
+    assert schema.model_json_schema()["type"] == "string"
+
+
+def test_a_call_may_be_configured_by_every_setting_that_the_schema_names(quick, model):
+    inner = model.configurable_alternatives(ConfigurableField(id="llm"), other=model)
+    chain = quick.wrap(PROMPT | inner)
+    named = [spec.id for spec in chain.config_specs]
+    assert sorted(named) == sorted({*named})
+    assert {*named} == {"thread_id", "user_id", "recall", "max_tokens", "k", "remember", "llm"}
+    fields = chain.config_schema().model_json_schema()["$defs"]["Configurable"]["properties"]
+    assert {*fields} == {*named}
+    everything = at(recall=True, max_tokens=50, k=1, remember=False, llm="other")
+    assert chain.invoke("Hello?", everything).text == "Yes."
+
+
+def test_models_that_functions_use_are_configurable_through_the_chain(quick, model):
+    inner = model.configurable_alternatives(ConfigurableField(id="llm"), other=model)
+    chain = quick.wrap(RunnableLambda(lambda given: inner.invoke(given["messages"])))
+    assert "llm" in {spec.id for spec in chain.config_specs}
+
+
+def test_a_sequence_around_the_chain_names_its_settings_too(quick, model):
+    chain = quick.wrap(PROMPT | model) | StrOutputParser()
+    assert "thread_id" in {spec.id for spec in chain.config_specs}
+
+
+def test_the_graph_shows_the_memory_before_what_it_wraps(quick, model):
+    graph = quick.wrap(PROMPT | model).get_graph()
+    names = {node.id: node.name for node in graph.nodes.values()}
+    behind = {names[edge.source]: names[edge.target] for edge in graph.edges}
+    assert behind == {
+        "RememberingRunnableInput": "RememberingRunnable",
+        "RememberingRunnable": "ChatPromptTemplate",
+        "ChatPromptTemplate": "ScriptedChatModel",
+        "ScriptedChatModel": "ScriptedChatModelOutput",
+    }
+
+
+def test_the_graph_of_a_chain_with_branches_is_connected(quick, model):
+    parallel = RunnableParallel(a=PROMPT | model, b=PROMPT | model)
+    chain = quick.wrap(parallel | (lambda found: found["a"])) | StrOutputParser()
+    graph = chain.get_graph()
+    first = graph.first_node()
+    assert first is not None
+    reached, edges = {first.id}, list(graph.edges)
+    for _ in edges:
+        reached |= {edge.target for edge in edges if edge.source in reached}
+    assert reached == {*graph.nodes}
+    assert "RememberingRunnable" in graph.draw_mermaid()
+
+
+def test_the_prompts_of_the_chain_are_found_through_its_graph(quick, model):
+    assert quick.wrap(PROMPT | model).get_prompts() == [PROMPT]
+
+
+def test_the_graph_follows_what_the_call_chooses(quick, model):
+    inner = model.configurable_alternatives(ConfigurableField(id="how"), long=PROMPT | model)
+    chain = quick.wrap(inner)
+    assert chain.get_prompts() == []
+    assert chain.get_prompts(at(how="long")) == [PROMPT]
