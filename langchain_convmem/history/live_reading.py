@@ -18,7 +18,7 @@ from langchain_convmem.views.tokens import count_tokens
 __all__ = ["LiveThread", "context_steps", "note_steps", "read_all_steps", "read_live_steps"]
 
 _DOCUMENT = "cache:live"
-_MANY = 96
+_MANY = 40
 """So many entries read beyond those that a view shows make it worth noting what it needs."""
 
 _logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ __all__ = ["LivePart", "is_current", "narrowed", "reads_alone"]
 
 _FORM = 1
 _MOST_KEPT = 32
-_RESERVE = 2
+_RESERVE = 1.25
 """A note made for a budget reaches back so many times as far, since budgets and threads change."""
 
 
@@ -156,7 +156,7 @@ def narrowed(
     *,
     max_tokens: int | None,
     token_counter: TokenCount,
-    min_saved: int = 64,
+    min_saved: int = 32,
 ) -> LivePart | None:
     """Return a note of what the next view needs; None where it would save too little.
 
@@ -171,7 +171,7 @@ def narrowed(
     shown = uncovered(live)
     said = [entry for entry in shown if entry.role != "system"]
     # Two budgets in turn must not narrow and widen each other's note for ever.
-    reach = max(_RESERVE * (max_tokens or 0), 0 if before is None else before.reach)
+    reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
     needed = _latest(said, reach, token_counter) if max_tokens or reach else said
     summary = live_summary(live)
     framing = [entry for entry in shown if entry.role == "system"]
