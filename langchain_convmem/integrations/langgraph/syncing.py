@@ -166,7 +166,7 @@ def edits(
         return drafts
     ids = {message.id or "" for message in messages}
     marks = _marks(entries)
-    left = _left(marks, messages, ids, moment)
+    left = _left(marks, messages, ids, moment, _answered(entries))
     gone = {entry.id for entry in live_entries(entries) if entry.message_id in left}
     wanted = {entry.id for entry in scribe.same}
     return [*rewinding(entries, moment, left=gone, wanted=wanted), *drafts]
@@ -177,8 +177,18 @@ def _marks(entries: Iterable[Entry]) -> dict[str, Mark]:
     return {name: mark for name, mark in found if mark is not None and mark.unit == "message"}
 
 
+def _answered(entries: Sequence[Entry]) -> set[str]:
+    """Return the ids of the messages in turns that have an answer."""
+    turns = {entry.turn_id for entry in entries if entry.role == "assistant"}
+    return {entry.message_id for entry in entries if entry.turn_id in turns}
+
+
 def _left(
-    marks: dict[str, Mark], messages: Sequence[BaseMessage], ids: set[str], moment: Moment
+    marks: dict[str, Mark],
+    messages: Sequence[BaseMessage],
+    ids: set[str],
+    moment: Moment,
+    answered: set[str],
 ) -> set[str]:
     """Return the ids of messages that the state held once and holds no more.
 
@@ -200,14 +210,16 @@ def _left(
         return set()
     before = set(branches.path(newest))
     behind = set(marks) if newest is None else branches.behind({newest})
-    return (before | {name for name in behind if _is_over(marks[name], moment)}) - ids
+    over = {name for name in behind & answered if _is_over(marks[name], moment)}
+    return (before | over) - ids
 
 
 def _is_over(mark: Mark, moment: Moment) -> bool:
     """Return whether the run that stored something had ended when this one began.
 
     A run that began later counts on from its last step, with one more step for its input. Where a
-    checkpointer was lost, or there is none, runs begin at the first step again.
+    checkpointer was lost, or there is none, runs begin at the first step again. A run beside it may
+    count on from a third one's step: so what has no answer yet is never taken to be over.
     """
     at_top = not mark.level and not moment.level
     return at_top and bool(mark.checkpoint) and moment.step >= mark.step + 2
