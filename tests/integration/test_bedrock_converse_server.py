@@ -198,6 +198,7 @@ def test_a_script_played_to_its_end_is_raised_at_the_end_of_the_block():
         _response(server) as response,
     ):
         statuses.append(response.status)
+        response.read()
     assert statuses == [500]
 
 
