@@ -284,14 +284,14 @@ class Recall:
     Attributes:
         matches: Ranked lines, best first.
         blocks: What was selected, best first; no line stands in two blocks.
-        buffer: The thread's relevance buffer afterwards, newest first (texts).
+        buffer: The thread's relevance buffer afterwards, newest first.
         best_rejected: Relevance of the best line that was not selected, if any.
         problems: What went wrong without stopping the recall, such as a failing embedder.
     """
 
     matches: tuple[LineMatch, ...]
     blocks: tuple[RecalledBlock, ...]
-    buffer: tuple[str, ...] = ()
+    buffer: tuple[RecalledBlock, ...] = ()
     best_rejected: float | None = None
     problems: tuple[str, ...] = ()
 

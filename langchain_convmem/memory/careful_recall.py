@@ -5,6 +5,7 @@ Imported when recall is first asked for, since recall's own imports are heavy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.protocols import MessageLog
@@ -39,6 +40,15 @@ class CarefulRecall(LineRecall):
         if isinstance(query, str) and query.strip():
             query = self._drafting.question(query)
             if not query.strip():
-                return Recall((), ())
+                return (yield from self._without_question(options))
         found: Recall = yield from super().recall_steps(owner, query, **options)
         return found
+
+    def _without_question(self, options: Mapping[str, Any]) -> Steps[Recall]:
+        if options.get("buffer") is None:
+            return Recall((), ())
+        known = ("buffer", "k", "max_tokens", "exclude", "settings")
+        kept: Recall = yield from self.buffer_steps(
+            **{name: options[name] for name in known if name in options}
+        )
+        return kept

@@ -149,7 +149,7 @@ class ConversationMemory(
         inner: Runnable[Any, Any],
         *,
         recall: bool = True,
-        max_tokens: int = 1000,
+        max_tokens: int | None = None,
         k: int | None = None,
         history_tokens: int | None = None,
         queue_timeout_s: float = 300.0,
@@ -169,7 +169,8 @@ class ConversationMemory(
                 messages or `{"messages": [...]}`.
             recall: Whether to recall lines of earlier conversations.
             max_tokens: Budget of the recalled text (characters / 4).
-            k: Recall exactly so many blocks instead.
+            k: Recall exactly so many blocks instead. Neither: what the settings say, which is a
+                budget of 1,000 by default.
             history_tokens: Budget of what was said in the thread before; None is all of it. The
                 oldest exchanges are left out whole; the new message does not count.
             queue_timeout_s: How long a turn waits for earlier turns of its thread.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_convmem.history import context_steps
 from langchain_convmem.memory.memory_part import MemoryPart, owner_of
@@ -46,7 +46,7 @@ class RecallingMemory(MemoryPart):
         thread_id: str | None = None,
         k: int | None = None,
         max_tokens: int | None = None,
-        threshold: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
     ) -> DialogLineRetriever:
         """Return a LangChain retriever over dialog lines.
 
@@ -55,7 +55,8 @@ class RecallingMemory(MemoryPart):
             thread_id: Search this thread only; without `user_id`, the thread of no user.
             k: Return exactly so many documents, one block of neighbouring lines each.
             max_tokens: Or as many blocks as fit this budget (characters / 4).
-            threshold: Leave out lines with a lower cosine similarity.
+            threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where
+                the question is not related to anything that was said.
         """
         from langchain_convmem.recall import DialogLineRetriever
 
@@ -77,7 +78,8 @@ class RecallingMemory(MemoryPart):
         thread_id: str | None = None,
         k: int | None = None,
         max_tokens: int | None = None,
-        threshold: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
+        remember: bool = True,
     ) -> Recall:
         """Return the dialog lines that fit a query best, with the lines around them.
 
@@ -89,10 +91,13 @@ class RecallingMemory(MemoryPart):
                 model sees it anyway. Without: the one thread to search, whole.
             k: Exactly so many blocks, or
             max_tokens: as many as fit this budget (default 1,000).
-            threshold: Leave out lines with a lower cosine similarity.
+            threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where
+                the question is not related to anything that was said.
+            remember: Whether what is found enters the relevance buffer of the current thread,
+                where the settings have one. Either way it is in the answer's `buffer`.
         """
-        limits = {"k": k, "max_tokens": max_tokens, "threshold": threshold}
-        return run(self._recall_steps(query, user_id, thread_id, limits))
+        wish = {"k": k, "max_tokens": max_tokens, "threshold": threshold, "remember": remember}
+        return run(self._recall_steps(query, user_id, thread_id, wish))
 
     async def arecall(
         self,
@@ -102,23 +107,25 @@ class RecallingMemory(MemoryPart):
         thread_id: str | None = None,
         k: int | None = None,
         max_tokens: int | None = None,
-        threshold: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
+        remember: bool = True,
     ) -> Recall:
         """Return the dialog lines that fit a query best; see `recall`."""
-        limits = {"k": k, "max_tokens": max_tokens, "threshold": threshold}
-        return await arun(self._recall_steps(query, user_id, thread_id, limits))
+        wish = {"k": k, "max_tokens": max_tokens, "threshold": threshold, "remember": remember}
+        return await arun(self._recall_steps(query, user_id, thread_id, wish))
 
     def _recall_steps(
-        self, query: str, user_id: str | None, thread_id: str | None, limits: dict[str, Any]
+        self, query: str, user_id: str | None, thread_id: str | None, wish: dict[str, Any]
     ) -> Steps[Recall]:
         owner = owner_of(user_id, thread_id)
+        current: ThreadKey | None = None
         exclude: Mapping[ThreadKey, Collection[int]] = {}
         if user_id is not None and thread_id is not None:
             current = ThreadKey(user_id, thread_id)
             view = yield from context_steps(self.log, current)
             exclude = {current: view.positions}
         found: Recall = yield from self.line_recall.recall_steps(
-            owner, query, exclude=exclude, **limits
+            owner, query, exclude=exclude, buffer=current, **wish
         )
         return found
 

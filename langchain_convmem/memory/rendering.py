@@ -35,15 +35,17 @@ class MessageList(list[BaseMessage]):
         return format(str(self), spec)
 
 
-def fenced(blocks: Sequence[RecalledBlock]) -> str:
-    """Return recalled blocks as one fenced text, oldest first; empty without blocks.
+def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
+    """Return recalled blocks as one fenced text; empty without blocks.
 
-    Text that imitates the fence is defused, so that no line can end it early.
+    They come as they were said, oldest first, or in the order given. Text that imitates the fence
+    is defused, so that no line can end it early.
     """
     if not blocks:
         return ""
-    ordered = sorted(blocks, key=lambda block: (block.lines[0].time_ms, block.lines[0].position))
-    body = "\n\n".join(_FENCE.sub("&lt;", block.text) for block in ordered)
+    if by_time:
+        blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
+    body = "\n\n".join(_FENCE.sub("&lt;", block.text) for block in blocks)
     return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
 
 

@@ -147,12 +147,16 @@ class Turn:
             yield from note_steps(log, thread, view, self._view_options())
         self.turn_id = asked.turn_id
         self.start = start_of(thread.entries, asked)
-        found: Recall | None = None
+        blocks: Sequence[RecalledBlock] = ()
+        recalled = ""
         if self.switches.recall:
             later = {one.position for one in thread.entries if one.position >= self.start}
             found = yield from self._recalled(view.positions | later)
-        blocks = () if found is None else found.blocks
-        payload = self._payload(view, asked, fenced(blocks), seen.entries)
+            has_buffer = bool(self.memory.line_recall.settings.buffer_size)
+            blocks = found.buffer if has_buffer else found.blocks
+            # A buffer shows the latest find first, as it keeps it.
+            recalled = fenced(blocks, by_time=not has_buffer)
+        payload = self._payload(view, asked, recalled, seen.entries)
         yield from self.trace.told("convmem.context", _counts(seen.entries, view, blocks))
         self.started_ms = now_ms()
         return payload
@@ -236,22 +240,28 @@ class Turn:
         framing = [one for one in before if one.role not in ("user", "assistant", "tool")]
         return context([*framing, asked], **self._view_options())
 
-    def _recalled(self, seen: Collection[int]) -> Steps[Recall | None]:
+    def _recalled(self, seen: Collection[int]) -> Steps[Recall]:
         """Return lines of other places than the positions that the model sees anyway.
 
         A turn that is tried again must not quote its own earlier answer, nor what followed.
         """
+        engine = self.memory.line_recall
+        k = self.switches.k
+        wish: dict[str, Any] = {
+            "exclude": {self.key: seen},
+            "k": k,
+            "max_tokens": self.switches.max_tokens if k is None else None,
+        }
         query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
         if not query:
-            return None
-        max_tokens = self.switches.max_tokens if self.switches.k is None else None
+            return (yield from engine.buffer_steps(self.key, **wish))
         recall = partial(
-            self.memory.line_recall.recall_steps,
+            engine.recall_steps,
             self.key.owner,
             query,
-            exclude={self.key: seen},
-            k=self.switches.k,
-            max_tokens=max_tokens,
+            buffer=self.key,
+            remember=self.switches.remember,
+            **wish,
         )
         return (yield from self.trace.recalled(query, recall))
 

@@ -14,7 +14,7 @@ class TurnSwitches:
     """What a call may change under `configurable`."""
 
     recall: bool = True
-    max_tokens: int = 1000
+    max_tokens: int | None = None
     k: int | None = None
     history_tokens: int | None = None
     remember: bool = True

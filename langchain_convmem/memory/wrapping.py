@@ -39,7 +39,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     memory: Any = Field(exclude=True, repr=False)
     inner: Runnable[Any, Any]
     recall: bool = True
-    max_tokens: int = 1000
+    max_tokens: int | None = None
     k: int | None = None
     history_tokens: int | None = None
     queue_timeout_s: float = 300.0

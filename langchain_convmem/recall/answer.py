@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
-from langchain_convmem.recall.lexical import LexicalIndex, query_terms
-from langchain_convmem.recall.ranking import Ranking
+from langchain_convmem.recall.calibration import RELATED, relatedness
+from langchain_convmem.recall.lexical import LexicalIndex, query_terms, stands_in
+from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import LineMatch, Recall, RecalledBlock
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Wish", "build_recall"]
+__all__ = ["Answer", "Wish", "build_recall"]
 
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
@@ -32,7 +33,8 @@ class Wish:
         query: The question.
         k: So many blocks; None for as many as fit.
         max_tokens: Budget of all blocks together; None for none.
-        threshold: Least cosine similarity of a hit; None lets every line be one.
+        threshold: Least cosine similarity of a hit; None lets every line be one, "auto" too, but
+            none where the question is not related to anything.
         ranking: How many matches to report.
         settings: Windows and weights.
     """
@@ -40,9 +42,16 @@ class Wish:
     query: str
     k: int | None
     max_tokens: int | None
-    threshold: float | None
+    threshold: float | Literal["auto"] | None
     ranking: int
     settings: RecallSettings
+
+
+class Answer(NamedTuple):
+    """A recall, and the groups that its blocks were made of, in the same order."""
+
+    recall: Recall
+    groups: list[Group]
 
 
 def build_recall(
@@ -53,8 +62,8 @@ def build_recall(
     *,
     allowed: NDArray[np.bool_],
     problems: Sequence[str] = (),
-) -> Recall:
-    """Return the answer that `wish` asks for.
+) -> Answer:
+    """Return the recall that `wish` asks for, with what it was made of.
 
     Args:
         wish: How much, and from what similarity on.
@@ -65,49 +74,53 @@ def build_recall(
         problems: To report.
     """
     hits = ranking
-    if wish.threshold is not None:
-        hits = ranking.take(np.flatnonzero(ranking.similarity >= wish.threshold))
+    if wish.threshold == "auto":
+        found = relatedness(wish.query, ranking.columns, table, lexical, allowed)
+        hits = ranking if found >= RELATED else ranking.at_least(math.inf)
+    elif wish.threshold is not None:
+        hits = ranking.at_least(wish.threshold)
     scribe = _Scribe(wish, ranking, table, lexical)
-    ranked = hits.numbers.tolist()
-    groups = _groups(wish, ranked, Ground(table, allowed, wish.settings.cross_sessions))
+    groups = _groups(wish, hits, Ground(table, allowed, wish.settings.cross_sessions))
     shown = {line for group in groups for line in group.lines}
-    return Recall(
-        matches=tuple(scribe.matches(ranked, wish.ranking)),
+    recall = Recall(
+        matches=tuple(scribe.matches(hits, wish.ranking)),
         blocks=tuple(scribe.block(group) for group in groups),
         best_rejected=_best_rejected(ranking, table, shown),
         problems=tuple(problems),
     )
+    return Answer(recall, groups)
 
 
-def _groups(wish: Wish, ranked: list[int], ground: Ground) -> list[Group]:
+def _groups(wish: Wish, ranked: Iterable[int], ground: Ground) -> list[Group]:
     settings = wish.settings
     if wish.max_tokens is None:
-        return take_blocks(ranked, ground, wish.k or 0, window=settings.window)
+        k, window = wish.k or 0, settings.window
+        return take_blocks(ranked, ground, k, window=window, refill=settings.refill)
     return fill_budget(
         ranked, ground, wish.max_tokens, window=settings.budget_window, max_blocks=wish.k
     )
 
 
 def _best_rejected(ranking: Ranking, table: SegmentTable, shown: set[int]) -> float | None:
-    for number, relevance in zip(ranking.numbers, ranking.relevance, strict=True):
+    for number in ranking:
         if table.line_number(number) not in shown:
-            return float(relevance)
+            return float(ranking.columns.relevance[ranking.row_of(number)])
     return None
 
 
 class _Scribe:
-    """Writes matches and blocks; knows each segment's place in the ranking."""
+    """Writes matches and blocks."""
 
     def __init__(
         self, wish: Wish, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
     ) -> None:
         self._ranking = ranking
         self._table = table
-        self._lexical = lexical
-        self._place = np.full(len(table), -1)
-        self._place[ranking.numbers] = np.arange(len(ranking.numbers))
-        self._words = query_terms(wish.query, stop_words=wish.settings.stop_words)
-        self._use_words = bool(wish.settings.lexical_weight)
+        self._words: dict[str, Sequence[int]] = {}
+        if wish.settings.lexical_weight:
+            words = query_terms(wish.query, stop_words=wish.settings.stop_words)
+            numbers_of = lexical.having(words)
+            self._words = {words[term]: numbers for term, numbers in numbers_of.items()}
         self._written: dict[int, LineMatch] = {}
 
     def matches(self, numbers: Iterable[int], most: int | None = None) -> list[LineMatch]:
@@ -121,36 +134,35 @@ class _Scribe:
 
     def _match(self, line: int, number: int) -> LineMatch:
         if number not in self._written:
-            at = self._place[number]
+            at = self._ranking.row_of(number)
+            columns = self._ranking.columns
             self._written[number] = LineMatch(
                 line=self._table.line(line),
-                relevance=float(self._ranking.relevance[at]),
-                similarity=float(self._ranking.similarity[at]),
+                relevance=columns.relevance.item(at),
+                similarity=columns.similarity.item(at),
                 why=self._why(number, at),
             )
         return self._written[number]
 
     def _why(self, number: int, at: int) -> tuple[str, ...]:
-        ranking = self._ranking
+        columns = self._ranking.columns
         words = self._shared_words(number)
-        from_neighbours = float(ranking.smoothed[at] - ranking.own[at])
+        own = columns.own.item(at)
+        from_neighbours = columns.smoothed.item(at) - own
         reasons = {
-            "meaning": ranking.meaning[at] >= _TELLING,
+            "meaning": columns.meaning.item(at) >= _TELLING,
             f"words: {', '.join(words)}": bool(words),
-            "speaker": ranking.speaker[at] > 0,
-            "neighbours": from_neighbours > max(float(ranking.own[at]), 0.0),
+            "speaker": columns.speaker.item(at) > 0,
+            "neighbours": from_neighbours > max(own, 0.0),
         }
         return tuple(reason for reason, holds in reasons.items() if holds)
 
     def _shared_words(self, number: int) -> list[str]:
-        if not self._use_words:
-            return []
-        has = self._lexical.has
-        return [word for term, word in self._words.items() if has(term, number)]
+        return [word for word, numbers in self._words.items() if stands_in(numbers, number)]
 
     def block(self, group: Group) -> RecalledBlock:
         """Return a group with its text and its hits."""
-        matches = self.matches(sorted(group.hits, key=self._place.__getitem__))
+        matches = self.matches(sorted(group.hits, key=self._ranking.place_of))
         return RecalledBlock(
             lines=tuple(self._table.line(line) for line in group.lines),
             text=render(group, self._table),

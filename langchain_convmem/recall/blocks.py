@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_convmem.recall.segment_table import SegmentTable
 
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CHARS_PER_TOKEN", "Ground", "Group", "fill_budget", "render", "take_blocks"]
+__all__ = ["CHARS_PER_TOKEN", "Ground", "Group", "Window", "fill_budget", "render", "take_blocks"]
 
 CHARS_PER_TOKEN = 4
 """A budget of n tokens is 4 n characters of returned text."""
 
+Window: TypeAlias = "int | tuple[int, int]"
+"""Lines on each side of a hit, or how many before it and how many behind."""
+
 _GAP = "[...]"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
 
@@ -82,8 +87,13 @@ def _line(number: int, chosen: set[int], table: SegmentTable) -> str:
 
 
 def _header(time_ms: int) -> str:
+    return _header_of_day(time_ms // _DAY_MS)
+
+
+@lru_cache(maxsize=4096)
+def _header_of_day(days: int) -> str:
     try:
-        day = _EPOCH + timedelta(milliseconds=time_ms)
+        day = _EPOCH + timedelta(days=days)
     except OverflowError:
         # A time from a foreign file may lie outside the calendar.
         return "[undated]"
@@ -103,9 +113,16 @@ def _line_text(line_number: int, chosen: set[int], table: SegmentTable) -> str:
 # -- lines around a hit ----------------------------------------------------------------------
 
 
-def _window(ground: Ground, line: int, reach: int) -> list[int]:
-    """Return the line with up to `reach` lines on each side, in the order of the dialogue."""
-    before, behind = _walk(ground, line, -1, reach), _walk(ground, line, 1, reach)
+def _sides(window: Window) -> tuple[int, int]:
+    return (window, window) if isinstance(window, int) else window
+
+
+def _window(ground: Ground, line: int, window: Window) -> list[int]:
+    """Return the line with what its window reaches, in the order of the dialogue."""
+    reach_before, reach_behind = _sides(window)
+    if not reach_before and not reach_behind:
+        return [line]
+    before, behind = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_behind)
     return [*reversed(before), line, *behind]
 
 
@@ -121,13 +138,15 @@ def _walk(ground: Ground, line: int, step: int, reach: int) -> list[int]:
     return lines
 
 
-def _chosen_segments(table: SegmentTable, line: int, hit: int, reach: int) -> set[int]:
+def _chosen_segments(table: SegmentTable, line: int, hit: int, window: Window) -> set[int]:
     """Return which segments of a line in the window of a hit are worth their room."""
     segments = table.segments_of(line)
+    if len(segments) == 1:
+        return set(segments)
     hit_line = table.line_number(hit)
     if line == hit_line:
-        around = 1 if reach else 0
-        return set(range(max(hit - around, segments.start), min(hit + around + 1, segments.stop)))
+        before, behind = (min(reach, 1) for reach in _sides(window))
+        return set(range(max(hit - before, segments.start), min(hit + behind + 1, segments.stop)))
     return {segments[-1] if line < hit_line else segments[0]}
 
 
@@ -139,7 +158,7 @@ def fill_budget(
     ground: Ground,
     max_tokens: int,
     *,
-    window: int = 0,
+    window: Window = 0,
     max_blocks: int | None = None,
 ) -> list[Group]:
     """Return the groups of the best segments that fit, best first.
@@ -151,17 +170,20 @@ def fill_budget(
         ranked: Segment numbers, best first.
         ground: Where they stand.
         max_tokens: Four characters of the groups' text each.
-        window: Lines to add on each side of a segment, fewer where they do not fit.
+        window: Lines to add around a segment, fewer where they do not fit.
         max_blocks: No more groups than this.
     """
     filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks)
+    before, behind = _sides(window)
+    smaller_windows = [
+        (min(reach, before), min(reach, behind)) for reach in range(max(before, behind), -1, -1)
+    ]
     misses = 0
     for number in ranked:
         if number in filler:
             filler.note_hit(number)
             continue
-        reaches = range(window, -1, -1)
-        fits = any(filler.add(number, reach) for reach in reaches)
+        fits = filler.add(number, smaller_windows)
         misses = 0 if fits else misses + 1
         if misses == _MISSES:
             break
@@ -189,19 +211,22 @@ class _Filler:
     def note_hit(self, number: int) -> None:
         self._group_of[self._table.line_number(number)].hits.append(number)
 
-    def add(self, number: int, reach: int) -> bool:
-        """Add a segment with `reach` lines on each side; say whether it fitted."""
+    def add(self, number: int, windows: Iterable[Window]) -> bool:
+        """Add a segment with the first of these windows that fits; say whether one did."""
+        # The segment itself costs at least its text: most misses end here.
+        if self._table.length(number) > self._room:
+            return False
+        return any(self._add(number, window) for window in windows)
+
+    def _add(self, number: int, window: Window) -> bool:
         table = self._table
         line = table.line_number(number)
-        # The segment itself costs at least its text: most misses end here.
-        if len(table.text(number)) > self._room:
-            return False
-        lines = _window(self._ground, line, reach)
+        lines = _window(self._ground, line, window)
         beside = self._groups_beside(lines)
         if not beside and len(self.groups) == self._max_blocks:
             return False
-        chosen = {line: _chosen_segments(table, line, number, reach) for line in lines}
-        merged = _merge(chosen, beside, number)
+        chosen = {line: _chosen_segments(table, line, number, window) for line in lines}
+        merged = _merge(chosen, beside, number) if beside else Group(chosen, [number])
         cost = self._chars(merged) - sum(map(self._chars, beside))
         if cost > self._room:
             return False
@@ -218,6 +243,9 @@ class _Filler:
         return self._header_chars[first] + sum(lines)
 
     def _chars_of_line(self, line: int, chosen: set[int]) -> int:
+        if len(chosen) == len(self._table.segments_of(line)):
+            whole = self._table.line(line)
+            return len("\n") + len(whole.speaker) + len(": ") + len(whole.text)
         key = (line, frozenset(chosen))
         if key not in self._line_chars:
             self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table))
@@ -232,7 +260,7 @@ class _Filler:
             for line in (before, *lines, behind)
             if line is not None and line in self._group_of
         }
-        return [group for group in self.groups if id(group) in touched]
+        return [group for group in self.groups if id(group) in touched] if touched else []
 
     def _replace(self, beside: Sequence[Group], merged: Group) -> None:
         # The merged group takes the place of the best one that went into it.
@@ -249,25 +277,31 @@ class _Filler:
 # -- a number of blocks ----------------------------------------------------------------------
 
 
-def take_blocks(ranked: Sequence[int], ground: Ground, k: int, *, window: int) -> list[Group]:
+def take_blocks(
+    ranked: Iterable[int], ground: Ground, k: int, *, window: Window, refill: bool = True
+) -> list[Group]:
     """Return k groups, best first, or one per line where fewer lines are ranked.
 
     Each hit comes with its window. Overlapping windows merge, and the ranking is followed further
     down until there are k groups. Where it ends first, the best k lines share the lines around
     them out: each line goes to the nearest hit, so the windows no longer overlap.
+
+    Without `refill` the best k lines are hits, in fewer groups where their windows overlap.
     """
     table = ground.table
     best: dict[int, int] = {}
-    for number in ranked:
-        best.setdefault(table.line_number(number), number)
     groups: list[Group] = []
-    for line, number in best.items():
-        if len(groups) == k:
+    for number in ranked:
+        line = table.line_number(number)
+        if line in best:
+            continue
+        if (len(groups) if refill else len(best)) == k:
             return groups
+        best[line] = number
         lines = _window(ground, line, window)
         chosen = {at: _chosen_segments(table, at, number, window) for at in lines}
         groups = _with_group(groups, chosen, number)
-    if len(groups) >= min(k, len(best)):
+    if not refill or len(groups) >= min(k, len(best)):
         return groups
     hits = list(best.values())[:k]
     return _shared_out(hits, ground, window)
@@ -295,7 +329,7 @@ def _merge(chosen: dict[int, set[int]], groups: Sequence[Group], hit: int) -> Gr
     return Group(dict(sorted(lines.items())), [*hits, hit])
 
 
-def _shared_out(hits: Sequence[int], ground: Ground, window: int) -> list[Group]:
+def _shared_out(hits: Sequence[int], ground: Ground, window: Window) -> list[Group]:
     """Return one group per hit; a line in several windows goes to the nearest, then best hit."""
     table = ground.table
     nearest: dict[int, tuple[int, int]] = {}

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.answer import Wish, build_recall
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings
 from langchain_convmem.recall.embedding_border import embed_question
-from langchain_convmem.recall.options import RecallOptions, check_scope, checked_wish
+from langchain_convmem.recall.options import RecallOptions, check_scope, checked_wish, limits
 from langchain_convmem.recall.owner_index import OwnerIndex, Progress
 from langchain_convmem.recall.ranking import Question, rank, without_names
+from langchain_convmem.recall.relevance_buffer import (
+    Buffered,
+    BufferedBlock,
+    buffer_steps,
+    living,
+    references,
+    rendered,
+)
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.workers import in_worker
-from langchain_convmem.records import Owner, Recall, ThreadKey
+from langchain_convmem.records import Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Step, Steps, arun, run
 
 if TYPE_CHECKING:
@@ -100,10 +109,12 @@ class LineRecall:
         *,
         k: int | None = None,
         max_tokens: int | None = None,
-        threshold: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
         within: ThreadKey | None = None,
         exclude: Mapping[ThreadKey, Collection[int]] | None = None,
         ranking: int = 20,
+        buffer: ThreadKey | None = None,
+        remember: bool = True,
         settings: RecallSettings | None = None,
     ) -> Steps[Recall]:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
@@ -116,14 +127,59 @@ class LineRecall:
             settings=settings or self.settings,
         )
         check_scope(owner, within)
+        check_scope(owner, buffer, "buffer")
         index = self._index_of(owner)
         known: _Known = yield _off_loop(partial(_caught_up, index))
         vector, problem = yield from self._embed(wish, known)
         scan = partial(
             _scan, index, wish, vector=vector, problem=problem, within=within, exclude=exclude
         )
-        recall: Recall = yield _off_loop(scan)
-        return recall
+        recall: Recall
+        recall, found = yield _off_loop(scan)
+        if buffer is None or not wish.settings.buffer_size:
+            return recall
+        look_up = partial(
+            _looked_up, index, wish, fresh=recall.blocks, within=within, exclude=exclude
+        )
+        return (yield from self._buffered(recall, buffer, found, look_up, remember=remember))
+
+    def buffer_steps(
+        self,
+        buffer: ThreadKey,
+        *,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+        settings: RecallSettings | None = None,
+    ) -> Steps[Recall]:
+        """Return the steps that read a thread's relevance buffer where there is no question."""
+        settings = settings or self.settings
+        nothing = Recall((), ())
+        if not settings.buffer_size:
+            return nothing
+        k, max_tokens = limits(k, max_tokens, settings)
+        wish = Wish("", k, max_tokens, None, 0, settings)
+        index = self._index_of(buffer.owner)
+        look_up = partial(_looked_up, index, wish, fresh=(), within=None, exclude=exclude)
+        return (yield from self._buffered(nothing, buffer, (), look_up, remember=False))
+
+    def _buffered(
+        self,
+        recall: Recall,
+        buffer: ThreadKey,
+        found: Sequence[BufferedBlock],
+        look_up: Callable[[Sequence[BufferedBlock]], Buffered],
+        *,
+        remember: bool,
+    ) -> Steps[Recall]:
+        shown, problems = yield from buffer_steps(
+            self.log,
+            buffer,
+            found,
+            lambda blocks: _off_loop(partial(look_up, blocks)),
+            remember=remember,
+        )
+        return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
 
     def _embed(
         self, wish: Wish, known: _Known
@@ -203,7 +259,7 @@ def _scan(
     problem: str | None,
     within: ThreadKey | None,
     exclude: Mapping[ThreadKey, Collection[int]] | None,
-) -> Recall:
+) -> tuple[Recall, tuple[BufferedBlock, ...]]:
     with index.lock:
         table = index.table
         if vector is not None and index.vectors.dim not in (None, len(vector)):
@@ -212,4 +268,28 @@ def _scan(
         ranking = rank(question, table, index.vectors, index.lexical, wish.settings)
         problems = index.problems if problem is None else (*index.problems, problem)
         allowed = question.allowed
-        return build_recall(wish, ranking, table, index.lexical, allowed=allowed, problems=problems)
+        recall, groups = build_recall(
+            wish, ranking, table, index.lexical, allowed=allowed, problems=problems
+        )
+        if not wish.settings.buffer_size:
+            return recall, ()
+        return recall, references(groups, recall.blocks, table)
+
+
+def _looked_up(
+    index: OwnerIndex,
+    wish: Wish,
+    blocks: Sequence[BufferedBlock],
+    *,
+    fresh: Sequence[RecalledBlock],
+    within: ThreadKey | None,
+    exclude: Mapping[ThreadKey, Collection[int]] | None,
+) -> Buffered:
+    with index.lock:
+        # Another process may have buffered lines that this index has not read yet.
+        index.catch_up()
+        table = index.table
+        kept = tuple(living(blocks, table)[: wish.settings.buffer_size])
+        allowed = table.allowed(within, exclude)
+        shown = rendered(kept, table, allowed, max_tokens=wish.max_tokens, fresh=fresh)
+        return Buffered(kept, shown)

@@ -29,14 +29,19 @@ def spread_of(scores: NDArray[np.float32]) -> Spread:
     if not len(scores):
         return Spread(0.0, 0.0)
     exact = scores.astype(np.float64)
-    return Spread(float(exact.mean()), float(exact.std()))
+    mean = float(exact.mean())
+    exact -= mean
+    exact *= exact
+    return Spread(mean, float(exact.mean()) ** 0.5)
 
 
 def standardize(scores: NDArray[np.float32], spread: Spread) -> NDArray[np.float64]:
     """Return scores as distances from the mean in standard deviations (0 if all are equal)."""
     if spread.deviation < _NEGLIGIBLE:
         return np.zeros(len(scores))
-    result: NDArray[np.float64] = (scores.astype(np.float64) - spread.mean) / spread.deviation
+    result = scores.astype(np.float64)
+    result -= spread.mean
+    result /= spread.deviation
     return result
 
 
@@ -87,15 +92,16 @@ def smooth(
             standardised score.
     """
     reach = len(kernel) // 2
-    padded = np.append(scores, 0.0)
+    padded = np.zeros(len(scores) + 1)
+    padded[:-1] = scores
     total = kernel[reach] * scores
     for links, weights in ((before, kernel[:reach][::-1]), (behind, kernel[reach + 1 :])):
         # Index -1 meets the padding: no neighbour, and none of none.
         chain = np.append(links, -1)
         at = links
-        for weight in weights:
-            total = total + weight * padded[at]
-            at = chain[at]
+        for number, weight in enumerate(weights):
+            at = chain[at] if number else at
+            total += weight * padded[at]
     return total
 
 
@@ -112,14 +118,17 @@ def session_bests(
     if not len(scores):
         return np.zeros(0)
     totals = np.zeros(int(sessions.max()) + 1)
-    left = np.maximum(scores, 0.0)
+    # All others count 0, so they need not be looked at.
+    positive = np.flatnonzero(scores > 0)
+    left, session_of = scores[positive], sessions[positive]
     for _ in range(best):
         highest = np.zeros_like(totals)
-        np.maximum.at(highest, sessions, left)
+        np.maximum.at(highest, session_of, left)
         totals += highest
-        # Only the first of equal scores is used up.
-        at = np.flatnonzero((left == highest[sessions]) & (left > 0))
-        _, first = np.unique(sessions[at], return_index=True)
-        left[at[first]] = 0.0
+        # Only the first of equal scores is used up; what is written last to a place stays there.
+        at = np.flatnonzero((left == highest[session_of]) & (left > 0))[::-1]
+        first = np.zeros(len(totals), dtype=np.intp)
+        first[session_of[at]] = at
+        left[first[highest > 0]] = 0.0
     result: NDArray[np.float64] = totals[sessions] / best
     return result

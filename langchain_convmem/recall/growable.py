@@ -22,23 +22,51 @@ class Growable:
         self._tail = () if width is None else (width,)
         self._rows: NDArray[Any] = np.empty((0, *self._tail), dtype=dtype)
         self._length = 0
+        # Single numbers are gathered in a list, since NumPy takes as long for one as for a
+        # hundred; whoever looks at the array finds them in it.
+        self._pending: list[Any] = []
 
     def __len__(self) -> int:
-        return self._length
+        return self._length + len(self._pending)
+
+    def append(self, value: float) -> None:
+        """Append one number."""
+        self._pending.append(value)
 
     def extend(self, rows: ArrayLike) -> None:
         """Append rows; a view taken before keeps showing the old ones alone."""
+        if self._pending:
+            self._settle()
         added = np.asarray(rows, dtype=self._rows.dtype).reshape(-1, *self._tail)
         needed = self._length + len(added)
         if needed > len(self._rows):
             capacity = max(needed, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
             grown = np.empty((capacity, *self._tail), dtype=self._rows.dtype)
-            grown[: self._length] = self.view
+            grown[: self._length] = self._rows[: self._length]
             self._rows = grown
         self._rows[self._length : needed] = added
         self._length = needed
 
+    def _settle(self) -> None:
+        pending, self._pending = self._pending, []
+        self.extend(pending)
+
+    def at(self, number: int) -> Any:
+        """Return one number as a Python value."""
+        if number < self._length:
+            return self._rows[number].item()
+        return self._pending[number - self._length]
+
+    def put(self, number: int, value: float) -> None:
+        """Put another number in the place of one."""
+        if number < self._length:
+            self._rows[number] = value
+        else:
+            self._pending[number - self._length] = value
+
     @property
     def view(self) -> NDArray[Any]:
         """The rows so far, writable, without a copy."""
+        if self._pending:
+            self._settle()
         return self._rows[: self._length]

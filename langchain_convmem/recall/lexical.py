@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import snowballstemmer
@@ -24,7 +24,14 @@ from langchain_convmem.recall.growable import Growable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ANALYSIS_VERSION", "LexicalIndex", "analyze", "is_stop_word", "query_terms"]
+__all__ = [
+    "ANALYSIS_VERSION",
+    "LexicalIndex",
+    "analyze",
+    "is_stop_word",
+    "query_terms",
+    "stands_in",
+]
 
 ANALYSIS_VERSION = 1
 
@@ -53,6 +60,11 @@ i'm i've i'd i'll you're you've you'd you'll he'd he'll she'd she'll it'll we're
 they're they've they'd they'll isn't aren't wasn't weren't don't doesn't didn't haven't hasn't
 hadn't can't couldn't won't wouldn't shouldn't
 """
+
+# From this many documents on, sorting all their terms at once beats counting one by one.
+_MANY = 64
+_MOST_UNWRITTEN = 20_000
+_POSTING_BYTES = array("i").itemsize
 
 _stemmer = threading.local()
 
@@ -98,22 +110,57 @@ def query_terms(text: str, *, stop_words: bool = False) -> dict[str, str]:
         text: The question.
         stop_words: Keep function words. They stay in any case if there is nothing else.
     """
+    words = dict(_query_words(text))
+    stop_terms = _stop_terms()
+    telling = {term: word for term, word in words.items() if term not in stop_terms}
+    return words if stop_words or not telling else telling
+
+
+@lru_cache(maxsize=16)
+def _query_words(text: str) -> tuple[tuple[str, str], ...]:
+    # Kept for a moment, since one recall asks for them several times.
     words: dict[str, str] = {}
     for run in _runs(text):
+        unspaced = _IS_UNSPACED.match(run)
         for term in _terms_of_run(run.casefold()):
-            words.setdefault(term, term if _IS_UNSPACED.match(run) else run)
-    telling = {term: word for term, word in words.items() if term not in _stop_terms()}
-    return words if stop_words or not telling else telling
+            words.setdefault(term, term if unspaced else run)
+    return tuple(words.items())
 
 
 def is_stop_word(word: str) -> bool:
     """Return whether questions leave the word out."""
-    return word.casefold() in _STOP_WORDS.split()
+    return word.casefold() in _stop_words()
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    return frozenset(_STOP_WORDS.split())
 
 
 @lru_cache(maxsize=1)
 def _stop_terms() -> frozenset[str]:
     return frozenset(analyze(_STOP_WORDS))
+
+
+def stands_in(numbers: Sequence[int], number: int) -> bool:
+    """Return whether a number is among ascending ones."""
+    at = bisect_left(numbers, number)
+    return at < len(numbers) and numbers[at] == number
+
+
+class _Ids(dict[str, int]):
+    """Numbers terms in the order they are asked for."""
+
+    def __missing__(self, term: str) -> int:
+        number = self[term] = len(self)
+        return number
+
+
+class _Postings(NamedTuple):
+    """Where a term stands: documents, ascending, and its shape in each."""
+
+    numbers: array[int]
+    shapes: array[int]
 
 
 class LexicalIndex:
@@ -125,12 +172,17 @@ class LexicalIndex:
 
     def __init__(self) -> None:
         """Create an empty index."""
-        self._numbers: dict[str, array[int]] = {}
-        self._counts: dict[str, array[int]] = {}
+        self._postings: dict[str, _Postings] = {}
+        # How often a term stands in a document of which length: few pairs, shared by many.
+        self._shapes: dict[tuple[int, int], int] = {}
+        self._shape_counts = Growable(np.int64)
+        self._shape_lengths = Growable(np.int64)
         self._lengths = Growable(np.int64)
         self._removed = Growable(np.bool_)
         self._present = 0
         self._total_length = 0
+        # Documents whose postings are not written yet: many at once cost a fraction.
+        self._unwritten: list[Sequence[str]] = []
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -139,30 +191,90 @@ class LexicalIndex:
     def add(self, documents: Iterable[Sequence[str]]) -> None:
         """Append documents, each the list of its terms; numbers continue the earlier ones."""
         for terms in documents:
-            number = len(self._lengths)
-            for term, count in Counter(terms).items():
-                if term not in self._numbers:
-                    self._numbers[term], self._counts[term] = array("i"), array("i")
-                self._numbers[term].append(number)
-                self._counts[term].append(count)
-            self._lengths.extend([len(terms)])
-            self._removed.extend([False])
+            self._lengths.append(len(terms))
+            self._removed.append(False)
             self._present += 1
             self._total_length += len(terms)
+            self._unwritten.append(terms)
+            if len(self._unwritten) == _MOST_UNWRITTEN:
+                self.settle()
+
+    # -- writing postings --------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Write the postings of what was added, which a search would do otherwise."""
+        documents, self._unwritten = self._unwritten, []
+        first = len(self) - len(documents)
+        if len(documents) < _MANY:
+            for number, terms in enumerate(documents, first):
+                for term, count in Counter(terms).items():
+                    posting = self._postings_of(term)
+                    posting.numbers.append(number)
+                    posting.shapes.append(self._shape(count, len(terms)))
+        else:
+            self._write_many(first, documents)
+
+    def _write_many(self, first: int, documents: Sequence[Sequence[str]]) -> None:
+        """Write postings as `settle` does, sorted by term with NumPy instead of counted."""
+        ids = _Ids()
+        flat = np.array([ids[term] for terms in documents for term in terms], dtype=np.int64)
+        lengths = np.array([len(terms) for terms in documents], dtype=np.int64)
+        places = np.repeat(np.arange(len(documents)), lengths)
+        keys, counts = np.unique(flat * len(documents) + places, return_counts=True)
+        term_ids, places = np.divmod(keys, len(documents))
+        numbers = (places + first).astype(np.intc).tobytes()
+        shapes = self._shapes_of(counts, lengths[places]).astype(np.intc).tobytes()
+        ends = np.searchsorted(term_ids, np.arange(len(ids)), side="right") * _POSTING_BYTES
+        start = 0
+        for term, end in zip(ids, ends.tolist(), strict=True):
+            posting = self._postings_of(term)
+            posting.numbers.frombytes(numbers[start:end])
+            posting.shapes.frombytes(shapes[start:end])
+            start = end
+
+    def _shapes_of(
+        self, counts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        width = int(lengths.max(initial=0)) + 1
+        pairs, which = np.unique(counts * width + lengths, return_inverse=True)
+        found = [self._shape(*divmod(pair, width)) for pair in pairs.tolist()]
+        return np.array(found, dtype=np.int64)[which]
+
+    def _postings_of(self, term: str) -> _Postings:
+        found = self._postings.get(term)
+        if found is None:
+            found = self._postings[term] = _Postings(array("i"), array("i"))
+        return found
+
+    def _shape(self, count: int, length: int) -> int:
+        shape = self._shapes.get((count, length))
+        if shape is None:
+            shape = self._shapes[count, length] = len(self._shapes)
+            self._shape_counts.append(count)
+            self._shape_lengths.append(length)
+        return shape
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take documents out of every later scoring; the numbers of others stay. Idempotent."""
         for number in numbers:
-            if not self._removed.view[number]:
-                self._removed.view[number] = True
+            if not self._removed.at(number):
+                self._removed.put(number, True)
                 self._present -= 1
-                self._total_length -= int(self._lengths.view[number])
+                self._total_length -= self._lengths.at(number)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def having(self, terms: Iterable[str]) -> dict[str, array[int]]:
+        """Return the documents, ascending and removed ones included, of those terms that have any.
+
+        Do not write, and do not keep.
+        """
+        self.settle()
+        return {term: self._postings[term].numbers for term in terms if term in self._postings}
 
     def has(self, term: str, number: int) -> bool:
         """Return whether a document, removed or not, was added with this term."""
-        numbers = self._numbers.get(term, ())
-        at = bisect_left(numbers, number)
-        return at < len(numbers) and numbers[at] == number
+        return stands_in(self.having([term]).get(term, ()), number)
 
     def scores(
         self, terms: Iterable[str], *, k1: float = 1.2, b: float = 0.3
@@ -177,15 +289,27 @@ class LexicalIndex:
         scores = np.zeros(len(self._lengths), dtype=np.float32)
         if not self._present:
             return scores
-        removed = self._removed.view
-        average = max(self._total_length / self._present, 1.0)
+        self.settle()
+        removed = self._removed.view if self._present < len(self._lengths) else None
+        weights = self._shape_weights(k1, b)
         for term in dict.fromkeys(terms):
-            if term in self._numbers:
+            if term in self._postings:
                 # Copies: a view of an `array` would forbid it to grow for as long as it lives.
-                numbers, counts = np.array(self._numbers[term]), np.array(self._counts[term])
-                kept = ~removed[numbers]
-                numbers, counts = numbers[kept], counts[kept]
-                damping = k1 * (1 - b + b * self._lengths.view[numbers] / average)
-                idf = np.log1p((self._present - len(numbers) + 0.5) / (len(numbers) + 0.5))
-                scores[numbers] += idf * counts * (k1 + 1) / (counts + damping)
+                numbers = np.array(self._postings[term].numbers, dtype=np.intp)
+                shapes = np.array(self._postings[term].shapes, dtype=np.intp)
+                count = len(numbers)
+                if removed is not None:
+                    count -= int(np.count_nonzero(removed[numbers]))
+                idf = np.log1p((self._present - count + 0.5) / (count + 0.5))
+                scores[numbers] += (idf * weights)[shapes]
+        if removed is not None:
+            scores[removed] = 0.0
         return scores
+
+    def _shape_weights(self, k1: float, b: float) -> NDArray[np.float64]:
+        """Return what a term counts in a document of each shape, but for its rarity."""
+        average = max(self._total_length / self._present, 1.0)
+        counts = self._shape_counts.view
+        damping = k1 * (1 - b + b * self._shape_lengths.view / average)
+        weights: NDArray[np.float64] = counts * (k1 + 1) / (counts + damping)
+        return weights

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.answer import Wish
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["RecallOptions", "check_scope", "checked_wish"]
+__all__ = ["RecallOptions", "check_scope", "checked_wish", "limits"]
 
 
 class RecallOptions(TypedDict, total=False):
@@ -20,20 +20,27 @@ class RecallOptions(TypedDict, total=False):
         k: Exactly so many blocks, as long as there are lines enough to be hits.
         max_tokens: Budget of all blocks, 4 characters of text each, headers included. With `k`:
             at most so many blocks. Neither: what the settings say, else 1000.
-        threshold: Least cosine similarity of a hit, from -1 to 1; None: what the settings say.
+        threshold: Least cosine similarity of a hit, from -1 to 1; "auto": every line may be one,
+            but nothing is found where the question is not related to anything; None: what the
+            settings say.
         within: Only this thread of the owner.
         exclude: Positions of entries, by thread, that must not come back, such as those a model
             already sees.
         ranking: How many matches to report, whether selected or not; 20 by default.
+        buffer: The thread of the owner whose relevance buffer takes in what is found; it comes back
+            in `Recall.buffer`. None, or settings whose `buffer_size` is 0: no buffer.
+        remember: Whether the buffer is written; what comes back is the same.
         settings: Instead of the recall's own. Those of building (`exact_limit`) do not change.
     """
 
     k: int | None
     max_tokens: int | None
-    threshold: float | None
+    threshold: float | Literal["auto"] | None
     within: ThreadKey | None
     exclude: Mapping[ThreadKey, Collection[int]] | None
     ranking: int
+    buffer: ThreadKey | None
+    remember: bool
     settings: RecallSettings | None
 
 
@@ -42,7 +49,7 @@ def checked_wish(
     *,
     k: int | None,
     max_tokens: int | None,
-    threshold: float | None,
+    threshold: float | Literal["auto"] | None,
     ranking: int,
     settings: RecallSettings,
 ) -> Wish:
@@ -57,14 +64,22 @@ def checked_wish(
     _check_count("k", k, least=1)
     _check_count("max_tokens", max_tokens, least=1)
     _check_count("ranking", ranking, least=0)
-    if k is None and max_tokens is None:
-        k, max_tokens = settings.k, settings.max_tokens
-    if k is None and max_tokens is None:
-        max_tokens = 1000
+    k, max_tokens = limits(k, max_tokens, settings)
     if threshold is None:
         threshold = settings.threshold
     _check_threshold(threshold)
     return Wish(query, k, max_tokens, threshold, ranking, settings)
+
+
+def limits(
+    k: int | None, max_tokens: int | None, settings: RecallSettings
+) -> tuple[int | None, int | None]:
+    """Return how many blocks and how many tokens, where a call may name neither."""
+    if k is None and max_tokens is None:
+        k, max_tokens = settings.k, settings.max_tokens
+    if k is None and max_tokens is None:
+        max_tokens = 1000
+    return k, max_tokens
 
 
 def _check_count(name: str, value: int | None, *, least: int) -> None:
@@ -75,16 +90,16 @@ def _check_count(name: str, value: int | None, *, least: int) -> None:
         raise ConfigError(msg)
 
 
-def _check_threshold(value: float | None) -> None:
-    if value is None:
+def _check_threshold(value: float | Literal["auto"] | None) -> None:
+    if value is None or value == "auto":
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -1 <= value <= 1:
-        msg = f"threshold must be None or a cosine from -1 to 1, got {value!r}"
+        msg = f'threshold must be None, "auto" or a cosine from -1 to 1, got {value!r}'
         raise ConfigError(msg)
 
 
-def check_scope(owner: Owner, within: ThreadKey | None) -> None:
+def check_scope(owner: Owner, within: ThreadKey | None, name: str = "within") -> None:
     """Refuse a thread that is none of the owner's.
 
     Raises:
@@ -93,5 +108,5 @@ def check_scope(owner: Owner, within: ThreadKey | None) -> None:
     if within is None:
         return
     if not isinstance(within, ThreadKey) or within.owner != owner:
-        msg = f"within must be a thread of the owner {owner!r}, got {within!r}"
+        msg = f"{name} must be a thread of the owner {owner!r}, got {within!r}"
         raise ConfigError(msg)

@@ -167,6 +167,7 @@ class OwnerIndex:
                 self._save()
             if progress is not None:
                 progress(min((done + 1) * _BATCH, len(fresh)), len(fresh))
+        self.lexical.settle()
 
     def _derive_batch(self, numbers: Sequence[int], rows: dict[_Key, StoredSegment]) -> None:
         stored = [rows.get(self._key(number)) for number in numbers]

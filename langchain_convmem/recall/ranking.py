@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from langchain_convmem.recall.fusion import (
     standardize,
 )
 from langchain_convmem.recall.lexical import LexicalIndex, is_stop_word, query_terms
+from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.segment_table import Links, SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.vectors import SegmentVectors
@@ -51,35 +53,6 @@ class Question:
     allowed: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Scored segments, best first; the columns have equal length.
-
-    Attributes:
-        numbers: Segment numbers.
-        relevance: Final scores.
-        similarity: Cosines; 0.0 without a vector.
-        meaning: The cosine's standardised and weighted part of the score.
-        words: The same for BM25.
-        own: The score before neighbours, speaker and sitting were counted.
-        smoothed: The score after the neighbours.
-        speaker: The bonus for a named speaker.
-    """
-
-    numbers: NDArray[np.int64]
-    relevance: NDArray[np.float64]
-    similarity: NDArray[np.float32]
-    meaning: NDArray[np.float64]
-    words: NDArray[np.float64]
-    own: NDArray[np.float64]
-    smoothed: NDArray[np.float64]
-    speaker: NDArray[np.float64]
-
-    def take(self, kept: NDArray[np.int64] | NDArray[np.bool_]) -> Ranking:
-        """Return the ranking of some rows, in their order."""
-        return Ranking(*(getattr(self, name)[kept] for name in self.__slots__))
-
-
 # -- speakers --------------------------------------------------------------------------------
 
 
@@ -97,6 +70,7 @@ def without_names(text: str, speakers: Sequence[str]) -> str:
     return bare if re.search(r"\w", bare) else text
 
 
+@lru_cache(maxsize=1024)
 def _name_pattern(speaker: str) -> re.Pattern[str]:
     whole, first = speaker.strip(), (speaker.split() or [""])[0]
     names = {whole} if is_stop_word(first) else {whole, first}
@@ -124,22 +98,19 @@ def rank(
     Beyond the exact limit only the proposed candidates and their neighbours come back.
     """
     words = _word_scores(question, lexical, settings)
-    allowed = np.flatnonzero(question.allowed)
-    exact = vectors.is_exact or len(allowed) <= _WHOLE_SCOPE
-    if exact:
-        few = len(allowed) < _SMALL_SHARE * len(table)
-        scored = np.arange(len(table))
-        if few:
-            # With those around them, through which they are neighbours of each other.
-            scored = _with_neighbours(allowed, table.links(), len(settings.kernel) // 2)
-        shown = question.allowed[scored]
-    else:
+    allowed = int(np.count_nonzero(question.allowed))
+    exact = vectors.is_exact or allowed <= _WHOLE_SCOPE
+    scored, shown = None, question.allowed
+    if not exact:
         scored, shown = _candidates(question, table, vectors, words, settings)
-    ranking = _score(question, table, vectors, words, scored, exact=exact, settings=settings)
-    kept = np.flatnonzero(shown & question.allowed[scored])
-    # Rounded, so that lines of equal worth tie however their scores were summed.
-    order = np.argsort(-np.round(ranking.relevance[kept], 6), kind="stable")
-    return ranking.take(kept[order])
+        shown &= question.allowed[scored]
+    elif allowed < _SMALL_SHARE * len(table):
+        # With those around them, through which they are neighbours of each other.
+        few = np.flatnonzero(question.allowed)
+        scored = _with_neighbours(few, table.links(), len(settings.kernel) // 2)
+        shown = question.allowed[scored]
+    columns = _score(question, table, vectors, words, scored, exact=exact, settings=settings)
+    return Ranking(columns, None if shown.all() else np.flatnonzero(shown))
 
 
 def _word_scores(
@@ -182,52 +153,69 @@ def _score(
     table: SegmentTable,
     vectors: SegmentVectors,
     words: NDArray[np.float32],
-    scored: NDArray[np.int64],
+    scored: NDArray[np.int64] | None,
     *,
     exact: bool,
     settings: RecallSettings,
-) -> Ranking:
-    allowed = question.allowed[scored]
+) -> Columns:
+    """Return the scores of the segments `scored`, ascending; None: of all."""
+    # A slice takes no copy of a column.
+    at = slice(None) if scored is None else scored
+    allowed = question.allowed[at]
     similarity, meaning = _meaning(question, vectors, scored, exact=exact)
-    word_part = standardize(words[scored], spread_of(words[question.allowed]))
+    word_part = standardize(words[at], spread_of(_masked(words, question.allowed)))
     # Segments out of scope count as average, so that they move nothing.
-    meaning = settings.dense_weight * np.where(allowed, meaning, 0.0)
-    word_part = settings.lexical_weight * np.where(allowed, word_part, 0.0)
+    meaning = _weighted(meaning, allowed, settings.dense_weight)
+    word_part = _weighted(word_part, allowed, settings.lexical_weight)
     own = meaning + word_part
     smoothed = smooth(own, *_local_links(table, scored), settings.kernel)
-    speaker = _speaker_bonus(question, table, scored, settings)
+    speaker = _speaker_bonus(question, table, at, settings)
     relevance = smoothed + speaker
     if settings.session_prior:
-        in_scope = np.where(allowed, relevance, 0.0)
-        sessions = table.session_column[scored]
-        prior = session_bests(in_scope, sessions, settings.session_best)
+        in_scope = _weighted(relevance, allowed, 1.0)
+        prior = session_bests(in_scope, table.session_column[at], settings.session_best)
         relevance = relevance + settings.session_prior * prior
-    return Ranking(scored, relevance, similarity, meaning, word_part, own, smoothed, speaker)
+    numbers = np.arange(len(table)) if scored is None else scored
+    return Columns(numbers, relevance, similarity, meaning, word_part, own, smoothed, speaker)
+
+
+def _masked(values: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return values if mask.all() else values[mask]
+
+
+def _weighted(
+    part: NDArray[np.float64], counted: NDArray[np.bool_], weight: float
+) -> NDArray[np.float64]:
+    return weight * (part if counted.all() else np.where(counted, part, 0.0))
 
 
 def _meaning(
-    question: Question, vectors: SegmentVectors, scored: NDArray[np.int64], *, exact: bool
+    question: Question,
+    vectors: SegmentVectors,
+    scored: NDArray[np.int64] | None,
+    *,
+    exact: bool,
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    at = slice(None) if scored is None else scored
+    present, allowed = vectors.present[at], question.allowed[at]
     if question.vector is None or not question.vector.any():
-        return np.zeros(len(scored), dtype=np.float32), np.zeros(len(scored))
-    whole = len(scored) == len(vectors)
-    similarity = vectors.similarities(question.vector, None if whole else scored)
-    present = vectors.present[scored]
+        return np.zeros(len(present), dtype=np.float32), np.zeros(len(present))
+    similarity = vectors.similarities(question.vector, scored)
     spread = (
-        spread_of(similarity[present & question.allowed[scored]])
+        spread_of(_masked(similarity, present & allowed))
         if exact
         else vectors.spread(question.vector)
     )
     # A line whose embedding is pending is neither near nor far.
-    return similarity, np.where(present, standardize(similarity, spread), 0.0)
+    return similarity, _weighted(standardize(similarity, spread), present, 1.0)
 
 
 def _local_links(
-    table: SegmentTable, scored: NDArray[np.int64]
+    table: SegmentTable, scored: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the links as indices into `scored`, which is ascending."""
     links = table.links()
-    if len(scored) == len(table):
+    if scored is None:
         return links.before, links.behind
     return _index_in(scored, links.before[scored]), _index_in(scored, links.behind[scored])
 
@@ -240,11 +228,13 @@ def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArr
 def _speaker_bonus(
     question: Question,
     table: SegmentTable,
-    scored: NDArray[np.int64],
+    at: slice | NDArray[np.int64],
     settings: RecallSettings,
 ) -> NDArray[np.float64]:
-    named = named_speakers(question.text, table.speakers) if settings.speaker_bonus else []
+    speakers = table.speakers
+    named = named_speakers(question.text, speakers) if settings.speaker_bonus else []
     # A question about everybody prefers nobody.
-    if not named or len(named) == len(table.speakers):
-        return np.zeros(len(scored))
-    return np.where(np.isin(table.speaker_column[scored], named), settings.speaker_bonus, 0.0)
+    everybody = len(named) == len(speakers)
+    bonus = np.zeros(max(len(speakers), 1))
+    bonus[[] if everybody else named] = settings.speaker_bonus
+    return bonus[table.speaker_column[at]]

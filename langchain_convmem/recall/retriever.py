@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -48,8 +48,12 @@ class DialogLineRetriever(BaseRetriever):
     """Exactly so many documents, as long as there are lines enough."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Budget of all documents together, 4 characters of text each."""
-    threshold: float | None = Field(default=None, ge=-1, le=1)
-    """Least cosine similarity of a hit; None lets every line be one."""
+    threshold: Annotated[float, Field(ge=-1, le=1)] | Literal["auto"] | None = None
+    """Least cosine similarity of a hit; None lets every line be one.
+
+    With "auto" every line may be one too, but nothing is found where the question is not related to
+    anything that was said.
+    """
 
     def _get_relevant_documents(
         self,
@@ -58,7 +62,7 @@ class DialogLineRetriever(BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
         max_tokens: int | None = None,
-        threshold: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
     ) -> list[Document]:
         del run_manager
         found = self.recall.recall(
@@ -73,7 +77,7 @@ class DialogLineRetriever(BaseRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
         max_tokens: int | None = None,
-        threshold: float | None = None,
+        threshold: float | Literal["auto"] | None = None,
     ) -> list[Document]:
         del run_manager
         found = await self.recall.arecall(
@@ -90,7 +94,7 @@ class DialogLineRetriever(BaseRetriever):
         return Owner(user_id=self.user_id)
 
     def _wish(
-        self, k: int | None, max_tokens: int | None, threshold: float | None
+        self, k: int | None, max_tokens: int | None, threshold: float | Literal["auto"] | None
     ) -> dict[str, Any]:
         if k is None and max_tokens is None:
             k, max_tokens = self.k, self.max_tokens

@@ -7,7 +7,7 @@ Not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,12 +50,13 @@ class SegmentTable:
     def __init__(self) -> None:
         """Create an empty table."""
         self._lines: list[DialogLine] = []
-        self._first_segment: list[int] = []
+        # Where each line's segments begin, and where the last one's end.
+        self._first_segment = [0]
+        self._line_of_segment: list[int] = []
         self._sessions = 0
         self._lines_of_entry: dict[str, list[int]] = {}
         self._threads: dict[ThreadKey, _Thread] = {}
         self._speakers: dict[str, int] = {}
-        self._line = Growable(np.int64)
         self._start = Growable(np.int64)
         self._end = Growable(np.int64)
         self._thread = Growable(np.int64)
@@ -64,12 +65,13 @@ class SegmentTable:
         self._position = Growable(np.int64)
         self._before = Growable(np.int64)
         self._behind = Growable(np.int64)
+        self._before_in_session = Growable(np.int64)
+        self._behind_in_session = Growable(np.int64)
         self._live = Growable(np.bool_)
-        self._within_sessions: Links | None = None
 
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
-        return len(self._line)
+        return len(self._line_of_segment)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -87,9 +89,8 @@ class SegmentTable:
         self._lines_of_entry.setdefault(line.entry_id, []).append(len(self._lines))
         self._append_columns(thread, line, segments)
         self._lines.append(line)
-        self._first_segment.append(numbers.start)
+        self._first_segment.append(numbers.stop)
         self._link(thread, numbers)
-        self._within_sessions = None
         return numbers
 
     def _place_in_session(self, thread: _Thread, line: DialogLine) -> None:
@@ -104,26 +105,40 @@ class SegmentTable:
         thread.last_line = line
 
     def _append_columns(self, thread: _Thread, line: DialogLine, segments: list[Segment]) -> None:
-        count = len(segments)
         speaker = self._speakers.setdefault(line.speaker, len(self._speakers))
-        for column, value in (
-            (self._line, len(self._lines)),
-            (self._thread, thread.number),
-            (self._session, thread.session),
-            (self._speaker, speaker),
-            (self._position, line.position),
-            (self._live, True),
-        ):
-            column.extend([value] * count)
-        self._start.extend([segment.start for segment in segments])
-        self._end.extend([segment.end for segment in segments])
+        for start, end in segments:
+            self._line_of_segment.append(len(self._lines))
+            self._start.append(start)
+            self._end.append(end)
+            self._thread.append(thread.number)
+            self._session.append(thread.session)
+            self._speaker.append(speaker)
+            self._position.append(line.position)
+            self._live.append(True)
 
     def _link(self, thread: _Thread, numbers: range) -> None:
-        if thread.last_segment >= 0:
-            self._behind.view[thread.last_segment] = numbers.start
-        self._before.extend([thread.last_segment, *numbers[:-1]])
-        self._behind.extend([*numbers[1:], -1])
-        thread.last_segment = numbers[-1]
+        for number in numbers:
+            for column in (
+                self._before,
+                self._behind,
+                self._before_in_session,
+                self._behind_in_session,
+            ):
+                column.append(-1)
+            self._join(thread.last_segment, number)
+            thread.last_segment = number
+
+    def _join(self, before: int, behind: int) -> None:
+        """Make two segments neighbours; -1 stands for the end of the thread."""
+        together = (
+            before >= 0 and behind >= 0 and self._session.at(before) == self._session.at(behind)
+        )
+        if before >= 0:
+            self._behind.put(before, behind)
+            self._behind_in_session.put(before, behind if together else -1)
+        if behind >= 0:
+            self._before.put(behind, before)
+            self._before_in_session.put(behind, before if together else -1)
 
     def remove_entries(self, entry_ids: Iterable[str]) -> list[int]:
         """Take the entries' lines out; return the numbers of their segments. Idempotent."""
@@ -133,26 +148,23 @@ class SegmentTable:
                 gone += self.segments_of(line)
         for number in gone:
             self._unlink(number)
-        self._live.view[gone] = False
-        self._within_sessions = None
+            self._live.put(number, False)
         return gone
 
     def _unlink(self, number: int) -> None:
-        before, behind = int(self._before.view[number]), int(self._behind.view[number])
-        if before >= 0:
-            self._behind.view[before] = behind
-        if behind >= 0:
-            self._before.view[behind] = before
+        before, behind = self._before.at(number), self._behind.at(number)
+        self._join(before, behind)
         thread = self._threads[self.line_of(number).key]
         if thread.last_segment == number:
             thread.last_segment = before
-        self._before.view[number] = self._behind.view[number] = -1
+        self._join(-1, number)
+        self._join(number, -1)
 
     # -- reading one -------------------------------------------------------------------------
 
     def line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
-        return int(self._line.view[number])
+        return self._line_of_segment[number]
 
     def line(self, line_number: int) -> DialogLine:
         """Return a line by its number."""
@@ -162,23 +174,32 @@ class SegmentTable:
         """Return the line that a segment belongs to."""
         return self._lines[self.line_number(number)]
 
+    def lines_of_entry(self, entry_id: str) -> Sequence[int]:
+        """Return the numbers of an entry's lines, in order; none of one that is not there."""
+        return self._lines_of_entry.get(entry_id, ())
+
     def segments_of(self, line_number: int) -> range:
         """Return the numbers of a line's segments, in order."""
-        first = self._first_segment[line_number]
-        last = line_number + 1 == len(self._lines)
-        return range(first, len(self) if last else self._first_segment[line_number + 1])
+        return range(self._first_segment[line_number], self._first_segment[line_number + 1])
 
     def text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
-        start, end = int(self._start.view[number]), int(self._end.view[number])
         whole: str = self.line_of(number).text
-        return whole[start:end]
+        return whole[self._start.at(number) : self._end.at(number)]
+
+    def length(self, number: int) -> int:
+        """Return how many characters a segment's text has."""
+        length: int = self._end.at(number) - self._start.at(number)
+        return length
 
     def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
         """Return the line behind (`step` 1) or before (-1) in the same sitting or thread."""
         segments = self.segments_of(line_number)
-        links = self.links(cross_sessions=cross_sessions)
-        at = int(links.behind[segments[-1]] if step > 0 else links.before[segments[0]])
+        if step > 0:
+            links = self._behind if cross_sessions else self._behind_in_session
+        else:
+            links = self._before if cross_sessions else self._before_in_session
+        at = links.at(segments[-1] if step > 0 else segments[0])
         return None if at < 0 else self.line_number(at)
 
     # -- reading all -------------------------------------------------------------------------
@@ -203,26 +224,11 @@ class SegmentTable:
         """The speaker of each segment, as an index into `speakers`; do not write."""
         return self._speaker.view
 
-    @property
-    def line_column(self) -> NDArray[np.int64]:
-        """The line of each segment; do not write."""
-        return self._line.view
-
     def links(self, *, cross_sessions: bool = False) -> Links:
         """Return each segment's neighbours in its sitting, or in its whole thread."""
-        whole = Links(self._before.view, self._behind.view)
         if cross_sessions:
-            return whole
-        if self._within_sessions is None:
-            self._within_sessions = Links(
-                self._in_session(whole.before), self._in_session(whole.behind)
-            )
-        return self._within_sessions
-
-    def _in_session(self, links: NDArray[np.int64]) -> NDArray[np.int64]:
-        session = self._session.view
-        same = (links >= 0) & (session[links] == session)
-        return np.where(same, links, -1)
+            return Links(self._before.view, self._behind.view)
+        return Links(self._before_in_session.view, self._behind_in_session.view)
 
     def allowed(
         self,
@@ -234,8 +240,8 @@ class SegmentTable:
         if within is not None:
             mask &= self._of_thread(within)
         for key, positions in (exclude or {}).items():
-            excluded = np.isin(self._position.view, list(positions))
-            mask &= ~(self._of_thread(key) & excluded)
+            numbers = np.flatnonzero(self._of_thread(key))
+            mask[numbers[np.isin(self._position.view[numbers], list(positions))]] = False
         return mask
 
     def _of_thread(self, key: ThreadKey) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from langchain_convmem.errors import ConfigError
 
@@ -32,10 +33,16 @@ class RecallSettings:
         session_best: How many best scores of a sitting that mean takes.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
-        threshold: Least cosine similarity of a hit; None lets every line be one.
-        window: Lines on each side of a hit in answers of k blocks.
-        budget_window: Lines on each side of a hit in answers within a budget.
+        threshold: Least cosine similarity of a hit; None lets every line be one; "auto" too, but
+            finds nothing where the question is not related to anything.
+        window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
+            and how many behind.
+        budget_window: The same in answers within a budget.
+        refill: Whether k counts blocks: hits further down take the room of those whose windows
+            merged. False: k counts hits, and blocks may be fewer.
         cross_sessions: Whether windows may cross the borders of sittings (never of threads).
+        buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
+            questions find nothing; the oldest leave first. 0: none but those just found.
         exact_limit: Segments of one owner up to which every segment is scored; beyond, an
             approximate index proposes candidates.
         candidates: How many each index proposes beyond `exact_limit`.
@@ -53,10 +60,12 @@ class RecallSettings:
     session_best: int = 3
     k: int | None = None
     max_tokens: int | None = 1000
-    threshold: float | None = None
-    window: int = 2
-    budget_window: int = 0
+    threshold: float | Literal["auto"] | None = None
+    window: int | tuple[int, int] = 2
+    budget_window: int | tuple[int, int] = 0
+    refill: bool = True
     cross_sessions: bool = False
+    buffer_size: int = 0
     exact_limit: int = 100_000
     candidates: int = 500
 
@@ -68,18 +77,22 @@ class RecallSettings:
         counts = {
             "session_best": self.session_best,
             "candidates": self.candidates,
-            "window": self.window + 1,
-            "budget_window": self.budget_window + 1,
+            "buffer_size": self.buffer_size + 1,
             "exact_limit": self.exact_limit + 1,
         }
         for name, least in counts.items():
             if least < 1:
                 msg = f"{name} is too small: {getattr(self, name)!r}"
                 raise ConfigError(msg)
+        for name in ("window", "budget_window"):
+            _check_window(name, getattr(self, name))
 
     @classmethod
     def spec(cls) -> RecallSettings:
-        """Return plain dialog-line memory: cosine alone, three hits at 0.8, 3 lines around each."""
+        """Return plain dialog-line memory: cosine alone, three hits at 0.8, 3 lines around each.
+
+        What was found stays in sight for a while, in a relevance buffer of 10 blocks.
+        """
         return cls(
             lexical_weight=0.0,
             kernel=(1.0,),
@@ -91,5 +104,14 @@ class RecallSettings:
             threshold=0.8,
             window=3,
             budget_window=3,
+            refill=False,
             cross_sessions=True,
+            buffer_size=10,
         )
+
+
+def _check_window(name: str, value: object) -> None:
+    sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
+    if not all(isinstance(side, int) and side >= 0 for side in sides):
+        msg = f"{name} must be a number of lines or a pair (before, behind), got {value!r}"
+        raise ConfigError(msg)

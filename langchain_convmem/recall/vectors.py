@@ -113,6 +113,8 @@ class SegmentVectors:
     def remove(self, numbers: Sequence[int]) -> None:
         """Take numbers out of every later search. Idempotent."""
         gone = [number for number in numbers if number not in self._removed]
+        if not gone:
+            return
         if self._index is not None:
             if self._moments is not None:
                 rows = self._index.rows[gone]

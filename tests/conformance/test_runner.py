@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import subprocess
@@ -182,6 +181,7 @@ RECALL = {
                 "match_count": 1,
                 "match_set": [["old", 2]],
                 "blocks": [["HUMAN: o1", "AI: boat"]],
+                "buffer": [["HUMAN: o1", "AI: boat"]],
                 "no_line_repeated": True,
                 "lines_covered_include": [["old", 1]],
                 "block_text_contains": ["AI: boat"],
@@ -196,6 +196,7 @@ WRONG_RESULTS = {
     "match_count": 2,
     "match_set": [["old", 1]],
     "blocks": [],
+    "buffer": [["AI: boat"]],
     "lines_covered_include": [["old", 7]],
     "block_text_contains": ["AI: ship"],
 }
@@ -243,6 +244,12 @@ def test_a_wrong_expectation_of_a_prompt_fails(key):
 def test_a_wrong_expectation_of_a_recall_fails(key):
     with pytest.raises(AssertionError):
         run_recall_case(case(changed(RECALL, results={"3": {key: WRONG_RESULTS[key]}})))
+
+
+@pytest.mark.parametrize("name", ["before", "buffer_size", "exclude_recent"])
+def test_a_recall_goes_by_the_settings_of_its_case(name):
+    with pytest.raises(AssertionError):
+        run_recall_case(case({**RECALL, "config": {**RECALL["config"], name: 0}}))
 
 
 def test_wrong_expectations_of_what_is_embedded_fail():
@@ -329,16 +336,11 @@ def test_an_alternative_that_holds_is_enough_and_replaces_what_it_names():
 
 
 def test_what_is_not_built_yet_is_told_only_when_the_rest_holds():
-    buffered = copy.deepcopy(RECALL)
-    buffered["expect"]["results"]["3"]["buffer"] = [["anything"]]
-    with pytest.raises(NotBuiltYet, match="buffer"):
-        run_recall_case(case(buffered))
-    buffered["expect"]["results"]["3"]["match_count"] = 7
-    with pytest.raises(AssertionError):
-        run_recall_case(case(buffered))
     stored = changed(PROMPT, round_trip={"json": True})
     with pytest.raises(NotBuiltYet, match="compilation"):
         run_prompt_case(case(stored))
+    with pytest.raises(AssertionError):
+        run_prompt_case(case(changed(stored, diagnostics={"error": 7})))
 
 
 # -- the folder ---------------------------------------------------------------------------------

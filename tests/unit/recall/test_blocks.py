@@ -185,6 +185,26 @@ def test_windows_end_at_the_sitting_or_cross_it_within_the_thread(line):
     assert lines_of(take_blocks([4], table, 1, window=2, cross_sessions=True)) == [[2, 3, 4, 5, 6]]
 
 
+def test_a_window_may_reach_further_on_one_side(line):
+    table = plain(line, 12)
+    assert lines_of(take_blocks([4], table, 1, window=(1, 3))) == [[3, 4, 5, 6, 7]]
+    assert lines_of(take_blocks([4], table, 1, window=(2, 0))) == [[2, 3, 4]]
+    assert lines_of(fill_budget([4], table, 200, window=(0, 2))) == [[4, 5, 6]]
+    header_and_two_lines = len("[2023-11-14]") + 2 * len("\nAna: line 4")
+    tokens = -(-header_and_two_lines // CHARS_PER_TOKEN)
+    assert lines_of(fill_budget([4], table, tokens, window=(0, 2))) == [[4, 5]]
+
+
+def test_without_refill_it_is_hits_that_are_counted(line):
+    table = plain(line, 30)
+    ranked = [10, 12, 25, 2]
+    assert lines_of(take_blocks(ranked, table, 2, window=2, refill=False)) == [
+        [8, 9, 10, 11, 12, 13, 14]
+    ]
+    assert len(take_blocks(ranked, table, 3, window=2, refill=False)) == 2
+    assert len(take_blocks(ranked, table, 9, window=2, refill=False)) == 3
+
+
 def test_overlapping_windows_merge_and_the_ranking_is_followed_further(line):
     table = plain(line, 30)
     groups = take_blocks([10, 12, 25, 2], table, 2, window=2)

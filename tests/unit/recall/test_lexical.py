@@ -132,3 +132,17 @@ def test_a_document_has_the_terms_it_was_added_with_and_no_others():
     index.remove([2])
     having = {term: [n for n in range(5) if index.has(term, n)] for term in ("level", "d", "e")}
     assert having == {"level": [0, 2], "d": [3], "e": []}
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=90))
+def test_many_documents_at_once_are_the_same_as_one_by_one(documents):
+    single = LexicalIndex()
+    for document in documents:
+        single.add([document])
+        single.settle()
+    many = index_of([*documents, *documents])
+    single.add(documents)
+    for terms in ("abc", "h", "gz"):
+        assert many.scores(terms).tolist() == single.scores(terms).tolist()
+    every = range(2 * len(documents))
+    assert [many.has("a", n) for n in every] == [single.has("a", n) for n in every]

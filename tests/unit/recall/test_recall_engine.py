@@ -541,7 +541,7 @@ def test_many_threads_recall_and_write_at_once(log, say, embedder):
         ("max_tokens", {"max_tokens": "9"}),
         ("ranking", {"ranking": -1}),
         ("threshold", {"threshold": 1.1}),
-        ("threshold", {"threshold": "auto"}),
+        ("threshold", {"threshold": "always"}),
         ("owner", {"owner": "ana"}),
     ],
 )

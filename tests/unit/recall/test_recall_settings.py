@@ -12,6 +12,7 @@ def test_spec_settings_are_those_of_plain_dialog_line_memory():
     spec = RecallSettings.spec()
     assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
     assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
+    assert (spec.refill, spec.buffer_size) == (False, 10)
 
 
 def test_settings_cannot_be_changed_in_place():
@@ -25,6 +26,11 @@ def test_settings_cannot_be_changed_in_place():
         ("kernel", (0.5, 0.5)),
         ("kernel", ()),
         ("window", -1),
+        ("window", (1, -1)),
+        ("window", (1, 2, 3)),
+        ("window", ()),
+        ("window", 1.5),
+        ("buffer_size", -1),
         ("budget_window", -1),
         ("session_best", 0),
         ("candidates", 0),

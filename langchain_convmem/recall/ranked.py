@@ -1,0 +1,155 @@
+"""Scored segments in order of relevance, put in order only as far as somebody reads. Pure.
+
+An answer shows the first few of thousands, so sorting them all would be most of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Columns", "Ranking"]
+
+_FIRST_LOOK = 128
+_NEXT_LOOK = 8
+# Rounded, so that lines of equal worth tie however their scores were summed.
+_DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Scores of segments, in ascending number; the columns have equal length.
+
+    Attributes:
+        numbers: Segment numbers.
+        relevance: Final scores.
+        similarity: Cosines; 0.0 without a vector.
+        meaning: The cosine's standardised and weighted part of the score.
+        words: The same for BM25.
+        own: The score before neighbours, speaker and sitting were counted.
+        smoothed: The score after the neighbours.
+        speaker: The bonus for a named speaker.
+    """
+
+    numbers: NDArray[np.int64]
+    relevance: NDArray[np.float64]
+    similarity: NDArray[np.float32]
+    meaning: NDArray[np.float64]
+    words: NDArray[np.float64]
+    own: NDArray[np.float64]
+    smoothed: NDArray[np.float64]
+    speaker: NDArray[np.float64]
+
+
+class Ranking:
+    """Scored segments, best first; ties in ascending number.
+
+    Iterating gives segment numbers, as often as wanted, and orders no more than it has to. The
+    properties, one per column, order everything. Not thread-safe.
+    """
+
+    def __init__(self, columns: Columns, rows: NDArray[np.int64] | None = None) -> None:
+        """Create the ranking of some rows of `columns` (ascending; None: of all)."""
+        self.columns = columns
+        """The scores themselves, in ascending number, rows that do not rank included."""
+        self._rows = np.arange(len(columns.numbers)) if rows is None else rows
+        self._keys = -np.round(columns.relevance, _DECIMALS)
+        self._left = self._rows
+        self._unread = len(self._rows)
+        self._last_key = -np.inf
+        self._ordered: list[NDArray[np.int64]] = []
+
+    def __len__(self) -> int:
+        """Return how many segments are ranked."""
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the segment numbers, best first."""
+        done = 0
+        while done < len(self._ordered) or self._unread:
+            if done == len(self._ordered):
+                self._look_further()
+            yield from self.columns.numbers[self._ordered[done]].tolist()
+            done += 1
+
+    def _look_further(self) -> None:
+        if self._ordered:
+            # What was put in order before is taken out only now: most answers end there.
+            self._left = self._left[self._keys[self._left] > self._last_key]
+        count = _FIRST_LOOK * _NEXT_LOOK ** len(self._ordered)
+        front, keys = self._left, self._keys[self._left]
+        if count < len(front):
+            self._last_key = np.partition(keys, count - 1)[count - 1]
+            near = np.flatnonzero(keys <= self._last_key)
+            front, keys = front[near], keys[near]
+        self._ordered.append(front[np.argsort(keys, kind="stable")])
+        self._unread -= len(front)
+
+    def row_of(self, number: int) -> int:
+        """Return the row of `columns` that a ranked segment has."""
+        numbers = self.columns.numbers
+        if number < len(numbers) and numbers[number] == number:
+            return number
+        return int(np.searchsorted(numbers, number))
+
+    def place_of(self, number: int) -> tuple[float, int]:
+        """Return what sorts ranked segments, best first."""
+        return float(self._keys[self.row_of(number)]), number
+
+    def at_least(self, similarity: float) -> Ranking:
+        """Return the ranking of the segments that are so similar to the question."""
+        near = self.columns.similarity[self._rows] >= similarity
+        return Ranking(self.columns, self._rows[near])
+
+    # -- in order ----------------------------------------------------------------------------
+
+    def take(self, kept: NDArray[np.int64] | NDArray[np.bool_]) -> Ranking:
+        """Return the ranking of some of the ranked segments, by their places or by a mask."""
+        return Ranking(self.columns, np.sort(self._order[kept]))
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        while self._unread:
+            self._look_further()
+        return np.concatenate([self._rows[:0], *self._ordered])
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Segment numbers."""
+        return self.columns.numbers[self._order]
+
+    @property
+    def relevance(self) -> NDArray[np.float64]:
+        """Final scores."""
+        return self.columns.relevance[self._order]
+
+    @property
+    def similarity(self) -> NDArray[np.float32]:
+        """Cosines; 0.0 without a vector."""
+        return self.columns.similarity[self._order]
+
+    @property
+    def meaning(self) -> NDArray[np.float64]:
+        """The cosine's standardised and weighted part of the score."""
+        return self.columns.meaning[self._order]
+
+    @property
+    def words(self) -> NDArray[np.float64]:
+        """The same for BM25."""
+        return self.columns.words[self._order]
+
+    @property
+    def smoothed(self) -> NDArray[np.float64]:
+        """The score after the neighbours."""
+        return self.columns.smoothed[self._order]
+
+    @property
+    def speaker(self) -> NDArray[np.float64]:
+        """The bonus for a named speaker."""
+        return self.columns.speaker[self._order]

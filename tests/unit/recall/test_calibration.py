@@ -1,0 +1,183 @@
+"""Promises of `threshold="auto"`: nothing about nothing, and everything else as without it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_core.messages import HumanMessage
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
+from langchain_convmem.recall.calibration import relatedness
+from langchain_convmem.recall.lexical import LexicalIndex, analyze
+from langchain_convmem.recall.ranked import Columns
+from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.views.codec import draft_of
+
+ANA = Owner(user_id="ana")
+HERE = ThreadKey("ana", "t")
+TEXTS = [
+    "I parked the car on floor three of the garage by the station",
+    "Thanks, I noted floor three",
+    "My dog Rufus loves swimming in the river",
+    "Dogs often do, mind the current",
+    "The paper about baroque music is due in a week",
+    "Shall I remind you of the paper?",
+    "Yes please, and of my sister's birthday",
+    "When is it?",
+    "She turns forty, I want to bake a lemon cake",
+    "Lemon cake keeps well for three days",
+    "I have to renew my passport before the trip to Norway",
+    "The office opens at eight",
+]
+DATA = Path(__file__).parents[3] / "benchmarks" / "data"
+
+
+@pytest.fixture
+def recall(log, say):
+    say(log, TEXTS)
+    return LineRecall(log)
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What is the half-life of caesium?", "Who signed the treaty of Tordesillas?"],
+)
+def test_a_question_about_nothing_that_was_said_finds_nothing(recall, question):
+    found = recall.recall(ANA, question, max_tokens=200, threshold="auto")
+    assert (found.matches, found.blocks) == ((), ())
+    best = recall.recall(ANA, question, max_tokens=200).matches[0]
+    assert found.best_rejected == best.relevance
+
+
+@pytest.mark.parametrize(
+    "question", ["Where did I park the car?", "Who loves swimming?", "When do I renew my passport?"]
+)
+def test_a_related_question_finds_exactly_what_it_finds_without_a_threshold(recall, question):
+    found = recall.recall(ANA, question, max_tokens=60, threshold="auto")
+    assert found == recall.recall(ANA, question, max_tokens=60)
+    assert found.blocks
+
+
+def test_the_option_holds_in_settings_retrievers_and_answers_of_k_blocks(recall):
+    settings = RecallSettings(threshold="auto")
+    question = "What is the half-life of caesium?"
+    assert recall.recall(ANA, question, settings=settings).blocks == ()
+    assert recall.recall(ANA, question, k=2, threshold="auto").blocks == ()
+    retriever = DialogLineRetriever(recall=recall, user_id="ana", threshold="auto")
+    assert retriever.invoke(question) == []
+    assert retriever.invoke("Where did I park the car?") != []
+
+
+def test_no_threshold_abstains_from_nothing(recall):
+    question = "What is the half-life of caesium?"
+    assert len(recall.recall(ANA, question, k=3).blocks) == 3
+    assert recall.recall(ANA, question, max_tokens=200).blocks
+
+
+@pytest.mark.parametrize("wrong", ["always", "", True])
+def test_another_word_is_refused(recall, wrong):
+    with pytest.raises(ConfigError, match='threshold must be None, "auto" or a cosine'):
+        recall.recall(ANA, "car", threshold=wrong)
+
+
+def test_names_and_dates_in_a_question_neither_relate_nor_separate(recall):
+    def blocks(question):
+        return recall.recall(ANA, question, max_tokens=60, threshold="auto").blocks
+
+    assert blocks("What did Ana say about caesium on 9 May 2023?") == ()
+    assert blocks("Where did Ana park the car on Tuesday, 21st of March 2024?")
+    assert blocks("Bo?")
+
+
+def test_lines_out_of_scope_relate_to_nothing(log, say):
+    entries = say(log, TEXTS)
+    recall = LineRecall(log)
+    question = "Where did I park the car?"
+    seen = {HERE: [entries[0].position, entries[1].position]}
+    assert recall.recall(ANA, question, threshold="auto", exclude=seen).blocks == ()
+    assert recall.recall(ANA, question, threshold="auto").blocks
+
+
+def test_an_owner_without_lines_gets_nothing(log):
+    assert LineRecall(log).recall(ANA, "Where did I park?", threshold="auto").blocks == ()
+
+
+def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
+    say(log, TEXTS)
+    embedder.failing = ConnectionError("down")
+    recall = LineRecall(log, embedder)
+    assert recall.recall(ANA, "Where is the lemon cake?", threshold="auto").blocks
+    assert recall.recall(ANA, "Where is the volcano?", threshold="auto").blocks == ()
+
+
+# -- the number behind it ----------------------------------------------------------------------
+
+
+def _columns(similarity, *, mean=None):
+    similarity = np.array(similarity, dtype=np.float32)
+    zeros = np.zeros(len(similarity))
+    meaning = (similarity - (similarity.mean() if mean is None else mean)) / 0.1
+    numbers = np.arange(len(similarity))
+    return Columns(numbers, zeros, similarity, meaning, zeros, zeros, zeros, zeros)
+
+
+def _related(line, texts, question, similarity, *, mean=None):
+    table, lexical = SegmentTable(), LexicalIndex()
+    for number, text in enumerate(texts):
+        table.add(line(text, number, session="s"))
+        lexical.add([analyze(text)])
+    allowed = np.ones(len(texts), dtype=np.bool_)
+    return relatedness(question, _columns(similarity, mean=mean), table, lexical, allowed)
+
+
+def test_words_count_by_rarity_in_a_line_and_the_two_beside_it(line):
+    texts = ["lemon", "cake", "tree", "cake", "stone", "river"]
+    same = [0.0] * 6
+    both = _related(line, texts, "lemon cake", same)
+    apart = _related(line, texts, "lemon river", same)
+    rare = _related(line, texts, "lemon volcano", same)
+    common = _related(line, texts, "cake volcano", same)
+    assert both == pytest.approx(1.0)
+    assert apart == pytest.approx(0.5)
+    assert 0 < common < rare < 0.5
+
+
+def test_closeness_is_the_way_from_the_mean_of_all_lines_to_one(line):
+    texts = ["tree"] * 90
+    lone = [0.1] * 45 + [0.3] * 44 + [0.6]
+    # Beyond the exact limit the mean is that of all lines, not of those that were scored.
+    exact = _related(line, texts, "volcano", lone, mean=0.2)
+    assert exact == pytest.approx((0.6 - 0.18) / (1 - 0.18))
+    candidates = _related(line, texts, "volcano", [0.5] * 89 + [0.6], mean=0.2)
+    assert candidates == pytest.approx(exact)
+
+
+# -- on the set of long replies ----------------------------------------------------------------
+
+
+def test_few_of_a_hundred_unrelated_questions_find_anything_in_ten_dialogues():
+    log, owner = InMemoryLog(), Owner(user_id="nora")
+    related = []
+    for file in sorted((DATA / "long_replies").glob("*.json")):
+        value = json.loads(file.read_text(encoding="utf-8"))
+        related += [asked["question"] for asked in value["questions"]]
+        drafts = [
+            draft_of(HumanMessage(content=said["text"], id=said["id"], name=said["speaker"]))
+            for said in value["lines"]
+        ]
+        log.append(ThreadKey("nora", file.stem), drafts)
+    unrelated = json.loads((DATA / "off_topic.json").read_text(encoding="utf-8"))["questions"]
+    recall = LineRecall(log)
+
+    def found(questions):
+        answers = [recall.recall(owner, text, threshold="auto", max_tokens=1) for text in questions]
+        return sum(bool(one.matches) for one in answers)
+
+    assert found([text.replace("{speaker}", "Nora") for text in unrelated]) <= 12
+    assert found(related) >= 92

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.recall.growable import Growable
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(-99, 99)),
+        st.tuples(st.just("extend"), st.lists(st.integers(-99, 99), max_size=70)),
+        st.tuples(st.just("put"), st.integers(0, 10**6)),
+        st.tuples(st.just("view"), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_however_it_is_filled_it_is_the_list_of_what_was_put_in(steps):
+    grown, expected = Growable(np.int64), []
+    for step, value in steps:
+        if step == "append":
+            grown.append(value)
+            expected.append(value)
+        elif step == "extend":
+            grown.extend(value)
+            expected += value
+        elif step == "put" and expected:
+            grown.put(value % len(expected), 7)
+            expected[value % len(expected)] = 7
+        elif step == "view":
+            assert grown.view.tolist() == expected
+        assert len(grown) == len(expected)
+        assert [grown.at(number) for number in range(len(expected))] == expected
+    assert grown.view.tolist() == expected
+
+
+def test_a_view_taken_before_keeps_showing_the_old_rows_alone():
+    grown = Growable(np.float32, 2)
+    grown.extend([[1, 2]])
+    before = grown.view
+    grown.extend(np.ones((100, 2)))
+    assert before.tolist() == [[1, 2]]
+    assert grown.view.shape == (101, 2)

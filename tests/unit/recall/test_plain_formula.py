@@ -1,0 +1,136 @@
+"""The ranking against its formula, written out line by line without arrays."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_convmem.recall import RecallSettings
+from langchain_convmem.recall.lexical import LexicalIndex, analyze, query_terms
+from langchain_convmem.recall.ranking import Question, named_speakers, rank
+from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.recall.vectors import SegmentVectors, rounded
+
+WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
+SPEAKERS = ["Ana", "Bo"]
+WISHES = [
+    RecallSettings(),
+    RecallSettings(kernel=(0.5, 1.0, 0.1), session_best=1, speaker_bonus=0.7),
+    RecallSettings.spec(),
+]
+
+
+class Line:
+    """One short line, its place in the dialogue, and its scores."""
+
+    def __init__(self, number, text, speaker, sitting, vector):
+        self.number, self.speaker, self.sitting = number, speaker, sitting
+        self.vector = vector
+        self.terms = Counter(analyze(f"{speaker}: {text}"))
+        self.in_scope = True
+        self.own = self.score = 0.0
+
+
+def standardised(values):
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+    return [(value - mean) / deviation if deviation > 1e-9 else 0.0 for value in values]
+
+
+def bm25(lines, terms, wish):
+    average = max(sum(line.terms.total() for line in lines) / len(lines), 1.0)
+    scores = [0.0] * len(lines)
+    for term in terms:
+        having = sum(term in line.terms for line in lines)
+        rarity = math.log(1 + (len(lines) - having + 0.5) / (having + 0.5))
+        for at, line in enumerate(lines):
+            count = line.terms[term]
+            norm = wish.k1 * (1 - wish.b + wish.b * line.terms.total() / average)
+            scores[at] += rarity * count * (wish.k1 + 1) / (count + norm)
+    return scores
+
+
+def plain_ranking(lines, speakers, question, query, wish):
+    """Return (number, relevance) of the lines in scope, best first.
+
+    `lines` are those that are left, in the order of the dialogue.
+    """
+    scope = [line for line in lines if line.in_scope]
+    terms = query_terms(question, stop_words=wish.stop_words) if wish.lexical_weight else {}
+    words_of = dict(zip(lines, bm25(lines, terms, wish), strict=True))
+    meaning = standardised([float(line.vector @ query) for line in scope])
+    words = standardised([words_of[line] for line in scope])
+    for line, near, matching in zip(scope, meaning, words, strict=True):
+        line.own = wish.dense_weight * near + wish.lexical_weight * matching
+    named = [speakers[n] for n in named_speakers(question, speakers)]
+    # A question about everybody prefers nobody.
+    preferred = named if len(named) < len(speakers) else []
+    for line in lines:
+        beside = [other for other in lines if other.sitting == line.sitting]
+        reach, at = len(wish.kernel) // 2, beside.index(line)
+        for step, weight in enumerate(wish.kernel, -reach):
+            if 0 <= at + step < len(beside):
+                line.score += weight * beside[at + step].own
+        line.score += wish.speaker_bonus * (line.speaker in preferred)
+    prior = {}
+    for sitting in {line.sitting for line in lines}:
+        scores = [line.score for line in scope if line.sitting == sitting]
+        best = sorted((max(score, 0.0) for score in scores), reverse=True)[: wish.session_best]
+        prior[sitting] = wish.session_prior * sum(best) / wish.session_best
+    found = [(line.number, line.score + prior[line.sitting]) for line in scope]
+    return sorted(found, key=lambda pair: (-round(pair[1], 6), pair[0]))
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(WORDS), min_size=1, max_size=5),
+            st.sampled_from(SPEAKERS),
+            st.sampled_from("ab"),
+            st.sampled_from(["live", "live", "live", "removed", "hidden"]),
+        ),
+        min_size=2,
+        max_size=25,
+    ),
+    st.sampled_from(["car tree", "what did Ana park", "Bo and Ana", "river river dog", "the"]),
+    st.sampled_from(WISHES),
+)
+def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, question, wish):
+    embeddings = word_embeddings()
+    query = np.array(embeddings.embed_query(question), dtype=np.float32)
+    unit = query.astype(np.float64) / max(np.linalg.norm(query), 1e-12)
+    table, vectors, lexical, lines = SegmentTable(), SegmentVectors(100_000), LexicalIndex(), []
+    for number, (words, speaker, thread, _) in enumerate(dialogue):
+        text = " ".join(words)
+        table.add(line(text, number, thread=thread, speaker=speaker, session=str(number // 6)))
+        lexical.add([analyze(f"{speaker}: {text}")])
+        vector = rounded(embeddings.embed_query(text))
+        vectors.extend([vector])
+        exact = vector.astype(np.float64)
+        sitting = (thread, number // 6)
+        lines.append(Line(number, text, speaker, sitting, exact / np.linalg.norm(exact)))
+    gone = [number for number, (*_, fate) in enumerate(dialogue) if fate == "removed"]
+    table.remove_entries(f"e-{dialogue[number][2]}-{number}" for number in gone)
+    lexical.remove(gone)
+    vectors.remove(gone)
+    allowed = table.allowed()
+    for number, (*_, fate) in enumerate(dialogue):
+        lines[number].in_scope = fate == "live"
+        allowed[number] &= fate == "live"
+    left = [one for one in lines if one.number not in gone]
+    found = rank(Question(question, query, allowed), table, vectors, lexical, wish)
+    speakers = list(dict.fromkeys(speaker for _, speaker, *_ in dialogue))
+    expected = plain_ranking(left, speakers, question, unit, wish) if allowed.any() else []
+    np.testing.assert_allclose(
+        sorted(found.relevance), sorted(score for _, score in expected), atol=2e-4
+    )
+    relevance = dict(expected)
+    got = [relevance[number] for number in found]
+    assert len(got) == len(expected)
+    assert all(one >= other - 4e-4 for one, other in pairwise(got))

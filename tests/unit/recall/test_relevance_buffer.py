@@ -1,0 +1,404 @@
+"""The relevance buffer of a thread: what stays in sight, what leaves, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
+
+from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.recall.relevance_buffer import (
+    BUFFER_DOCUMENT,
+    BufferedLine,
+    blocks_of,
+    living,
+    pushed,
+    rendered,
+    to_document,
+)
+from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+
+ANA = Owner(user_id="ana")
+NOW = ThreadKey("ana", "now")
+TALK = [
+    "Hello there.",
+    "The boat has a red hull.",
+    "Fine weather today.",
+    "Nothing else is new.",
+    "Then we had soup.",
+    "The dog is called Rex.",
+    "Good night then.",
+]
+TOPICS = ("boat", "dog", "soup", "weather", "apple", "bridge", "candle", "dragon")
+SETTINGS = replace(RecallSettings.spec(), k=1, threshold=0.4, window=1, buffer_size=3)
+
+
+class TopicEmbeddings(Embeddings):
+    """A text's vector says which of the topics it names; nothing else is similar to anything."""
+
+    fingerprint = "topics"
+
+    def embed_documents(self, texts):
+        return [[float(text.lower().count(topic)) for topic in TOPICS] for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+@pytest.fixture
+def embedder():
+    return TopicEmbeddings()
+
+
+@pytest.fixture(params=["in memory", "in a file"])
+def log(request, tmp_path):
+    opened = InMemoryLog() if request.param == "in memory" else SQLiteLog(tmp_path / "m.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def recall(log, embedder, say):
+    say(log, TALK)
+    return LineRecall(log, embedder, SETTINGS)
+
+
+def numbers(blocks):
+    """Return which lines of the talk the blocks show."""
+    return [[TALK.index(line.text) for line in block.lines] for block in blocks]
+
+
+def ask(recall, question, **options):
+    return numbers(recall.recall(ANA, question, buffer=NOW, **options).buffer)
+
+
+BOAT, DOG, SOUP, NOTHING = "Which boat?", "And the dog?", "What soup?", "What else?"
+
+
+# -- a list that is pushed ----------------------------------------------------------------------
+
+
+def test_what_is_found_stands_in_front_of_what_was_found_before(recall):
+    assert ask(recall, BOAT) == [[0, 1, 2]]
+    assert ask(recall, DOG) == [[4, 5, 6], [0, 1, 2]]
+
+
+def test_a_question_that_finds_nothing_leaves_the_buffer_as_it_is(recall):
+    ask(recall, BOAT)
+    found = recall.recall(ANA, NOTHING, buffer=NOW)
+    assert (found.blocks, numbers(found.buffer)) == ((), [[0, 1, 2]])
+
+
+def test_the_oldest_leave_and_of_too_many_new_ones_the_best_stay(recall):
+    small = replace(SETTINGS, buffer_size=1)
+    ask(recall, BOAT, settings=small)
+    found = recall.recall(
+        ANA, "dog, dog, boat", k=2, buffer=NOW, settings=replace(small, threshold=0)
+    )
+    assert len(found.blocks) == 2
+    assert found.buffer == found.blocks[:1]
+
+
+def test_a_block_that_is_found_again_moves_to_the_front_and_stands_there_once(recall):
+    for question in (BOAT, DOG):
+        ask(recall, question)
+    assert ask(recall, BOAT) == [[0, 1, 2], [4, 5, 6]]
+    kept = recall.log.get_state(NOW, BUFFER_DOCUMENT)
+    assert ask(recall, BOAT) == [[0, 1, 2], [4, 5, 6]]
+    assert recall.log.get_state(NOW, BUFFER_DOCUMENT) == kept, "nothing new, nothing written"
+
+
+def test_blocks_that_overlap_share_their_lines(recall):
+    wide = replace(SETTINGS, window=2)
+    ask(recall, BOAT)
+    assert ask(recall, DOG) == [[4, 5, 6], [0, 1, 2]]
+    [block] = recall.recall(ANA, SOUP, buffer=NOW, settings=wide).buffer
+    assert numbers([block]) == [[0, 1, 2, 3, 4, 5, 6]]
+    assert {match.line.text for match in block.matches} == {TALK[1], TALK[4], TALK[5]}
+    assert block.text.splitlines()[1:] == [f"{line.speaker}: {line.text}" for line in block.lines]
+
+
+def test_each_thread_has_a_buffer_of_its_own(recall):
+    ask(recall, BOAT)
+    other = ThreadKey("ana", "elsewhere")
+    assert numbers(recall.recall(ANA, DOG, buffer=other).buffer) == [[4, 5, 6]]
+    assert ask(recall, NOTHING) == [[0, 1, 2]]
+
+
+def test_a_match_of_this_question_says_why_and_one_of_an_earlier_keeps_its_figures(recall):
+    first = recall.recall(ANA, BOAT, buffer=NOW)
+    assert first.buffer == first.blocks
+    second = recall.recall(ANA, DOG, buffer=NOW)
+    assert second.buffer[0] == second.blocks[0]
+    [match] = second.buffer[1].matches
+    assert match == replace(first.blocks[0].matches[0], why=())
+
+
+# -- what may be shown --------------------------------------------------------------------------
+
+
+def test_lines_that_the_model_sees_are_not_repeated(recall, log):
+    ask(recall, BOAT)
+    entries = log.entries(ThreadKey("ana", "t"))
+
+    def seen(*lines):
+        return {ThreadKey("ana", "t"): [entries[line].position for line in lines]}
+
+    assert ask(recall, NOTHING, exclude=seen(2, 3, 4)) == [[0, 1]]
+    assert ask(recall, NOTHING, exclude=seen(1)) == [], "what is left was not looked for"
+    assert ask(recall, NOTHING) == [[0, 1, 2]], "they come back when they leave the view"
+
+
+def test_a_recall_within_a_thread_shows_nothing_of_other_threads(recall, log, say):
+    ask(recall, BOAT)
+    say(log, ["Whatever else."], thread="here")
+    here = ThreadKey("ana", "here")
+    assert ask(recall, NOTHING, within=here) == []
+    assert ask(recall, NOTHING) == [[0, 1, 2]]
+
+
+def test_a_budget_holds_for_the_buffer_too(recall):
+    for question in (BOAT, DOG):
+        ask(recall, question)
+    [newest, older] = recall.recall(ANA, NOTHING, buffer=NOW).buffer
+    room = len(newest.text) // 4 + 1
+    assert ask(recall, NOTHING, max_tokens=room) == [[4, 5, 6]]
+    both = (len(newest.text) + len(older.text)) // 4 + 1
+    assert ask(recall, NOTHING, max_tokens=both) == [[4, 5, 6], [0, 1, 2]]
+
+
+def test_retracted_lines_leave_and_a_block_goes_with_its_match(recall, log):
+    ask(recall, BOAT)
+    entries = log.entries(ThreadKey("ana", "t"))
+
+    def retract(line):
+        control = Control((entries[line].id,), "undo")
+        log.append(ThreadKey("ana", "t"), [Draft(role="control", control=control)])
+
+    retract(2)
+    assert ask(recall, NOTHING) == [[0, 1]]
+    retract(1)
+    assert ask(recall, NOTHING) == []
+
+
+def test_forgotten_lines_never_come_back(recall, log):
+    for question in (BOAT, DOG):
+        ask(recall, question)
+    boat = log.entries(ThreadKey("ana", "t"))[1]
+    log.forget(ThreadKey("ana", "t"), [boat.id])
+    assert ask(recall, NOTHING) == [[4, 5, 6]]
+    assert boat.id not in json.dumps(log.get_state(NOW, BUFFER_DOCUMENT).value)
+    log.forget(ThreadKey("ana", "t"))
+    assert ask(recall, NOTHING) == []
+
+
+def test_forgetting_anything_of_the_thread_empties_its_buffer(recall, log, say):
+    [here, _] = say(log, ["Whatever else.", "Indeed."], thread="now")
+    ask(recall, BOAT)
+    log.forget(NOW, [here.id])
+    assert ask(recall, NOTHING) == []
+
+
+# -- what is kept -------------------------------------------------------------------------------
+
+
+def test_the_document_holds_no_text(recall, log):
+    ask(recall, BOAT)
+    written = json.dumps(log.get_state(NOW, BUFFER_DOCUMENT).value)
+    assert BUFFER_DOCUMENT.startswith("cache:")
+    for word in ("boat", "hull", "Ana", "Bo", "Hello"):
+        assert word not in written
+
+
+def test_of_a_long_line_the_same_sentences_come_back(log, embedder, say):
+    middle = "The boat has a red hull and the hull leaks."
+    say(log, [" ".join(["Some other words stand here."] * 30 + [middle] + ["So it goes."] * 60)])
+    recall = LineRecall(log, embedder, replace(SETTINGS, window=0))
+    [first] = recall.recall(ANA, BOAT, buffer=NOW).buffer
+    [again] = recall.recall(ANA, NOTHING, buffer=NOW).buffer
+    assert middle in first.text
+    assert "[...]" in first.text
+    assert again.text == first.text
+
+
+def test_a_recall_that_is_not_remembered_shows_the_same_and_writes_nothing(recall, log):
+    ask(recall, BOAT)
+    kept = log.get_state(NOW, BUFFER_DOCUMENT)
+    assert ask(recall, DOG, remember=False) == [[4, 5, 6], [0, 1, 2]]
+    assert log.get_state(NOW, BUFFER_DOCUMENT) == kept
+    assert ask(recall, NOTHING) == [[0, 1, 2]]
+
+
+def test_settings_without_a_buffer_keep_none(recall, log):
+    found = recall.recall(ANA, BOAT, buffer=NOW, settings=replace(SETTINGS, buffer_size=0))
+    assert found.blocks
+    assert found.buffer == ()
+    assert log.get_state(NOW, BUFFER_DOCUMENT) is None
+
+
+def test_a_recall_that_names_no_thread_touches_no_buffer(recall, log):
+    assert recall.recall(ANA, BOAT).buffer == ()
+    assert log.get_state(NOW, BUFFER_DOCUMENT) is None
+
+
+def test_a_buffer_of_another_user_is_refused_before_anything_is_read(recall):
+    with pytest.raises(ConfigError, match="buffer must be a thread of the owner"):
+        recall.recall(ANA, BOAT, buffer=ThreadKey("bo", "now"))
+
+
+def test_another_handle_sees_the_buffer(tmp_path, embedder, say):
+    with SQLiteLog(tmp_path / "m.db") as one, SQLiteLog(tmp_path / "m.db") as two:
+        say(one, TALK)
+        first, second = (
+            LineRecall(one, embedder, SETTINGS),
+            LineRecall(two, TopicEmbeddings(), SETTINGS),
+        )
+        ask(first, BOAT)
+        assert ask(second, DOG) == [[4, 5, 6], [0, 1, 2]]
+        assert ask(first, NOTHING) == [[4, 5, 6], [0, 1, 2]]
+
+
+class Slower(InMemoryLog):
+    """Another turn writes its find before each of the first writes of a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.others = []
+
+    def set_state(self, key, name, value, *, expected):
+        if self.others:
+            self.others.pop()()
+        return super().set_state(key, name, value, expected=expected)
+
+
+def test_of_two_turns_at_once_neither_loses_its_find(embedder, say):
+    log = Slower()
+    say(log, TALK)
+    recall = LineRecall(log, embedder, SETTINGS)
+    log.others = [lambda: ask(LineRecall(log, embedder, SETTINGS), DOG)]
+    assert ask(recall, BOAT) == [[0, 1, 2], [4, 5, 6]]
+    assert ask(recall, NOTHING) == [[0, 1, 2], [4, 5, 6]]
+
+
+def test_many_turns_at_once_lose_nothing(log, embedder, say):
+    words = TOPICS[-4:]
+    wide = replace(SETTINGS, window=0, threshold=0.9, buffer_size=10)
+    for word in words:
+        say(log, [word], thread=word)
+    with ThreadPoolExecutor(4) as pool:
+        asks = [
+            pool.submit(LineRecall(log, embedder, wide).recall, ANA, word, buffer=NOW)
+            for word in words
+        ]
+        found = [one.result().blocks for one in asks]
+    kept = LineRecall(log, embedder, wide).recall(ANA, NOTHING, buffer=NOW).buffer
+    assert {block.text for block in kept} == {block.text for blocks in found for block in blocks}
+
+
+def test_asynchronous_recalls_keep_the_same_buffer(recall):
+    async def both():
+        await recall.arecall(ANA, BOAT, buffer=NOW)
+        return await recall.arecall(ANA, DOG, buffer=NOW)
+
+    assert numbers(asyncio.run(both()).buffer) == [[4, 5, 6], [0, 1, 2]]
+
+
+# -- logs that cannot ---------------------------------------------------------------------------
+
+
+class Stateless:
+    """A log without state documents."""
+
+    def __init__(self, log):
+        self.append, self.entries, self.changes = log.append, log.entries, log.changes
+
+
+def test_a_log_without_state_shows_what_was_found_now_and_says_so(embedder, say):
+    plain = InMemoryLog()
+    say(plain, TALK)
+    recall = LineRecall(Stateless(plain), embedder, SETTINGS)
+    ask(recall, BOAT)
+    found = recall.recall(ANA, DOG, buffer=NOW)
+    assert numbers(found.buffer) == [[4, 5, 6]]
+    assert any("relevance buffer" in problem for problem in found.problems)
+
+
+class Refusing(InMemoryLog):
+    """A log that cannot write documents."""
+
+    def set_state(self, key, name, value, *, expected):
+        raise LogUnavailableError("the disk is full")
+
+
+def test_a_buffer_that_cannot_be_written_is_a_problem_and_no_failure(embedder, say):
+    log = Refusing()
+    say(log, TALK)
+    found = LineRecall(log, embedder, SETTINGS).recall(ANA, BOAT, buffer=NOW)
+    assert numbers(found.buffer) == [[0, 1, 2]]
+    assert any("the disk is full" in problem for problem in found.problems)
+
+
+# -- pure ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        "blocks",
+        {"blocks": 7},
+        {"blocks": [[["id", 0, [0]]]]},
+        {"blocks": [[["id", 0, [], None]]]},
+        {"blocks": [[["id", 0, [-1], None]]]},
+        {"blocks": [[["id", 0, [0], [1.0]]]]},
+        {"blocks": [[["id", "x", [0], None]]]},
+    ],
+)
+def test_a_document_of_another_form_is_an_empty_buffer(value):
+    assert blocks_of(value) == ()
+
+
+BLOCKS = st.lists(
+    st.tuples(st.integers(0, 18), st.integers(1, 4)).flatmap(
+        lambda at: st.tuples(st.just(at), st.integers(at[0], at[0] + at[1] - 1))
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=40)
+@given(BLOCKS, BLOCKS, st.sets(st.integers(0, 21)), st.sets(st.integers(0, 21)))
+def test_no_line_is_shown_twice_and_none_that_is_gone_or_in_sight(line, found, old, gone, in_sight):
+    table = SegmentTable()
+    for number in range(22):
+        table.add(line(f"line {number}", number))
+
+    def block(at, hit):
+        first, count = at
+        return tuple(
+            BufferedLine(f"e-t-{n}", 0, (0,), (1.0, 0.5) if n == hit else None)
+            for n in range(first, first + count)
+        )
+
+    kept = pushed([block(*one) for one in found], [block(*one) for one in old])
+    assert blocks_of(json.loads(json.dumps(to_document(kept)))) == tuple(kept)
+    table.remove_entries([f"e-t-{n}" for n in gone])
+    hidden = {ThreadKey("ana", "t"): [n + 1 for n in in_sight]}
+    blocks = rendered(living(kept, table), table, table.allowed(exclude=hidden))
+    shown = [one.position - 1 for each in blocks for one in each.lines]
+    assert len(shown) == len(set(shown))
+    assert not {*shown} & (gone | in_sight)
+    hits = {hit for _, hit in (*found, *old)} - gone - in_sight
+    assert {match.line.position - 1 for each in blocks for match in each.matches} <= hits
+    assert hits <= {*shown}, "what was looked for is there"
+    assert all(each.matches for each in blocks)
