@@ -20,6 +20,7 @@ __all__ = [
     "ImportFormatError",
     "InvalidMessageError",
     "LineIndexError",
+    "LineStoreError",
     "LogClosedError",
     "LogError",
     "LogUnavailableError",
@@ -137,6 +138,12 @@ class DimensionMismatchError(LineIndexError, ValueError):
         super().__init__(message)
         self.expected = expected
         self.got = got
+
+
+class LineStoreError(LineIndexError, ConnectionError):
+    """A vector store, or its embedder, failed; the same call may succeed later."""
+
+    is_retryable: ClassVar[bool] = True
 
 
 class LogError(ConvMemError):

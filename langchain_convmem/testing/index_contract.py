@@ -175,6 +175,38 @@ class LineIndexContract(ABC):
             index.similarities(query, numbers), expected[numbers], atol=_CLOSE
         )
 
+    def test_similarities_of_no_numbers_are_none(self) -> None:
+        index = self._filled(_vectors(9))
+        nothing = np.empty(0, dtype=np.int64)
+        assert index.similarities(_vectors(1)[0], nothing).tolist() == []
+
+    def test_numbers_and_similarities_have_the_types_they_promise(self) -> None:
+        rows = _vectors(9)
+        index = self._filled(rows)
+        numbers, similarities = index.search(rows[0], 4)
+        assert numbers.dtype == np.int64
+        assert similarities.dtype == np.float32
+        assert index.similarities(rows[0]).dtype == np.float32
+
+    def test_asking_changes_neither_the_question_nor_the_filter(self) -> None:
+        rows = _vectors()
+        index = self._filled(rows)
+        query, allowed = rows[3].copy(), np.arange(_COUNT) % 2 == 0
+        index.search(query, 5, allowed=allowed)
+        index.similarities(query)
+        assert query.tolist() == rows[3].tolist()
+        assert allowed.tolist() == (np.arange(_COUNT) % 2 == 0).tolist()
+
+    def test_changing_an_answer_changes_no_later_one(self) -> None:
+        rows = _vectors()
+        index = self._filled(rows)
+        for answer in (*index.search(rows[3], 5), index.similarities(rows[3])):
+            answer[:] = 0
+        _expect(index, rows, rows[3], 5)
+        np.testing.assert_allclose(
+            index.similarities(rows[3]), _cosines(rows, rows[3]), atol=_CLOSE
+        )
+
     # -- filters -----------------------------------------------------------------------------
 
     @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 1.0])
@@ -189,6 +221,12 @@ class LineIndexContract(ABC):
         rows = _vectors()
         allowed = np.zeros(_COUNT, dtype=np.bool_)
         assert self._filled(rows).search(rows[0], 5, allowed=allowed)[0].tolist() == []
+
+    def test_a_filter_of_one_search_does_not_hold_for_the_next(self) -> None:
+        rows = _vectors()
+        index = self._filled(rows)
+        index.search(rows[0], 5, allowed=np.arange(_COUNT) > _COUNT // 2)
+        _expect(index, rows, rows[0], 5)
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -228,6 +266,19 @@ class LineIndexContract(ABC):
         allowed[[17, 20]] = True
         _expect(index, rows, rows[17], 9, allowed=allowed, removed=removed)
 
+    def test_filters_hold_among_vectors_added_and_replaced_behind_removed_ones(self) -> None:
+        rows = _vectors()
+        index = self._filled(rows[:200])
+        removed = (3, 150, 199)
+        index.remove(removed)
+        index.add(rows[200:])
+        rows[10] = _vectors(1, seed=77)[0]
+        index.replace(10, rows[10])
+        allowed = np.random.default_rng(2).random(_COUNT) < 0.5
+        allowed[[3, 10, 150, 250]] = True
+        for query in (rows[10], rows[150], rows[250]):
+            _expect(index, rows, query, 20, allowed=allowed, removed=removed)
+
     def test_numbers_continue_behind_removed_ones(self) -> None:
         rows = _vectors(12)
         index = self._filled(rows[:10])
@@ -244,6 +295,17 @@ class LineIndexContract(ABC):
         assert len(index) == _COUNT
         _expect(index, rows, rows[30], 5)
         _expect(index, rows, old, _COUNT)
+
+    def test_the_similarity_of_a_replaced_vector_is_that_of_its_new_value(self) -> None:
+        rows = _vectors(20)
+        index = self._filled(rows)
+        given = _vectors(1, seed=123)[0]
+        rows[7] = given
+        index.replace(7, given)
+        given[:] = 0
+        np.testing.assert_allclose(
+            index.similarities(rows[0]), _cosines(rows, rows[0]), atol=_CLOSE
+        )
 
     def test_a_pending_zero_vector_can_be_replaced(self) -> None:
         rows = _vectors(20)

@@ -22,6 +22,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/langgraph.md",
         "docs/moving.md",
         "docs/privacy.md",
+        "docs/vector_stores.md",
+        "docs/recall.md",
     ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(

@@ -17,6 +17,7 @@ BUILT_IN = {
     "DimensionMismatchError": ValueError,
     "ImportFormatError": ValueError,
     "InvalidMessageError": ValueError,
+    "LineStoreError": ConnectionError,
     "LogClosedError": RuntimeError,
     "LogUnavailableError": ConnectionError,
     "MissingExtraError": ImportError,
@@ -74,8 +75,9 @@ def test_every_error_of_the_module_is_public():
     assert defined == set(errors.__all__)
 
 
-def test_only_an_unavailable_log_is_worth_another_try():
-    assert [kind for kind in EVERY if kind.is_retryable] == [errors.LogUnavailableError]
+def test_only_storage_that_cannot_be_reached_is_worth_another_try():
+    retryable = {kind for kind in EVERY if kind.is_retryable}
+    assert retryable == {errors.LineStoreError, errors.LogUnavailableError}
 
 
 def test_a_missing_extra_says_how_to_get_it():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -47,7 +47,7 @@ def search_dialog_tool(
     user_id: str | None = None,
     k: int | None = None,
     max_tokens: int = 1000,
-    threshold: float | None = None,
+    threshold: float | Literal["auto"] | None = None,
     name: str = "search_dialog",
     description: str = _DESCRIPTION,
 ) -> BaseTool:
@@ -67,7 +67,8 @@ def search_dialog_tool(
         user_id: Search the lines of this user, whatever the config says.
         k: Exactly so many blocks, or
         max_tokens: as many as fit this budget (characters / 4).
-        threshold: Leave out lines with a lower cosine similarity.
+        threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where the
+            question is not related to anything that was said.
         name: What the model calls the tool.
         description: What the model is told about it.
 

@@ -1,0 +1,319 @@
+"""`VectorStoreRecall`: recall whose vectors stand in any LangChain `VectorStore`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
+
+import numpy as np
+from langchain_core.vectorstores import VectorStore
+
+from langchain_convmem.errors import ConfigError, LineStoreError
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.integrations.fair_lock import FairLock
+from langchain_convmem.integrations.vector_store_border import Found, StoreBorder
+from langchain_convmem.integrations.vector_store_dialects import StoreDialect, dialect_of
+from langchain_convmem.integrations.vector_store_ledger import Ledger
+from langchain_convmem.integrations.vector_store_rows import owner_label, safe_text
+from langchain_convmem.integrations.vector_store_scores import FoundVectors, tell_only
+from langchain_convmem.integrations.vector_store_sync import Synchronizer
+from langchain_convmem.integrations.vector_store_windows import Ground, Scope, Surveyor
+from langchain_convmem.protocols import MessageLog, ThreadState
+from langchain_convmem.recall.answer import Wish, build_recall
+from langchain_convmem.recall.embedding import encodable, fingerprint_of
+from langchain_convmem.recall.engine import LineRecall
+from langchain_convmem.recall.lexical import LexicalIndex, analyze
+from langchain_convmem.recall.options import check_scope, checked_wish
+from langchain_convmem.recall.ranking import Question, rank
+from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
+from langchain_convmem.records import Owner, Recall, ThreadKey
+from langchain_convmem.steps import Steps, arun, run
+
+if TYPE_CHECKING:
+    from langchain_convmem.recall.owner_index import Progress
+    from langchain_convmem.recall.settings import RecallSettings
+
+__all__ = ["VectorStoreRecall"]
+
+_EMPTY_STORE = (
+    "the vector store finds nothing of this owner, though lines were written to it: if it was "
+    "emptied or is another collection, call rebuild(owner)"
+)
+
+
+class VectorStoreRecall(LineRecall):
+    """Finds dialog lines by the vectors of a store that all users and all servers share.
+
+    The store proposes, filtered by owner inside the store; every word of an answer is read from
+    the log, so what a store invents or has not yet deleted is never shown. Before each recall the
+    store follows the log from where it stood.
+
+    This process keeps nothing of a user: neither lines nor vectors nor words. The price: only what
+    the store proposes is ranked. Its proposals and the lines around them are then scored as a
+    recall in memory scores all lines, so a line that shares words with a question, but lies far
+    from it by meaning, is not found unless the store itself searches by words too.
+
+    Thread-safe; recalls of one owner follow the log one after the other. Log and store stay the
+    caller's to close.
+    """
+
+    def __init__(
+        self,
+        log: MessageLog,
+        store: VectorStore,
+        settings: RecallSettings | None = None,
+        *,
+        name: str | None = None,
+        candidates: int = 100,
+        dialect: StoreDialect | None = None,
+    ) -> None:
+        """Create a recall over `log` and `store`; nothing is read yet.
+
+        Args:
+            log: Where the lines stand; it also keeps notes of what the store holds, so it must
+                keep state documents, as all logs of this package do.
+            store: Any vector store that writes documents under given ids, over those that are
+                there, and filters by metadata. Its embedder embeds lines and questions.
+            settings: Weights and limits; those of building do not count here.
+            name: Of the collection; None is the store's own `collection_name` if it has one. The
+                notes go by it, so another collection needs another name.
+            candidates: How many segments the store proposes; each costs at most one read of the
+                log, and those that stand near each other share one.
+            dialect: How the store filters and scores; None is `dialect_of(store)`.
+
+        Raises:
+            ConfigError: If the log keeps no state, the store is none, or `candidates` is not
+                positive.
+        """
+        if not isinstance(log, ThreadState):
+            msg = f"the log must keep state documents (ThreadState), got {type(log).__name__}"
+            raise ConfigError(msg)
+        if not isinstance(store, VectorStore):
+            msg = f"store must be a LangChain VectorStore, got {type(store).__name__}"
+            raise ConfigError(msg)
+        if candidates < 1:
+            msg = f"candidates must be at least 1, got {candidates!r}"
+            raise ConfigError(msg)
+        super().__init__(log, store.embeddings, settings)
+        self.store = store
+        self._state: ThreadState = log
+        self._name = name or str(getattr(store, "collection_name", "default"))
+        self._candidates = candidates
+        self._dialect = dialect_of(store) if dialect is None else dialect
+        self._writer = new_ulid()
+        self._border = StoreBorder(store, self._dialect)
+        self._guard = threading.Lock()
+        self._locks: WeakValueDictionary[Owner, FairLock] = WeakValueDictionary()
+
+    def __repr__(self) -> str:
+        return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
+
+    # -- recalling ---------------------------------------------------------------------------
+
+    def recall_steps(
+        self,
+        owner: Owner,
+        query: str,
+        *,
+        k: int | None = None,
+        max_tokens: int | None = None,
+        threshold: float | Literal["auto"] | None = None,
+        within: ThreadKey | None = None,
+        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+        ranking: int = 20,
+        buffer: ThreadKey | None = None,
+        remember: bool = True,
+        settings: RecallSettings | None = None,
+    ) -> Steps[Recall]:
+        """Return the steps of a recall; see `LineRecall.recall`.
+
+        A `k` larger than a quarter of `candidates` asks the store for more of them.
+
+        Raises:
+            ConfigError: If an argument makes no sense, there is a `threshold` where the store's
+                scores are no cosines, or a `buffer` and settings that keep one.
+            LineStoreError: If the store cannot be searched. If it cannot be written to, that is
+                one of the answer's `problems`.
+        """
+        wish = checked_wish(
+            query,
+            k=k,
+            max_tokens=max_tokens,
+            threshold=threshold,
+            ranking=ranking,
+            settings=settings or self.settings,
+        )
+        _check_owner(owner)
+        check_scope(owner, within)
+        del remember  # there is no buffer to write
+        _check_no_buffer(buffer, wish.settings)
+        if wish.threshold == "auto":
+            msg = 'threshold="auto" needs an index of all lines; use a cosine or None with a store'
+            raise ConfigError(msg)
+        if wish.threshold is not None and self._dialect.cosine is None:
+            msg = "a threshold needs cosines, and this store's scores are none; leave it out"
+            raise ConfigError(msg)
+        scope = Scope(owner, within, exclude or {})
+        problems: tuple[str, ...] = ()
+        try:
+            yield from self._catch_up(owner)
+        except LineStoreError as error:
+            problems = (f"the newest lines may be missing: {error}",)
+        return (yield from self._find(wish, scope, problems))
+
+    def buffer_steps(
+        self, buffer: ThreadKey, *, settings: RecallSettings | None = None, **options: Any
+    ) -> Steps[Recall]:
+        """Return the steps that read no buffer, since there is none.
+
+        Raises:
+            ConfigError: If the settings keep one.
+        """
+        del options
+        _check_no_buffer(buffer, settings or self.settings)
+        yield from ()
+        return Recall((), ())
+
+    def _find(self, wish: Wish, scope: Scope, problems: tuple[str, ...]) -> Steps[Recall]:
+        wanted = max(self._candidates, 4 * (wish.k or 0))
+        asked = wanted
+        while True:
+            found = yield from self._search(wish.query, asked, scope)
+            # Read behind the search, so that it knows every line that the search can know.
+            ledger = Ledger(self._state, scope.owner, self._name)
+            surveyor = Surveyor(self.log, ledger, (yield from ledger.head()), scope)
+            known = yield from surveyor.known(found)
+            if len(known) >= wanted or len(found) < asked:
+                break
+            # The live context was excluded, or the store has not yet deleted enough.
+            asked *= 2
+        settings = wish.settings
+        reach = max(
+            *_sides(settings.window), *_sides(settings.budget_window), len(settings.kernel) // 2
+        )
+        ground = yield from surveyor.ground(self._scored(known[:wanted]), reach)
+        if not found and scope.within is None and (yield from surveyor.expects_lines()):
+            problems = (*problems, _EMPTY_STORE)
+        return _answer(wish, ground, scope, problems, tell=self._dialect.cosine is not None)
+
+    def _search(self, text: str, k: int, scope: Scope) -> Steps[list[Found]]:
+        thread = None if scope.within is None else safe_text(scope.within.thread_id)
+        owner = owner_label(scope.owner)
+        return (yield from self._border.search(encodable(text), k, owner, thread))
+
+    def _scored(self, found: Sequence[Found]) -> list[Found]:
+        """Return what was found with cosines for scores, or else with falling ones in its order."""
+        cosine = self._dialect.cosine
+        if cosine is not None:
+            return [one._replace(score=cosine(one.score)) for one in found]
+        return [one._replace(score=1 / (1 + n)) for n, one in enumerate(found)]
+
+    # -- following the log -------------------------------------------------------------------
+
+    def refresh(self, owner: Owner, progress: Progress | None = None) -> tuple[str, ...]:
+        """Bring the store up to date with the log, which also deletes what the log has forgotten.
+
+        Args:
+            owner: Whose lines.
+            progress: Called after each page with how many entries were read, twice: how many there
+                are in all is not known before.
+
+        Returns:
+            Nothing to report; what goes wrong is raised.
+
+        Raises:
+            LogError: If the log cannot be read.
+            LineStoreError: If the store or its embedder failed; the next call goes on there.
+            ConfigError: If the store's vectors were made by another embedder.
+        """
+        run(self._catch_up(owner, progress))
+        return ()
+
+    async def arefresh(self, owner: Owner, progress: Progress | None = None) -> tuple[str, ...]:
+        """Bring the store up to date; see `refresh`."""
+        await arun(self._catch_up(owner, progress))
+        return ()
+
+    def rebuild(self, owner: Owner, progress: Progress | None = None) -> None:
+        """Write all lines of an owner to the store again, for a store that has lost them.
+
+        Args:
+            owner: Whose lines.
+            progress: As for `refresh`.
+
+        Raises:
+            LogError: If the log cannot be read.
+            LineStoreError: If the store or its embedder failed; `refresh` goes on there.
+            ConfigError: If the store's vectors were made by another embedder.
+        """
+        run(self._catch_up(owner, progress, anew=True))
+
+    async def arebuild(self, owner: Owner, progress: Progress | None = None) -> None:
+        """Write all lines of an owner to the store again; see `rebuild`."""
+        await arun(self._catch_up(owner, progress, anew=True))
+
+    def _catch_up(
+        self, owner: Owner, progress: Progress | None = None, *, anew: bool = False
+    ) -> Steps[None]:
+        _check_owner(owner)
+        cut = f"cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
+        made = Synchronizer(
+            self.log,
+            self._border,
+            Ledger(self._state, owner, self._name),
+            owner,
+            fingerprint=f"{fingerprint_of(self.embeddings)}/{cut}",
+            writer=self._writer,
+        )
+        with self._guard:
+            lock = self._locks.setdefault(owner, FairLock())
+        yield lock.taking()
+        try:
+            if anew:
+                yield from made.start_over()
+            yield from made.catch_up(progress)
+        finally:
+            lock.release()
+
+
+def _check_owner(owner: Any) -> None:
+    if not isinstance(owner, Owner):
+        msg = f"owner must be an Owner, got {owner!r}"
+        raise ConfigError(msg)
+
+
+def _check_no_buffer(buffer: ThreadKey | None, settings: RecallSettings) -> None:
+    if buffer is not None and settings.buffer_size:
+        msg = (
+            "recall over a vector store keeps no relevance buffer: use settings with buffer_size=0"
+        )
+        raise ConfigError(msg)
+
+
+def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
+    return window if isinstance(window, tuple) else (window, window)
+
+
+def _answer(
+    wish: Wish, ground: Ground, scope: Scope, problems: tuple[str, ...], *, tell: bool
+) -> Recall:
+    """Rank the lines that were read as a recall in memory would, and cut the answer."""
+    table = ground.table
+    lexical = LexicalIndex()
+    lexical.add(
+        [
+            analyze(f"{table.line_of(number).speaker}: {table.text(number)}")
+            for number in range(len(table))
+        ]
+    )
+    allowed = table.allowed(scope.within, scope.exclude)
+    allowed[ground.gaps] = False
+    # The store has compared already: any vector stands for the question.
+    question = Question(wish.query, np.ones(1, dtype=np.float32), allowed)
+    vectors = FoundVectors(len(table), ground.scores)
+    ranking = rank(question, table, vectors, lexical, wish.settings)
+    tell_only(ranking, ground.scores if tell else {})
+    answer = build_recall(wish, ranking, table, lexical, allowed=allowed, problems=problems)
+    return answer.recall

@@ -1,0 +1,164 @@
+"""Vector stores answer as the exact index does, where they can: by value, on three of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vector_stores import HashedEmbeddings, in_memory, pgvector, qdrant, said
+
+from langchain_convmem.errors import LineStoreError
+from langchain_convmem.integrations import VectorStoreRecall
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import ExactIndex, RecallSettings
+from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+
+ANA, BOB = Owner(user_id="ana"), Owner(user_id="bob")
+DENSE = RecallSettings(
+    lexical_weight=0.0, kernel=(1.0,), speaker_bonus=0.0, session_prior=0.0, window=0
+)
+TEXTS = [f"line {n} of what ana said" for n in range(100)]
+OWN_THREAD = ThreadKey("ana", "t")
+# As coarse as float32 makes the vectors of the stores.
+CLOSE = 2e-5
+
+
+@pytest.fixture
+def embeddings():
+    return HashedEmbeddings()
+
+
+@pytest.fixture(params=[in_memory, qdrant, pytest.param(pgvector, marks=pytest.mark.postgres)])
+def store(request, embeddings):
+    return request.param(embeddings)
+
+
+@pytest.fixture
+def log():
+    """Ana's lines, one of a hundred in a thread of its own, and as many of Bob's."""
+    log = InMemoryLog()
+    rare = {7}
+    for number, text in enumerate(TEXTS):
+        thread = "rare" if number in rare else "t"
+        log.append(ThreadKey("ana", thread), [said(text, f"a{number}")])
+        log.append(ThreadKey("bob", "t"), [said(f"bob: {text}", f"b{number}")])
+    return log
+
+
+@pytest.fixture
+def recall(log, store):
+    return VectorStoreRecall(log, store, DENSE, candidates=len(TEXTS))
+
+
+def exact(embeddings, texts=TEXTS):
+    index = ExactIndex(embeddings.dim)
+    index.add(np.array([embeddings.vector(text) for text in texts], dtype=np.float32))
+    return index
+
+
+def found(recall, query, k, **options):
+    matches = recall.recall(ANA, query, k=k, ranking=k, **options).matches
+    return [match.line.text for match in matches], [match.similarity for match in matches]
+
+
+def test_every_line_finds_itself_at_similarity_one(recall):
+    for text in TEXTS[::40]:
+        assert found(recall, text, 1) == ([text], [pytest.approx(1.0, abs=CLOSE)])
+
+
+def test_the_nearest_come_first_with_the_cosine_of_the_exact_index(recall, embeddings):
+    query = "what did ana say?"
+    numbers, cosines = exact(embeddings).search(np.array(embeddings.vector(query), np.float32), 12)
+    texts, similarities = found(recall, query, 12)
+    assert texts == [TEXTS[number] for number in numbers]
+    np.testing.assert_allclose(similarities, cosines, atol=CLOSE)
+
+
+def test_a_k_beyond_the_count_returns_all_lines_of_the_owner_once(recall):
+    texts, _ = found(recall, "anything", 500)
+    assert sorted(texts) == sorted(TEXTS)
+
+
+def test_a_thread_of_one_percent_is_searched_whole_inside_the_store(log, store, embeddings):
+    few = VectorStoreRecall(log, store, DENSE, candidates=1)
+    query = "far from everything in the rare thread"
+    texts, similarities = found(few, query, 1, within=ThreadKey("ana", "rare"))
+    cosine = exact(embeddings, [TEXTS[7]]).similarities(np.array(embeddings.vector(query)))
+    assert texts == [TEXTS[7]]
+    np.testing.assert_allclose(similarities, cosine, atol=CLOSE)
+
+
+def test_another_owners_lines_are_never_found_however_near(recall):
+    texts, _ = found(recall, f"bob: {TEXTS[3]}", len(TEXTS))
+    assert set(texts) == set(TEXTS)
+
+
+def test_equal_lines_come_in_the_order_they_were_said(recall, log):
+    log.append(OWN_THREAD, [said(TEXTS[20], "again"), said(TEXTS[20], "once more")])
+    matches = recall.recall(ANA, TEXTS[20], k=3, ranking=3).matches
+    assert [match.line.line_id for match in matches] == ["a20", "again", "once more"]
+
+
+def test_an_excluded_line_makes_room_for_the_next_one(log, store, embeddings):
+    few = VectorStoreRecall(log, store, DENSE, candidates=4)
+    positions = [entry.position for entry in log.entries(OWN_THREAD)]
+    numbers = [number for number in range(len(TEXTS)) if number != 7]
+    exclude = {OWN_THREAD: positions[:80]}
+    left = [TEXTS[7], *(TEXTS[number] for number in numbers[80:])]
+    query = "what is not excluded?"
+    vector = np.array(embeddings.vector(query), np.float32)
+    order, _ = exact(embeddings, left).search(vector, 4)
+    assert found(few, query, 4, exclude=exclude)[0] == [left[number] for number in order]
+
+
+def test_a_retracted_line_is_not_found_and_the_others_keep_their_place(recall, log):
+    query = "what did ana say?"
+    before, _ = found(recall, query, 6)
+    [entry] = log.find(OWN_THREAD, [f"a{TEXTS.index(before[2])}"])
+    undo = Draft(role="control", control=Control(retracts=(entry.id,), reason="undo"))
+    log.append(OWN_THREAD, [undo])
+    assert found(recall, query, 5)[0] == before[:2] + before[3:]
+
+
+def test_a_store_that_followed_in_parts_answers_as_one_filled_at_once(recall, log, embeddings):
+    recall.refresh(ANA)
+    later = [f"said later, {n}" for n in range(30)]
+    for text in later:
+        log.append(OWN_THREAD, [said(text)])
+        recall.refresh(ANA)
+    anew = VectorStoreRecall(log, in_memory(embeddings), DENSE, name="anew", candidates=200)
+    parts, whole = found(recall, "later?", 20), found(anew, "later?", 20)
+    assert parts[0] == whole[0]
+    np.testing.assert_allclose(parts[1], whole[1], atol=CLOSE)
+
+
+def test_what_the_log_forgot_is_gone_from_the_store(recall, log, store):
+    recall.refresh(ANA)
+    assert found(recall, TEXTS[7], 1)[0] == [TEXTS[7]]
+    log.forget(ThreadKey("ana", "rare"))
+    recall.refresh(ANA)
+    texts = [document.page_content for document in store.similarity_search(TEXTS[7], k=500)]
+    assert sorted(texts) == sorted(set(TEXTS) - {TEXTS[7]})
+
+
+def test_a_question_of_another_dimension_is_an_error_of_ours(recall, embeddings):
+    recall.refresh(ANA)
+    embeddings.dim += 1
+    with pytest.raises(LineStoreError, match="could not be searched"):
+        recall.recall(ANA, "anything")
+
+
+async def test_the_asynchronous_twin_finds_the_same(recall):
+    query = "what did ana say?"
+    twin = (await recall.arecall(ANA, query, k=9)).matches
+    matches = recall.recall(ANA, query, k=9).matches
+    assert [match.line for match in twin] == [match.line for match in matches]
+    assert [match.similarity for match in twin] == pytest.approx(
+        [match.similarity for match in matches], abs=CLOSE
+    )
+
+
+def test_text_that_a_store_cannot_keep_is_found_and_shown_as_it_was_said(recall, log):
+    odd = "a NUL \x00, a lone \ud800 and a fox 🦊"
+    log.append(ThreadKey("ana", "odd\x00 'thread'; --"), [said(odd, "odd")])
+    match = recall.recall(ANA, odd.replace("\x00", " "), k=1).matches[0]
+    assert (match.line.text, match.line.key.thread_id) == (odd, "odd\x00 'thread'; --")

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TINY = ["--sizes", "40", "--rounds", "2", "--processes", "1"]
+OPTIONAL = ("chromadb", "qdrant_client")
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for module in OPTIONAL:
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+def test_the_report_is_one_json_object_that_counts_what_is_not_installed(capsys):
+    from benchmarks.recall_speed.__main__ import main
+    from benchmarks.recall_speed.report import table
+
+    assert main([*TINY, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["not_installed"] == ["chroma", "qdrant"]
+    rows = {row["system"]: row for row in report["recall"]}
+    assert set(rows) == {"convmem", "python", "in-memory", "numpy"}
+    assert {row["lines"] for row in report["recall"]} == {40}
+    assert all(row["p50_ms"] > 0 and row["add_ms"] > 0 for row in report["recall"])
+    assert rows["numpy"]["to_numpy"] == 1.0
+    assert report["open"][0]["cold_ms"] > 0
+    assert (report["bars"], report["aims"]) == ([], [])
+    lines = table(report).splitlines()
+    assert [line.split()[0] for line in lines if "not measured" in line] == ["chroma", "qdrant"]
+    assert "not installed: chroma, qdrant" in lines
+
+
+def test_the_bars_and_aims_hold_at_the_sizes_they_name():
+    from benchmarks.log.measuring import Case
+    from benchmarks.recall_speed.report import reported, table
+    from benchmarks.recall_speed.running import Measured
+
+    def result(lines, ours_ms):
+        times = {"convmem": ours_ms, "chroma": 5.0, "numpy": 1.0}
+        asked = {
+            name: Case(lambda _: [], rounds_ms=[ms], times_ms=[ms]) for name, ms in times.items()
+        }
+        return Measured(lines, asked, asked, cold_ms=[200.0], resident_bytes=1e6)
+
+    report = reported([result(1_000, 9.0), result(10_000, 3.5), result(100_000, 3.0)])
+    assert [(bar["what"], bar["bound"], bar["ok"]) for bar in report["bars"]] == [
+        ("recall at 10,000, convmem : numpy", 4.0, True),
+        ("recall at 10,000, convmem : chroma", 1.0, True),
+        ("recall at 100,000, convmem : numpy", 2.0, False),
+        ("recall at 100,000, convmem : chroma", 1.0, True),
+    ]
+    assert [aim["ok"] for aim in report["aims"]] == [False, False, True, True]
+    assert sum(line.endswith("FAILED") for line in table(report).splitlines()) == 1
+
+
+def test_sizes_that_leave_no_room_for_added_lines_are_refused(capsys):
+    from benchmarks.recall_speed.__main__ import main
+
+    with pytest.raises(SystemExit):
+        main(["--sizes", "10"])
+    assert "--sizes must be at least" in capsys.readouterr().err
+
+
+def test_every_line_added_to_our_index_is_found_by_the_next_question(tmp_path):
+    from benchmarks.recall_speed.systems import ConvMem
+
+    ours = ConvMem(tmp_path / "log.db")
+    texts = ours.fill(45)
+    assert len(texts) == 45
+    ours.add("The zebra hid behind the xylophone.")()
+    found = ours.ask("Where did the zebra hide?")
+    ours.close()
+    assert found.matches[0].line.text == "The zebra hid behind the xylophone."
+
+
+def test_what_other_systems_search_are_the_very_vectors_of_the_lines():
+    from benchmarks.recall_speed.systems import NumPyScan, Replayed
+
+    class Embedder(Replayed):
+        def embed_query(self, text):
+            return {"near": [1.0, 0.1], "new": [0.0, 2.0]}[text]
+
+    embeddings = Embedder({"east": [3.0, 0.0], "north": [0.0, 1.0]})
+    assert embeddings.embed_documents(["east", "new"]) == [[3.0, 0.0], [0.0, 2.0]]
+    scan = NumPyScan(["north", "east"] * 20, embeddings)
+    scan.prepare("near")
+    assert set(scan.ask("near").tolist()) == set(range(1, 40, 2))
