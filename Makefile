@@ -80,6 +80,7 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.import_time
 	@$(RUN) -m benchmarks.log
 	@$(RUN) -m benchmarks.latency
+	@$(RUN) -m benchmarks.recall_speed
 	@$(RUN) -m benchmarks.loss
 	@$(RUN) -m benchmarks.agent_storage
 

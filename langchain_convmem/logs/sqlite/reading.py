@@ -121,6 +121,9 @@ class Later(NamedTuple):
 def later(db: sqlite3.Connection, owner: Owner, cursor: int, *, limit: int | None) -> Later:
     """Return an owner's rows behind a cursor."""
     number, generation = owner_of(db, owner)
+    newest = db.execute("SELECT max(seq) FROM entries").fetchone()[0]
+    if newest is None or newest <= cursor:
+        return Later([], generation)  # mostly so, and looking at every thread takes longer
     found = db.execute(
         f"SELECT t.thread_id, {COLUMNS} FROM entries e JOIN threads t ON e.thread = t.thread "
         "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?",

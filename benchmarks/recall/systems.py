@@ -1,0 +1,214 @@
+"""What is compared: our recall with any settings, and the simpler ways to search a dialogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from unittest.mock import patch
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from benchmarks.recall.data import Dialogue, Line, log_of
+from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
+from langchain_convmem.recall.lexical import LexicalIndex, analyze, query_terms
+from langchain_convmem.recall.segments import Segment, split_line
+from langchain_convmem.records import Owner
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CHARS_PER_TOKEN", "Found", "Recaller", "System", "recall_of", "systems_for"]
+
+CHARS_PER_TOKEN = 4
+CHUNK_CHARS = 1000
+RANKED_LINES = 20
+# The constant of Cormack, Clarke and Buettcher (2009), which ensemble retrievers use.
+_RRF = 60
+
+
+class Found(NamedTuple):
+    """The texts a model would read, and the ids of the best lines, best first."""
+
+    texts: list[str]
+    ranked: list[str]
+
+
+class System(Protocol):
+    def find(self, question: str, max_tokens: int) -> Found: ...
+
+
+# -- ours ------------------------------------------------------------------------------------
+
+
+class Recaller:
+    """Our recall with one set of settings; several may share an index."""
+
+    def __init__(
+        self, recall: LineRecall, owner: Owner, settings: RecallSettings | None = None
+    ) -> None:
+        self._recall = recall
+        self._owner = owner
+        self._settings = settings
+
+    def find(self, question: str, max_tokens: int) -> Found:
+        found = self._recall.recall(
+            self._owner,
+            question,
+            max_tokens=max_tokens,
+            ranking=RANKED_LINES,
+            settings=self._settings,
+        )
+        texts = [block.text for block in found.blocks]
+        return Found(texts, [match.line.line_id for match in found.matches])
+
+
+def recall_of(
+    dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = True
+) -> tuple[LineRecall, Owner]:
+    """Return a recall with a warm index of the dialogue.
+
+    Args:
+        dialogue: Whose lines are indexed.
+        embeddings: What they are embedded with.
+        segmented: Whether long lines are cut into segments. The package always does; the
+            comparison replaces the cutter while the index is built.
+    """
+    owner = Owner(user_id=dialogue.name)
+    recall = LineRecall(log_of(dialogue), embeddings)
+    if segmented:
+        recall.refresh(owner)
+    else:
+        with patch("langchain_convmem.recall.segment_table.split_line", _uncut):
+            recall.refresh(owner)
+    return recall, owner
+
+
+def _uncut(text: str) -> list[Segment]:
+    return [Segment(0, len(text))]
+
+
+# -- the usual ways --------------------------------------------------------------------------
+
+
+class Units:
+    """Pieces of a dialogue, each some lines, under both kinds of index."""
+
+    def __init__(self, pieces: Sequence[Sequence[Line]], embeddings: Embeddings) -> None:
+        self.pieces = pieces
+        self.texts = ["\n".join(line.labelled for line in piece) for piece in pieces]
+        self._embeddings = embeddings
+        vectors = np.array(embeddings.embed_documents(self.texts), dtype=np.float32)
+        self._index = ExactIndex(vectors.shape[1])
+        self._index.add(vectors)
+        self._lexical = LexicalIndex()
+        self._lexical.add([analyze(text) for text in self.texts])
+
+    def dense(self, question: str) -> NDArray[np.float64]:
+        """Return the cosine of each piece."""
+        query = np.array(self._embeddings.embed_query(question), dtype=np.float32)
+        return self._index.similarities(query).astype(np.float64)
+
+    def bm25(self, question: str) -> NDArray[np.float64]:
+        """Return each piece's BM25 score, with the parameters most systems have."""
+        terms = query_terms(question)
+        return self._lexical.scores(terms, k1=1.2, b=0.75).astype(np.float64)
+
+    def hybrid(self, question: str) -> NDArray[np.float64]:
+        """Return the sum of both scores in standard deviations, which beats fusing the ranks."""
+        return _standardized(self.dense(question)) + _standardized(self.bm25(question))
+
+    def rrf(self, question: str) -> NDArray[np.float64]:
+        """Return each piece's score by reciprocal rank fusion of both."""
+        ranks = (_ranks(self.dense(question)), _ranks(self.bm25(question)))
+        return sum((1.0 / (_RRF + rank) for rank in ranks), start=np.zeros(len(self.texts)))
+
+
+def _standardized(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    result: NDArray[np.float64] = (scores - scores.mean()) / (scores.std() or 1.0)
+    return result
+
+
+def _ranks(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks
+
+
+class UnitSystem:
+    """The best pieces by one score, as many as fit."""
+
+    def __init__(self, units: Units, score: str) -> None:
+        self._units = units
+        self._score = score
+
+    def find(self, question: str, max_tokens: int) -> Found:
+        scores = getattr(self._units, self._score)(question)
+        order = np.argsort(-scores, kind="stable").tolist()
+        room = max_tokens * CHARS_PER_TOKEN
+        texts: list[str] = []
+        for number in order:
+            # A piece at the edge of the budget is cut behind a whole line.
+            text = _head(self._units.texts[number], room)
+            texts += [text] if text else []
+            room -= len(text) + 1
+            if room < 1 or (text and text != self._units.texts[number]):
+                break
+        ranked = dict.fromkeys(line.id for at in order for line in self._units.pieces[at])
+        return Found(texts, list(ranked)[:RANKED_LINES])
+
+
+def _head(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room + 1].rpartition("\n")[0]
+
+
+def chunks(lines: Sequence[Line]) -> list[list[Line]]:
+    """Return lines packed into chunks of at most 1,000 characters, longer ones cut before."""
+    packed: list[list[Line]] = []
+    size = 0
+    for line in (part for whole in lines for part in _parts(whole)):
+        added = len(line.labelled) + 1
+        if not packed or size + added > CHUNK_CHARS + 1:
+            packed.append([])
+            size = 0
+        packed[-1].append(line)
+        size += added
+    return packed
+
+
+def _parts(line: Line) -> list[Line]:
+    most = CHUNK_CHARS - len(line.labelled) + len(line.text)
+    pieces = split_line(line.text, target=most, uncut=most)
+    return [line._replace(text=line.text[start:end].strip()) for start, end in pieces]
+
+
+# -- all of them -----------------------------------------------------------------------------
+
+
+def systems_for(
+    dialogue: Dialogue, embeddings: Embeddings, *, unsegmented: bool = False
+) -> dict[str, System]:
+    """Return every system over a dialogue, its indexes warm.
+
+    Args:
+        dialogue: What is searched.
+        embeddings: For all of them.
+        unsegmented: Whether to add ours with every long line uncut.
+    """
+    recall, owner = recall_of(dialogue, embeddings)
+    spec = replace(RecallSettings.spec(), threshold=None)
+    lines = list(dialogue.lines.values())
+    by_chunk, by_line = Units(chunks(lines), embeddings), Units([[x] for x in lines], embeddings)
+    systems: dict[str, System] = {
+        "convmem": Recaller(recall, owner),
+        "spec": Recaller(recall, owner, spec),
+        "chunks_dense": UnitSystem(by_chunk, "dense"),
+        "chunks_bm25": UnitSystem(by_chunk, "bm25"),
+        "chunks_hybrid": UnitSystem(by_chunk, "hybrid"),
+        "lines_bm25": UnitSystem(by_line, "bm25"),
+        "lines_rrf": UnitSystem(by_line, "rrf"),
+    }
+    if unsegmented:
+        systems["convmem_unsegmented"] = Recaller(*recall_of(dialogue, embeddings, segmented=False))
+    return systems
