@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("house", deadline=None)  # a busy machine is no defect
+# A busy machine is no defect. The same examples in every run: `make fuzz` looks for new ones.
+settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
 settings.register_profile(
     "fuzz",
@@ -33,6 +35,10 @@ _FOREIGN = (
 """Beginnings of environment variables that would let a test reach a provider or a tracer."""
 
 
+_TESTS_BETWEEN = 200
+_FINISHED = itertools.count(1)
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C reach the processes of tests, also where a script runs them in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,6 +49,13 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector forget thousands of tests: looking through them took minutes."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Let it do so again now and then: what tests import is looked through, too, ever after."""
+    if next(_FINISHED) % _TESTS_BETWEEN == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

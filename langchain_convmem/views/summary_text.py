@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from langchain_core.messages import AIMessage
-
 from langchain_convmem.records import Entry, Turn
+from langchain_convmem.views.tool_calls import calls_of
 
 __all__ = ["TextStyle", "end_sentence", "window_text"]
 
@@ -70,8 +69,8 @@ def _pieces(entry: Entry, style: TextStyle) -> Iterator[str]:
     """Yield the entry's texts, and a note for what has none: media and tool calls."""
     yield from entry.contents
     yield from _media(entry)
-    if style.tags.get("tool") is not None and isinstance(entry.message, AIMessage):
-        for call in entry.message.tool_calls:
+    if style.tags.get("tool") is not None:
+        for call in calls_of(entry.message):
             args = json.dumps(call["args"], ensure_ascii=False, default=str)
             yield f"(calls {call['name']} with {args})"
 

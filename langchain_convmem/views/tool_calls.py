@@ -25,6 +25,7 @@ __all__ = [
     "INTERRUPTED_SOURCE",
     "ToolCalls",
     "answered_calls",
+    "calls_of",
 ]
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
@@ -84,7 +85,7 @@ class ToolCalls:
         """Give every call of `message` an id of its own and take out what is no whole call."""
         if not isinstance(message, AIMessage):
             return
-        message.tool_calls = message.tool_calls or _legacy_calls(message)
+        message.tool_calls = calls_of(message)
         whole = {call["id"] for call in message.tool_calls}
         renamed = False
         for number, call in enumerate(message.tool_calls):
@@ -196,10 +197,16 @@ def _answered_id(entry: Entry) -> str:
 def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
     calls: dict[str, list[_Place]] = {}
     if entry.role == "assistant" and isinstance(entry.message, AIMessage):
-        whole = entry.message.tool_calls or _legacy_calls(entry.message)
-        for number, call in enumerate(whole):
+        for number, call in enumerate(calls_of(entry.message)):
             calls.setdefault(call["id"] or "", []).append((entry.id, number))
     return calls
+
+
+def calls_of(message: BaseMessage | None) -> list[ToolCall]:
+    """Return the whole calls of a message, those of the times before there were ids included."""
+    if not isinstance(message, AIMessage):
+        return []
+    return message.tool_calls or _legacy_calls(message)
 
 
 def _legacy_calls(message: AIMessage) -> list[ToolCall]:

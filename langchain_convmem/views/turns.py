@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from langchain_core.messages import AIMessage
-
 from langchain_convmem.ids import derived_ulid, ulid_ms
 from langchain_convmem.records import Entry, Metadata, Turn
 from langchain_convmem.views.live import covered_by, live_entries, summary_chain, uncovered
-from langchain_convmem.views.tool_calls import CALL_BLOCKS
+from langchain_convmem.views.tool_calls import CALL_BLOCKS, calls_of
 
 __all__ = [
     "PLACEHOLDER_TEXT",
@@ -28,7 +26,7 @@ PLACEHOLDER_TEXT = "..."
 
 def has_calls(entry: Entry) -> bool:
     """Return whether the entry asks for tools."""
-    return isinstance(entry.message, AIMessage) and bool(entry.message.tool_calls)
+    return bool(calls_of(entry.message))
 
 
 def is_blank(entry: Entry) -> bool:
