@@ -55,16 +55,14 @@ class LiveThread:
         return self.part is None or self.part.is_whole
 
     def viewed(self, **options: Any) -> Context | None:
-        """Return the view of the whole thread; None if it takes more than these entries.
+        """Return the view of the whole thread.
 
-        Raises:
-            BudgetError: If what must not be cut is larger than `max_tokens`.
+        None if it takes more than these entries, or if what must not be cut is larger than the
+        budget: the view of all entries tells which.
         """
         try:
             view = context(self.entries, earlier_speakers=self.earlier_speakers, **options)
         except BudgetError:
-            if self.is_whole:
-                raise
             return None
         # Where something was cut, what lies before it is cut as well.
         return None if view.is_whole and not self.is_whole else view
@@ -99,7 +97,9 @@ def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
 
 
 def read_all_steps(log: MessageLog, thread: LiveThread) -> Steps[LiveThread]:
-    """Return the same thread with all its entries."""
+    """Return the same thread with all its entries; nothing is read if it has them."""
+    if thread.part is None:
+        return thread
     return LiveThread(thread.key, (yield step(log, "entries", thread.key)), None, thread.version)
 
 

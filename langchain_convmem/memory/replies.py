@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -16,7 +16,13 @@ from langchain_core.messages.base import BaseMessageChunk
 
 from langchain_convmem.errors import InvalidMessageError
 
-__all__ = ["ReplyCollector", "is_unfinished", "reply_messages", "without_cut_calls"]
+__all__ = [
+    "ReplyCollector",
+    "is_unfinished",
+    "reply_messages",
+    "with_free_ids",
+    "without_cut_calls",
+]
 
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
@@ -254,3 +260,25 @@ def _message_lists(chunk: Any) -> Iterator[Any]:
         for holder in holders:
             if isinstance(holder, dict) and "messages" in holder:
                 yield holder["messages"]
+
+
+def with_free_ids(
+    messages: Iterable[BaseMessage], taken: Iterable[str], new_id: Callable[[int], str | None]
+) -> Iterator[BaseMessage]:
+    """Yield the messages, each with an id that no other message of the thread has.
+
+    A cached model repeats its ids, and an equal id would replace what was said before.
+
+    Args:
+        messages: In order.
+        taken: Ids of other messages of the thread.
+        new_id: Makes the id of a message that has none of its own, by the message's number; None
+            leaves it to the log.
+    """
+    used = set(taken)
+    for number, message in enumerate(messages):
+        if message.id and message.id not in used:
+            used.add(message.id)
+            yield message
+        else:
+            yield message.model_copy(update={"id": new_id(number)})

@@ -5,14 +5,14 @@ Written as steps, so that the synchronous and the asynchronous Runnable run the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import (
     LiveThread,
     note_steps,
@@ -26,10 +26,13 @@ from langchain_convmem.memory.replies import (
     ReplyCollector,
     is_unfinished,
     reply_messages,
+    with_free_ids,
     without_cut_calls,
 )
 from langchain_convmem.memory.spoken import human_of
 from langchain_convmem.memory.turn_entries import (
+    entry_said,
+    framing,
     is_answered,
     replies_of,
     said_before,
@@ -203,14 +206,9 @@ class Turn:
     def _unstored(self, before: Sequence[Entry]) -> Entry:
         """Return the user's message as the entry it would be, for a turn that is not stored."""
         entry_id = new_ulid()
-        return Entry(
-            id=entry_id,
-            key=self.key,
-            position=before[-1].position + 1 if before else 1,
-            turn_id=entry_id,
-            role="user",
-            message=self.human,
-            contents=text_pieces(self.human),
+        position = before[-1].position + 1 if before else 1
+        return entry_said(
+            self.human, entry_id=entry_id, key=self.key, position=position, turn_id=entry_id
         )
 
     def _view_options(self) -> dict[str, Any]:
@@ -224,11 +222,8 @@ class Turn:
         }
 
     def _viewed(self, thread: LiveThread) -> Context | None:
-        """Return the messages up to the user's; None where that takes more of the thread."""
-        try:
-            return thread.viewed(**self._view_options())
-        except BudgetError:
-            return None
+        """Return the messages up to the user's; see `LiveThread.viewed`."""
+        return thread.viewed(**self._view_options())
 
     def _viewed_without_unanswered(self, thread: LiveThread) -> Context:
         """Return the user's message alone behind the system messages.
@@ -237,8 +232,7 @@ class Turn:
         old message must not block the thread for good.
         """
         *before, asked = thread.entries
-        framing = [one for one in before if one.role not in ("user", "assistant", "tool")]
-        return context([*framing, asked], **self._view_options())
+        return context([*framing(before), asked], **self._view_options())
 
     def _recalled(self, seen: Collection[int]) -> Steps[Recall]:
         """Return lines of other places than the positions that the model sees anyway.
@@ -246,12 +240,7 @@ class Turn:
         A turn that is tried again must not quote its own earlier answer, nor what followed.
         """
         engine = self.memory.line_recall
-        k = self.switches.k
-        wish: dict[str, Any] = {
-            "exclude": {self.key: seen},
-            "k": k,
-            "max_tokens": self.switches.max_tokens if k is None else None,
-        }
+        wish: dict[str, Any] = {"exclude": {self.key: seen}, **self.switches.recall_limits}
         query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
         if not query:
             return (yield from engine.buffer_steps(self.key, **wish))
@@ -326,7 +315,7 @@ class Turn:
         names = {message.id for message in messages if message.id}
         found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
         taken = {entry.message_id for entry in found if entry.turn_id != self.turn_id}
-        fresh = _with_free_ids(messages, taken)
+        fresh = with_free_ids(messages, taken, lambda _: None)
         drafts = self.memory.drafting.drafts(fresh, turn_id=self.turn_id)
         if not drafts:
             return
@@ -369,14 +358,3 @@ def _counts(
         "blocks": len(blocks),
         "lines": sum(len(block.lines) for block in blocks),
     }
-
-
-def _with_free_ids(messages: Sequence[BaseMessage], taken: set[str]) -> Iterator[BaseMessage]:
-    """Yield the messages; one whose id another message of the thread has goes without.
-
-    A cached model repeats its ids, and an equal id would replace what was said before.
-    """
-    for message in messages:
-        is_taken = message.id in taken
-        taken |= {message.id} if message.id else set()
-        yield message.model_copy(update={"id": None}) if is_taken else message

@@ -1,13 +1,51 @@
-"""A turn among the entries of its thread: where it began, what was said before, what it stored."""
+"""A turn among the entries of its thread: where it began, what was said before, what it stored.
+
+For every way in which a model is called with a thread: wrapped chains, graphs and agents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from langchain_convmem.records import Entry
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.records import Entry, Role, ThreadKey
+from langchain_convmem.views.codec import role_of, text_pieces
 from langchain_convmem.views.live import live_entries, live_summary
 
-__all__ = ["is_answered", "replies_of", "said_before", "start_of", "summary_text"]
+__all__ = [
+    "SPOKEN",
+    "entry_said",
+    "framing",
+    "is_answered",
+    "replies_of",
+    "said_before",
+    "start_of",
+    "summary_text",
+]
+
+SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
+"""Roles of what is said in a conversation."""
+
+
+def framing(entries: Iterable[Entry]) -> list[Entry]:
+    """Return what stands around a conversation: system messages, summaries, control entries."""
+    return [entry for entry in entries if entry.role not in SPOKEN]
+
+
+def entry_said(
+    message: BaseMessage, *, entry_id: str, key: ThreadKey, position: int, turn_id: str
+) -> Entry:
+    """Return a message as the entry that it is or would be, whatever the log keeps of it."""
+    return Entry(
+        id=entry_id,
+        key=key,
+        position=position,
+        turn_id=turn_id,
+        role=role_of(message),
+        message=message,
+        contents=text_pieces(message),
+    )
 
 
 def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 __all__ = ["TurnSwitches"]
+
+
+class RecallLimits(TypedDict):
+    """Options of a recall; see `RecallOptions`."""
+
+    k: int | None
+    max_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +25,11 @@ class TurnSwitches:
     k: int | None = None
     history_tokens: int | None = None
     remember: bool = True
+
+    @property
+    def recall_limits(self) -> RecallLimits:
+        """How much a recall may bring: a number of blocks, or a budget."""
+        return {"k": self.k, "max_tokens": self.max_tokens if self.k is None else None}
 
     def overridden(self, configurable: Mapping[str, Any]) -> TurnSwitches:
         """Return the switches with what the call sets."""

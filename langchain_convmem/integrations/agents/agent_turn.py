@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from langchain_core.messages import BaseMessage, ToolMessage
 
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
-from langchain_convmem.ids import derived_ulid, is_ulid, ulid_ms
-from langchain_convmem.integrations.agents.state_messages import said, storable, with_free_ids
+from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
+from langchain_convmem.integrations.agents.state_messages import said, storable
 from langchain_convmem.integrations.agents.turn_mark import TurnMark, settled_before
 from langchain_convmem.integrations.agents.turn_places import (
     MADE_BY_AGENT,
@@ -30,6 +30,7 @@ from langchain_convmem.integrations.agents.turn_places import (
     turns_before,
     versions_of,
 )
+from langchain_convmem.memory.replies import with_free_ids
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Changes, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
@@ -230,7 +231,7 @@ class AgentThread:
         found = yield from self._found(messages)
         taken = {str(message.id) for message in state}
         taken |= {entry.message_id for entry in found if entry.turn_id != turn_id}
-        own = with_free_ids(messages, taken)
+        own = list(with_free_ids(messages, taken, lambda _: new_ulid()))
         names = {message.id for message in own}
         again = {entry.id for entry in loop.known.values() if entry.message_id in names}
         gone = [entry_id for entry_id in loop.abandoned if entry_id not in again]

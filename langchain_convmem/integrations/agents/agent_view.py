@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import LiveThread, note_steps, read_all_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.agents.agent_turn import Loop
 from langchain_convmem.integrations.agents.state_messages import is_stand_in, opening_of
 from langchain_convmem.memory.rendering import fenced, folded
 from langchain_convmem.memory.turn import TurnSwitches
-from langchain_convmem.memory.turn_entries import said_before, start_of
+from langchain_convmem.memory.turn_entries import SPOKEN, entry_said, framing, said_before, start_of
 from langchain_convmem.records import Context, Entry, ThreadKey
 from langchain_convmem.steps import Steps
-from langchain_convmem.views.codec import role_of, text_pieces
+from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, context
 from langchain_convmem.views.live import live_entries
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentView", "RecalledTexts"]
 
-_SPOKEN = frozenset({"user", "assistant", "tool"})
 _FRONT = 0
 """Where a stand-in stands: before every position of a log."""
 
@@ -123,20 +121,20 @@ class AgentView:
             return [*before, *own]
 
         def alone(entries: Sequence[Entry]) -> Context:
-            framing = [entry for entry in entries if entry.role not in _SPOKEN]
-            return context([*framing, *entries[len(entries) - len(turn) :]], profile=self.profile)
+            own = entries[len(entries) - len(turn) :]
+            return context([*framing(entries), *own], profile=self.profile)
 
         entries = seen(thread)
         rest = alone(entries)
         view = None
         if asked is None or thread.holds(start_of(thread.entries, asked)):
-            view = _within_budget(replace(thread, entries=entries), self._options(rest))
+            view = replace(thread, entries=entries).viewed(**self._options(rest))
         if view is None:
             thread = yield from read_all_steps(self.memory.log, thread)
             entries = seen(thread)
             rest = alone(entries)
             # What was never answered is one exchange with the turn, and larger than any budget.
-            view = _within_budget(replace(thread, entries=entries), self._options(rest)) or rest
+            view = replace(thread, entries=entries).viewed(**self._options(rest)) or rest
         return thread, view, rest
 
     # -- recalling ------------------------------------------------------------------------------
@@ -148,17 +146,12 @@ class AgentView:
         query = "\n".join(piece for one in asked if one is not None for piece in text_pieces(one))
         if not query:
             return ""
-        limits = (self.switches.k, self.switches.max_tokens)
-        name = (self.key, loop.mark["id"], query, limits)
+        limits = self.switches.recall_limits
+        name = (self.key, loop.mark["id"], query, *limits.values())
         text = self.recalled.get(name)
         if text is None:
-            k, max_tokens = limits
             found = yield from self.memory.line_recall.recall_steps(
-                self.key.owner,
-                query,
-                exclude={self.key: seen},
-                k=k,
-                max_tokens=max_tokens if k is None else None,
+                self.key.owner, query, exclude={self.key: seen}, **limits
             )
             text = fenced(found.blocks)
             self.recalled.keep(name, text)
@@ -170,14 +163,6 @@ def _later(thread: LiveThread, asked: Entry | None) -> set[int]:
     start = None if asked is None else start_of(thread.entries, asked)
     positions = [entry.position for entry in thread.entries]
     return set() if start is None else {at for at in positions if at >= start}
-
-
-def _within_budget(thread: LiveThread, options: dict[str, Any]) -> Context | None:
-    """Return the view; None where it takes more of the thread than was read."""
-    try:
-        return thread.viewed(**options)
-    except BudgetError:
-        return None
 
 
 # -- entries of a view ----------------------------------------------------------------------------
@@ -193,7 +178,10 @@ def _turn_entries(
         stored = loop.known.get(message.id or "")
         # Names that a view makes up are made of the entry's id: they must not change in a loop.
         entry_id = new_ulid() if stored is None else stored.id
-        entries.append(_entry(message, entry_id, number, loop.mark["id"], key))
+        turn_id = loop.mark["id"]
+        entries.append(
+            entry_said(message, entry_id=entry_id, key=key, position=number, turn_id=turn_id)
+        )
     return entries
 
 
@@ -209,26 +197,12 @@ def _condensed(
         return before
     stand_in = shown[places[-1]]
     kept = next((one.id for one in shown[places[-1] + 1 :] if one.id in earlier), None)
-    live = [entry for entry in live_entries(before) if entry.role in _SPOKEN]
+    live = [entry for entry in live_entries(before) if entry.role in SPOKEN]
     first = next((n for n, entry in enumerate(live) if entry.message_id == kept), len(live))
     gone = {entry.id for entry in live[:first]}
     entry_id = new_ulid()
-    front = _entry(stand_in, entry_id, _FRONT, entry_id, key)
+    front = entry_said(stand_in, entry_id=entry_id, key=key, position=_FRONT, turn_id=entry_id)
     return [front, *(entry for entry in before if entry.id not in gone)]
-
-
-def _entry(
-    message: BaseMessage, entry_id: str, position: int, turn_id: str, key: ThreadKey
-) -> Entry:
-    return Entry(
-        id=entry_id,
-        key=key,
-        position=position,
-        turn_id=turn_id,
-        role=role_of(message),
-        message=message,
-        contents=text_pieces(message),
-    )
 
 
 def _with_recalled(

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.agents.run_scope import current_context, user_of
 from langchain_convmem.memory.rendering import fenced
+from langchain_convmem.memory.turn_entries import SPOKEN
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
 from langchain_convmem.views.live import live_entries
@@ -130,7 +131,7 @@ def _searched(
 
 def _under_way(latest: Sequence[Entry]) -> set[int]:
     """Return the positions of the latest turn, unless it came to its end: then nobody sees it."""
-    spoken = [one for one in live_entries(latest) if one.role in ("user", "assistant", "tool")]
+    spoken = [one for one in live_entries(latest) if one.role in SPOKEN]
     if not spoken or _is_answer(spoken[-1]):
         return set()
     return {entry.position for entry in latest if entry.turn_id == spoken[-1].turn_id}

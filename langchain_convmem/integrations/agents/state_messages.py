@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -10,11 +10,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from pydantic import BaseModel
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.ids import new_ulid
 from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.plain_json import dumps
 
-__all__ = ["is_stand_in", "opening_of", "said", "storable", "with_free_ids"]
+__all__ = ["is_stand_in", "opening_of", "said", "storable"]
 
 _SUMMARY_SOURCE = "summarization"
 
@@ -33,20 +32,6 @@ def opening_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return what the user said before anyone answered."""
     before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
     return [message for message in before if isinstance(message, HumanMessage)]
-
-
-def with_free_ids(messages: Sequence[BaseMessage], taken: Collection[str]) -> list[BaseMessage]:
-    """Return the messages, each with an id that no other message of the thread has.
-
-    A cached model repeats its ids, and an equal id would replace what was said before.
-    """
-    used = set(taken)
-    free: list[BaseMessage] = []
-    for message in messages:
-        has_own = bool(message.id) and message.id not in used
-        free.append(message if has_own else message.model_copy(update={"id": new_ulid()}))
-        used.add(str(free[-1].id))
-    return free
 
 
 # -- how they are logged --------------------------------------------------------------------------

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.logs.rows import same_payload
-from langchain_convmem.memory.replies import reply_messages
+from langchain_convmem.integrations.langgraph.syncing import says
+from langchain_convmem.memory.replies import reply_messages, with_free_ids
 from langchain_convmem.memory.turn_entries import replies_of
 from langchain_convmem.records import Control, Draft, Entry, Metadata
 from langchain_convmem.views.codec import (
     decode_message,
     dumps,
-    encode_body,
     encode_message,
     loads,
 )
@@ -114,7 +113,9 @@ def reply_drafts(
         found: Entries that have ids of its messages.
     """
     taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
-    drafts = drafting.drafts(_with_free_ids(reply.messages, taken, turn_id), turn_id=turn_id)
+    # The same ids in every attempt.
+    fresh = with_free_ids(reply.messages, taken, lambda number: f"{turn_id}-{number}")
+    drafts = drafting.drafts(fresh, turn_id=turn_id)
     if not drafts:
         return []
     drafts[-1] = replace(drafts[-1], metadata=Metadata(timing=reply.timing))
@@ -129,21 +130,5 @@ def reply_drafts(
 
 
 def _is_same(entry: Entry, draft: Draft) -> bool:
-    told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
     has_id = draft.message is not None and draft.message.id == entry.message_id
-    return has_id and same_payload(encode_body(told), encode_body(draft))
-
-
-def _with_free_ids(
-    messages: Sequence[BaseMessage], taken: set[str], turn_id: str
-) -> Iterator[BaseMessage]:
-    """Yield the messages, each with an id that no other turn has, the same in every attempt.
-
-    A cached model repeats its ids, and an equal id would replace what was said before.
-    """
-    for number, message in enumerate(messages):
-        if message.id and message.id not in taken:
-            taken.add(message.id)
-            yield message
-        else:
-            yield message.model_copy(update={"id": f"{turn_id}-{number}"})
+    return has_id and says(entry, draft)

@@ -20,7 +20,7 @@ from langchain_convmem.views.codec import encode_body, role_of
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
-__all__ = ["edits", "latest_exchange", "news"]
+__all__ = ["edits", "latest_exchange", "news", "says"]
 
 
 def latest_exchange(messages: Sequence[BaseMessage]) -> int:
@@ -74,7 +74,7 @@ class _Scribe:
             draft = self._draft(message)
             if role_of(message) == "user":
                 self.is_heard = entry is not None or draft is not None
-            if entry is not None and (draft is None or _says(entry, draft)):
+            if entry is not None and (draft is None or says(entry, draft)):
                 self.same.append(entry)
             elif draft is not None and (self.is_heard or role_of(message) == "system"):
                 yield draft
@@ -99,7 +99,8 @@ class _Scribe:
         return self.drafting.draft(message, turn_id=turn_id, metadata=metadata)
 
 
-def _says(entry: Entry, draft: Draft) -> bool:
+def says(entry: Entry, draft: Draft) -> bool:
+    """Return whether an entry holds what a draft does, the message's id aside."""
     told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
     return same_payload(encode_body(told), encode_body(draft))
 

@@ -18,10 +18,16 @@ from langchain_convmem.integrations.langgraph.moment import Moment
 from langchain_convmem.memory.conversation_memory import ConversationMemory
 from langchain_convmem.memory.rendering import MessageList, fenced, folded, recalled_messages
 from langchain_convmem.memory.turn import TurnSwitches
-from langchain_convmem.memory.turn_entries import said_before, start_of, summary_text
+from langchain_convmem.memory.turn_entries import (
+    entry_said,
+    framing,
+    said_before,
+    start_of,
+    summary_text,
+)
 from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps
-from langchain_convmem.views.codec import role_of, text_pieces
+from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, context
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.tokens import count_tokens
@@ -120,7 +126,13 @@ class _Viewer:
         turn_id = stored[0].turn_id if stored else new_ulid()
         end = max((entry.position for entry in entries), default=0)
         seen = [
-            _as_said(message, by_id.get(message.id or ""), self.key, turn_id, end + number)
+            entry_said(
+                message,
+                entry_id=by_id[message.id].id if message.id in by_id else new_ulid(),
+                key=self.key,
+                position=end + number,
+                turn_id=turn_id,
+            )
             for number, message in enumerate(self.now, start=1)
             if message.id in by_id or message.id not in self.known
         ]
@@ -161,11 +173,8 @@ class _Viewer:
         read = {entry.message_id for entry in thread.entries}
         if not read.issuperset(self.known) or not all(thread.holds(e.position) for e in own.stored):
             return None
-        try:
-            seen = replace(thread, entries=self.so_far(thread.entries, own))
-            return seen.viewed(**self.options(own))
-        except BudgetError:
-            return None
+        seen = replace(thread, entries=self.so_far(thread.entries, own))
+        return seen.viewed(**self.options(own))
 
     def _of_all(self, thread: LiveThread, own: _Own) -> Context:
         seen = self.so_far(thread.entries, own)
@@ -173,8 +182,7 @@ class _Viewer:
             return context(seen, **self.options(own))
         except BudgetError:
             # What was never answered is one exchange with this turn; it must not block the thread.
-            framing = [one for one in seen if one.role not in ("user", "assistant", "tool")]
-            return context([*framing, *own.seen], **self.options(own))
+            return context([*framing(seen), *own.seen], **self.options(own))
 
     def recalled(
         self, view: Context, thread: LiveThread, own: _Own
@@ -189,8 +197,7 @@ class _Viewer:
             self.key.owner,
             query,
             exclude={self.key: view.positions.union(range(start, end + 1))},
-            k=self.switches.k,
-            max_tokens=self.switches.max_tokens if self.switches.k is None else None,
+            **self.switches.recall_limits,
         )
         return found.blocks
 
@@ -200,21 +207,6 @@ class _Viewer:
             if entry.role == "user" and entry.message is not None:
                 kept = self.memory.drafting.hooked(entry.message)
                 yield from () if kept is None else text_pieces(kept)
-
-
-def _as_said(
-    message: BaseMessage, stored: Entry | None, key: ThreadKey, turn_id: str, position: int
-) -> Entry:
-    """Return a message of the state as an entry, whatever the log keeps of it."""
-    return Entry(
-        id=new_ulid() if stored is None else stored.id,
-        key=key,
-        position=position,
-        turn_id=turn_id,
-        role=role_of(message),
-        message=message,
-        contents=text_pieces(message),
-    )
 
 
 def outlook_steps(
