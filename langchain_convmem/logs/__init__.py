@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from langchain_convmem.lazy_names import lazy_names
 from langchain_convmem.logs.in_memory import InMemoryLog
 from langchain_convmem.logs.sqlite import SQLiteLog
 
@@ -16,12 +16,4 @@ __all__ = ["DynamoDBLog", "InMemoryLog", "PostgresLog", "SQLiteLog", "to_dynamod
 
 _HOMES = {"DynamoDBLog": "dynamodb", "to_dynamodb": "dynamodb", "PostgresLog": "postgres"}
 
-
-def __getattr__(name: str) -> Any:
-    """Import a log when it is first asked for."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

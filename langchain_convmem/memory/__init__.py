@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from langchain_convmem.lazy_names import lazy_names
 from langchain_convmem.memory.conversation_memory import ConversationMemory
 from langchain_convmem.views.drafting import WriteHook
 
@@ -17,9 +17,4 @@ __all__ = ["ConversationMemory", "RememberingRunnable", "ThreadStats", "WriteHoo
 _LATER = {"RememberingRunnable": "wrapping", "ThreadStats": "thread_stats"}
 """What is imported when it is first asked for: most of its import time is LangChain's."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _LATER)
