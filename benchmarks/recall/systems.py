@@ -12,7 +12,8 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.data import Dialogue, Line, log_of
 from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
-from langchain_convmem.recall.lexical import LexicalIndex, analyze, query_terms
+from langchain_convmem.recall.analysis import analyze, query_terms
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.segments import Segment, split_line
 from langchain_convmem.records import Owner
 

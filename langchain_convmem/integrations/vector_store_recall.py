@@ -21,10 +21,11 @@ from langchain_convmem.integrations.vector_store_scores import FoundVectors, tel
 from langchain_convmem.integrations.vector_store_sync import Synchronizer
 from langchain_convmem.integrations.vector_store_windows import Ground, Scope, Surveyor
 from langchain_convmem.protocols import MessageLog, ThreadState
+from langchain_convmem.recall.analysis import analyze
 from langchain_convmem.recall.answer import Wish, build_recall
 from langchain_convmem.recall.embedding import encodable, fingerprint_of
 from langchain_convmem.recall.engine import LineRecall
-from langchain_convmem.recall.lexical import LexicalIndex, analyze
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.options import check_scope, checked_wish
 from langchain_convmem.recall.ranking import Question, rank
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from langchain_convmem.recall.analysis import query_terms
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
 from langchain_convmem.recall.calibration import RELATED, relatedness
-from langchain_convmem.recall.lexical import LexicalIndex, query_terms, stands_in
+from langchain_convmem.recall.lexical import LexicalIndex, stands_in
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_convmem.recall.lexical import LexicalIndex, analyze, query_terms
+from langchain_convmem.recall.analysis import analyze, query_terms
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.ranked import Columns
 from langchain_convmem.recall.segment_table import SegmentTable
 

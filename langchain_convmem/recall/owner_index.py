@@ -16,9 +16,10 @@ import numpy as np
 
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import MessageLog, SegmentCache
+from langchain_convmem.recall.analysis import ANALYSIS_VERSION, analyze
 from langchain_convmem.recall.embedding import fingerprint_of
 from langchain_convmem.recall.embedding_border import EmbeddingBorder
-from langchain_convmem.recall.lexical import ANALYSIS_VERSION, LexicalIndex, analyze
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
 from langchain_convmem.recall.vectors import SegmentVectors, half_bytes

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langchain_convmem.recall.analysis import is_stop_word, query_terms
 from langchain_convmem.recall.fusion import (
     session_bests,
     smooth,
     spread_of,
     standardize,
 )
-from langchain_convmem.recall.lexical import LexicalIndex, is_stop_word, query_terms
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.segment_table import Links, SegmentTable
 from langchain_convmem.recall.settings import RecallSettings

@@ -12,8 +12,9 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
+from langchain_convmem.recall.analysis import analyze
 from langchain_convmem.recall.calibration import relatedness
-from langchain_convmem.recall.lexical import LexicalIndex, analyze
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.ranked import Columns
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.records import Owner, ThreadKey

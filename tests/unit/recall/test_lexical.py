@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.lexical import LexicalIndex, analyze, is_stop_word, query_terms
+from langchain_convmem.recall.analysis import analyze, is_stop_word, query_terms
+from langchain_convmem.recall.lexical import LexicalIndex
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=25)
 
