@@ -13,6 +13,7 @@ from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.records import Control, Draft, Entry, Metadata, Owner, Role, ThreadKey
 from langchain_convmem.views.codec import (
+    DecodedBody,
     decode_body,
     decode_metadata,
     dumps,
@@ -25,6 +26,7 @@ __all__ = [
     "Row",
     "annotated",
     "bounded",
+    "built_entry",
     "check_ids",
     "check_scope",
     "check_user",
@@ -72,7 +74,7 @@ def entry_of(key: ThreadKey, row: Row) -> Entry:
         CorruptEntryError: If the row cannot be read; the message names thread and position.
     """
     try:
-        message, contents, control, cover = decode_body(row.body)
+        decoded = decode_body(row.body)
         metadata = decode_metadata(row.metadata, created_ms=ulid_ms(row.id))
     except ValueError as error:
         msg = (
@@ -81,6 +83,12 @@ def entry_of(key: ThreadKey, row: Row) -> Entry:
             f"({row.id})"
         )
         raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position) from error
+    return built_entry(key, row, decoded, metadata)
+
+
+def built_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metadata) -> Entry:
+    """Return the entry of a row whose body and metadata were decoded."""
+    message, contents, control, cover = decoded
     return Entry(
         id=row.id,
         key=key,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import LogError
@@ -12,6 +13,7 @@ from langchain_convmem.ids import numbered_ulid, ulid_ms
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
+    built_entry,
     entry_of,
     own_id,
     replacement_control,
@@ -63,7 +65,8 @@ def encoded(drafts: Sequence[Draft]) -> list[Encoded]:
 def append(db: sqlite3.Connection, key: ThreadKey, batch: Iterable[Encoded]) -> list[Written]:
     """Store drafts; return what stands for each, in order."""
     thread = made_thread(db, key)
-    return [_put(db, thread, key, one) for one in batch]
+    positions = count(_next_position(db))
+    return [_put(db, thread, key, one, positions) for one in batch]
 
 
 def entry_of_written(key: ThreadKey, written: Written) -> Entry:
@@ -71,30 +74,21 @@ def entry_of_written(key: ThreadKey, written: Written) -> Entry:
     row, decoded = written
     if decoded is None:
         return entry_of(key, row)
-    message, contents, control, cover = decoded
-    return Entry(
-        id=row.id,
-        key=key,
-        position=row.position,
-        turn_id=row.turn_id,
-        role=row.role,
-        message=message,
-        contents=contents,
-        metadata=decode_metadata(row.metadata, created_ms=ulid_ms(row.id)),
-        control=control,
-        cover=cover,
-    )
+    return built_entry(key, row, decoded, decode_metadata(row.metadata, created_ms=ulid_ms(row.id)))
 
 
-def _put(db: sqlite3.Connection, thread: int, key: ThreadKey, one: Encoded) -> Written:
+def _put(
+    db: sqlite3.Connection, thread: int, key: ThreadKey, one: Encoded, positions: Iterator[int]
+) -> Written:
     draft, body, decoded, metadata = one
     message_id = own_id(draft)
     before = None if message_id is None else _live(db, thread, key, message_id)
     if before is not None and same_payload(before.body, body):
         return Written(before, None)
-    turn_id, position = draft.turn_id, _next_position(db)
+    turn_id = draft.turn_id
     if before is not None:
-        turn_id, at, position = before.turn_id, position, position + 1
+        turn_id, at = before.turn_id, next(positions)
+    position = next(positions)
     entry_id = numbered_ulid(position)
     if before is not None:
         mark, mark_id = replacement_control(before.id, entry_id), numbered_ulid(at)
