@@ -17,6 +17,7 @@ __all__ = [
     "ConvMemError",
     "CorruptEntryError",
     "DimensionMismatchError",
+    "EmbedderChangedError",
     "ImportFormatError",
     "InvalidMessageError",
     "LineIndexError",
@@ -28,6 +29,7 @@ __all__ = [
     "PromptSyntaxError",
     "SchemaVersionError",
     "StaleWindowError",
+    "SummaryError",
     "ThreadBusyError",
 ]
 
@@ -117,6 +119,10 @@ class StaleWindowError(ConvMemError, ValueError):
         self.thread_id = thread_id
 
 
+class SummaryError(ConvMemError, RuntimeError):
+    """No summary came about; the conversation stands as it was, and is tried again later."""
+
+
 class ThreadBusyError(ConvMemError, RuntimeError):
     """Another turn holds the thread, and waiting for it cannot or did not help."""
 
@@ -138,6 +144,19 @@ class DimensionMismatchError(LineIndexError, ValueError):
         super().__init__(message)
         self.expected = expected
         self.got = got
+
+
+class EmbedderChangedError(LineIndexError, RuntimeError):
+    """Stored vectors were made by another embedder; the new one is sent nothing before a reindex.
+
+    Until then lines are found by their words.
+    """
+
+    def __init__(self, message: str, *, stored: str = "", current: str = "") -> None:
+        """Create the error; both are fingerprints of embedders."""
+        super().__init__(message)
+        self.stored = stored
+        self.current = current
 
 
 class LineStoreError(LineIndexError, ConnectionError):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Owner,
         StateDocument,
         StoredSegment,
+        SummaryRequest,
         ThreadInfo,
         ThreadKey,
     )
@@ -32,6 +33,7 @@ __all__ = [
     "MessageLog",
     "OwnerListing",
     "SegmentCache",
+    "Summarizer",
     "ThreadState",
     "TokenCounter",
 ]
@@ -253,7 +255,8 @@ class ThreadState(Protocol):
 class SegmentCache(Protocol):
     """Optional ability of a log: keeps what recall derived from its lines. Always rebuildable.
 
-    Rows belong to their entry: `forget` erases them with it.
+    Rows belong to their entry: `forget` erases them with it. A fingerprint names what made their
+    vectors: an embedder, and how lines are cut.
     """
 
     def load_segments(
@@ -263,7 +266,18 @@ class SegmentCache(Protocol):
         ...
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
-        """Add or overwrite rows; those whose entry is gone meanwhile are left out."""
+        """Add or overwrite rows; those whose entry is gone meanwhile are left out.
+
+        A row without a vector leaves the vector that is there.
+        """
+        ...
+
+    def segment_fingerprints(self, owner: Owner) -> list[str]:
+        """Return, sorted, the fingerprints under which the owner has rows with a vector."""
+        ...
+
+    def delete_segments(self, owner: Owner, fingerprint: str) -> int:
+        """Delete the owner's rows made under `fingerprint`; return how many there were."""
         ...
 
 
@@ -318,4 +332,26 @@ class LineIndex(Protocol):
         self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """Return the exact cosine similarity of the given numbers (None: of all), in order."""
+        ...
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """Writes summaries. Safe to call from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What stands with a summary as its author: a model's name, or a procedure's."""
+        ...
+
+    def summarize(self, request: SummaryRequest) -> str:
+        """Return the summary of what the request holds.
+
+        Raises:
+            SummaryError: If there is none; nothing is compacted then.
+        """
+        ...
+
+    async def asummarize(self, request: SummaryRequest) -> str:
+        """Return the summary, without blocking the event loop."""
         ...

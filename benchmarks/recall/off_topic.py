@@ -19,7 +19,8 @@ from langchain_convmem.recall.calibration import RELATED, relatedness
 
 __all__ = ["load_off_topic", "off_topic"]
 
-_ALLOWED_SHARE = 0.05
+# A little below the 5 % that are wanted, since a new dialogue is never like the others.
+_ALLOWED_SHARE = 0.035
 
 
 def load_off_topic(file: Path) -> list[str]:
@@ -53,7 +54,7 @@ def off_topic(
 ) -> dict[str, Any]:
     """Return the share of off-topic questions that inject something, and the recall it costs.
 
-    Cross-validated: with the threshold that lets 5 % of the off-topic questions of all other
+    Cross-validated: with the threshold that lets 3.5 % of the off-topic questions of all other
     dialogues through.
     """
     asked = {}
@@ -100,9 +101,8 @@ def _judged(parts: Sequence[_Asked], thresholds: Sequence[float]) -> dict[str, f
 def _ask(
     dialogue: Dialogue, embeddings: Embeddings, questions: Sequence[str], max_tokens: int
 ) -> _Asked:
-    recall, owner = recall_of(dialogue, embeddings)
-    whole = Recaller(recall, owner)
-    found = [outcome.recall for outcome in measure(whole, dialogue, max_tokens)]
+    warm = recall_of(dialogue, embeddings)
+    found = [outcome.recall for outcome in measure(Recaller(warm), dialogue, max_tokens)]
     speakers = list(dict.fromkeys(line.speaker for line in dialogue.lines.values()))
     off = [
         question.replace("{speaker}", speakers[number % len(speakers)])
@@ -110,7 +110,7 @@ def _ask(
     ]
     with _watched() as related:
         for text in [*(question.text for question in dialogue.questions), *off]:
-            recall.recall(owner, text, max_tokens=1, threshold="auto")
+            warm.recall.recall(warm.owner, text, max_tokens=1, threshold="auto")
     return _Asked(related[: -len(off)], found, related[-len(off) :])
 
 

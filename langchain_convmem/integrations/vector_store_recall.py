@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from langchain_core.vectorstores import VectorStore
 
-from langchain_convmem.errors import ConfigError, LineStoreError
+from langchain_convmem.errors import ConfigError, LineStoreError, LogError
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.fair_lock import FairLock
 from langchain_convmem.integrations.vector_store_border import Found, StoreBorder
@@ -19,24 +21,24 @@ from langchain_convmem.integrations.vector_store_ledger import Ledger
 from langchain_convmem.integrations.vector_store_rows import owner_label, safe_text
 from langchain_convmem.integrations.vector_store_scores import FoundVectors, tell_only
 from langchain_convmem.integrations.vector_store_sync import Synchronizer
-from langchain_convmem.integrations.vector_store_windows import Ground, Scope, Surveyor
+from langchain_convmem.integrations.vector_store_windows import Ground, StoreScope, Surveyor
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.analysis import analyze
 from langchain_convmem.recall.answer import Wish, build_recall
-from langchain_convmem.recall.embedding import encodable, fingerprint_of
-from langchain_convmem.recall.engine import LineRecall
+from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
+from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable, fingerprint_of
 from langchain_convmem.recall.lexical import LexicalIndex
-from langchain_convmem.recall.options import check_scope, checked_wish
+from langchain_convmem.recall.options import Request
 from langchain_convmem.recall.ranking import Question, rank
+from langchain_convmem.recall.scopes import Owners, checked_owners
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
-from langchain_convmem.records import Owner, Recall, ThreadKey
+from langchain_convmem.recall.settings import RecallSettings
+from langchain_convmem.records import Owner, Recall
 from langchain_convmem.steps import Steps, arun, run
 
-if TYPE_CHECKING:
-    from langchain_convmem.recall.owner_index import Progress
-    from langchain_convmem.recall.settings import RecallSettings
-
 __all__ = ["VectorStoreRecall"]
+
+_log = logging.getLogger("langchain_convmem")
 
 _EMPTY_STORE = (
     "the vector store finds nothing of this owner, though lines were written to it: if it was "
@@ -44,7 +46,7 @@ _EMPTY_STORE = (
 )
 
 
-class VectorStoreRecall(LineRecall):
+class VectorStoreRecall(DialogRecall):
     """Finds dialog lines by the vectors of a store that all users and all servers share.
 
     The store proposes, filtered by owner inside the store; every word of an answer is read from
@@ -77,7 +79,8 @@ class VectorStoreRecall(LineRecall):
                 keep state documents, as all logs of this package do.
             store: Any vector store that writes documents under given ids, over those that are
                 there, and filters by metadata. Its embedder embeds lines and questions.
-            settings: Weights and limits; those of building do not count here.
+            settings: Weights and limits; those of building do not count here, and
+                `budget_threshold` not if it is "auto", which needs an index of all lines.
             name: Of the collection; None is the store's own `collection_name` if it has one. The
                 notes go by it, so another collection needs another name.
             candidates: How many segments the store proposes; each costs at most one read of the
@@ -97,7 +100,9 @@ class VectorStoreRecall(LineRecall):
         if candidates < 1:
             msg = f"candidates must be at least 1, got {candidates!r}"
             raise ConfigError(msg)
-        super().__init__(log, store.embeddings, settings)
+        self.log = log
+        self.embeddings = store.embeddings or EmbeddedEmbeddings()
+        self.settings = _fitting(settings or RecallSettings())
         self.store = store
         self._state: ThreadState = log
         self._name = name or str(getattr(store, "collection_name", "default"))
@@ -113,71 +118,47 @@ class VectorStoreRecall(LineRecall):
 
     # -- recalling ---------------------------------------------------------------------------
 
-    def recall_steps(
-        self,
-        owner: Owner,
-        query: str,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        within: ThreadKey | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        ranking: int = 20,
-        buffer: ThreadKey | None = None,
-        remember: bool = True,
-        settings: RecallSettings | None = None,
-    ) -> Steps[Recall]:
-        """Return the steps of a recall; see `LineRecall.recall`.
+    def answer_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps that answer a request; see `LineRecall.recall`.
 
         A `k` larger than a quarter of `candidates` asks the store for more of them.
 
         Raises:
-            ConfigError: If an argument makes no sense, there is a `threshold` where the store's
-                scores are no cosines, or a `buffer` and settings that keep one.
+            ConfigError: If the scope is more than an owner or one of their threads, there is a
+                `threshold` where the store's scores are no cosines, or a `buffer` and settings
+                that keep one.
             LineStoreError: If the store cannot be searched. If it cannot be written to, that is
                 one of the answer's `problems`.
         """
-        wish = checked_wish(
-            query,
-            k=k,
-            max_tokens=max_tokens,
-            threshold=threshold,
-            ranking=ranking,
-            settings=settings or self.settings,
-        )
-        _check_owner(owner)
-        check_scope(owner, within)
-        del remember  # there is no buffer to write
-        _check_no_buffer(buffer, wish.settings)
+        scope = StoreScope.of(request.scope)
+        _check_no_buffer(request)
+        self._check_threshold(request.wish)
+        problems: tuple[str, ...] = ()
+        try:
+            yield from self._catch_up(scope.owner)
+        except LineStoreError as error:
+            problems = (f"the newest lines may be missing: {error}",)
+        return (yield from self._find(request.wish, scope, problems))
+
+    def silent_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps that read no buffer, since there is none.
+
+        Raises:
+            ConfigError: If the settings keep one.
+        """
+        _check_no_buffer(request)
+        yield from ()
+        return Recall((), ())
+
+    def _check_threshold(self, wish: Wish) -> None:
         if wish.threshold == "auto":
             msg = 'threshold="auto" needs an index of all lines; use a cosine or None with a store'
             raise ConfigError(msg)
         if wish.threshold is not None and self._dialect.cosine is None:
             msg = "a threshold needs cosines, and this store's scores are none; leave it out"
             raise ConfigError(msg)
-        scope = Scope(owner, within, exclude or {})
-        problems: tuple[str, ...] = ()
-        try:
-            yield from self._catch_up(owner)
-        except LineStoreError as error:
-            problems = (f"the newest lines may be missing: {error}",)
-        return (yield from self._find(wish, scope, problems))
 
-    def buffer_steps(
-        self, buffer: ThreadKey, *, settings: RecallSettings | None = None, **options: Any
-    ) -> Steps[Recall]:
-        """Return the steps that read no buffer, since there is none.
-
-        Raises:
-            ConfigError: If the settings keep one.
-        """
-        del options
-        _check_no_buffer(buffer, settings or self.settings)
-        yield from ()
-        return Recall((), ())
-
-    def _find(self, wish: Wish, scope: Scope, problems: tuple[str, ...]) -> Steps[Recall]:
+    def _find(self, wish: Wish, scope: StoreScope, problems: tuple[str, ...]) -> Steps[Recall]:
         wanted = max(self._candidates, 4 * (wish.k or 0))
         asked = wanted
         while True:
@@ -199,7 +180,7 @@ class VectorStoreRecall(LineRecall):
             problems = (*problems, _EMPTY_STORE)
         return _answer(wish, ground, scope, problems, tell=self._dialect.cosine is not None)
 
-    def _search(self, text: str, k: int, scope: Scope) -> Steps[list[Found]]:
+    def _search(self, text: str, k: int, scope: StoreScope) -> Steps[list[Found]]:
         thread = None if scope.within is None else safe_text(scope.within.thread_id)
         owner = owner_label(scope.owner)
         return (yield from self._border.search(encodable(text), k, owner, thread))
@@ -213,11 +194,11 @@ class VectorStoreRecall(LineRecall):
 
     # -- following the log -------------------------------------------------------------------
 
-    def refresh(self, owner: Owner, progress: Progress | None = None) -> tuple[str, ...]:
+    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date with the log, which also deletes what the log has forgotten.
 
         Args:
-            owner: Whose lines.
+            owner: Whose lines; of several owners, one after the other.
             progress: Called after each page with how many entries were read, twice: how many there
                 are in all is not known before.
 
@@ -229,13 +210,33 @@ class VectorStoreRecall(LineRecall):
             LineStoreError: If the store or its embedder failed; the next call goes on there.
             ConfigError: If the store's vectors were made by another embedder.
         """
-        run(self._catch_up(owner, progress))
+        for one in checked_owners(owner):
+            run(self._catch_up(one, progress))
         return ()
 
-    async def arefresh(self, owner: Owner, progress: Progress | None = None) -> tuple[str, ...]:
+    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date; see `refresh`."""
-        await arun(self._catch_up(owner, progress))
+        for one in checked_owners(owner):
+            await arun(self._catch_up(one, progress))
         return ()
+
+    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Bring the store up to date; another embedder needs another collection. See `refresh`."""
+        return self.refresh(owner, progress)
+
+    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Bring the store up to date; see `reindex`."""
+        return await self.arefresh(owner, progress)
+
+    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+        """Return the steps that delete from the store what the log has forgotten.
+
+        Where that fails, the next recall tries again: until then it is in the store, but not shown.
+        """
+        try:
+            yield from self._catch_up(owner)
+        except (LineStoreError, LogError, ConfigError) as error:
+            _log.warning("the vector store still holds what was forgotten: %s", error)
 
     def rebuild(self, owner: Owner, progress: Progress | None = None) -> None:
         """Write all lines of an owner to the store again, for a store that has lost them.
@@ -281,16 +282,21 @@ class VectorStoreRecall(LineRecall):
 
 def _check_owner(owner: Any) -> None:
     if not isinstance(owner, Owner):
-        msg = f"owner must be an Owner, got {owner!r}"
+        msg = f"with a vector store, owner must be one Owner, got {owner!r}"
         raise ConfigError(msg)
 
 
-def _check_no_buffer(buffer: ThreadKey | None, settings: RecallSettings) -> None:
-    if buffer is not None and settings.buffer_size:
+def _check_no_buffer(request: Request) -> None:
+    if request.buffer is not None:
         msg = (
             "recall over a vector store keeps no relevance buffer: use settings with buffer_size=0"
         )
         raise ConfigError(msg)
+
+
+def _fitting(settings: RecallSettings) -> RecallSettings:
+    is_auto = settings.budget_threshold == "auto"
+    return replace(settings, budget_threshold=None) if is_auto else settings
 
 
 def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
@@ -298,7 +304,7 @@ def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _answer(
-    wish: Wish, ground: Ground, scope: Scope, problems: tuple[str, ...], *, tell: bool
+    wish: Wish, ground: Ground, scope: StoreScope, problems: tuple[str, ...], *, tell: bool
 ) -> Recall:
     """Rank the lines that were read as a recall in memory would, and cut the answer."""
     table = ground.table
@@ -312,7 +318,7 @@ def _answer(
     allowed = table.allowed(scope.within, scope.exclude)
     allowed[ground.gaps] = False
     # The store has compared already: any vector stands for the question.
-    question = Question(wish.query, np.ones(1, dtype=np.float32), allowed)
+    question = Question(wish.query, np.ones(1, dtype=np.float32), allowed, wish.now_ms)
     vectors = FoundVectors(len(table), ground.scores)
     ranking = rank(question, table, vectors, lexical, wish.settings)
     tell_only(ranking, ground.scores if tell else {})

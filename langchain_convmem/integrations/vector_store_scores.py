@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.fusion import Spread
     from langchain_convmem.recall.ranked import Ranking
 
 __all__ = ["FoundVectors", "tell_only"]
@@ -47,10 +46,6 @@ class FoundVectors(SegmentVectors):
         """Return the similarities of the given numbers (None: of all), whatever the query is."""
         del query
         return self._similarities[slice(None) if numbers is None else numbers].copy()
-
-    def spread(self, query: NDArray[np.float32]) -> Spread:
-        """Refuse: a ranking takes the spread of what it scores."""
-        raise NotImplementedError
 
 
 def tell_only(ranking: Ranking, similarities: Mapping[int, float]) -> None:

@@ -6,24 +6,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.vector_store_border import Found
 from langchain_convmem.integrations.vector_store_ledger import Head, Ledger
 from langchain_convmem.integrations.vector_store_rows import Row
 from langchain_convmem.protocols import MessageLog
+from langchain_convmem.recall.scopes import Scope
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.lines import dialog_lines
 
-__all__ = ["Ground", "Scope", "Surveyor"]
+__all__ = ["Ground", "StoreScope", "Surveyor"]
 
 # Reading so many positions too many costs less than another call.
 _NEAR = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What may come back.
+class StoreScope:
+    """What may come back, as far as a store can tell.
 
     Attributes:
         owner: Whose lines.
@@ -34,6 +36,29 @@ class Scope:
     owner: Owner
     within: ThreadKey | None
     exclude: Mapping[ThreadKey, Collection[int]]
+
+    @classmethod
+    def of(cls, scope: Scope) -> StoreScope:
+        """Return a scope as stores filter by it.
+
+        Raises:
+            ConfigError: If it is more than an owner or one of their threads.
+        """
+        beyond = {
+            "several owners": len(scope.owners) > 1,
+            "filter": bool(scope.where),
+            "since": scope.since_ms is not None,
+            "until": scope.until_ms is not None,
+        }
+        asked = [name for name, is_asked in beyond.items() if is_asked]
+        if asked:
+            msg = (
+                f"recall over a vector store does not support {', '.join(asked)}: it searches the "
+                "lines of one owner, or of one thread (within); LineRecall supports them all"
+            )
+            raise ConfigError(msg)
+        (owner,) = scope.owners
+        return cls(owner, scope.within, scope.exclude)
 
     def allows(self, row: Row) -> bool:
         """Return whether the lines of an entry may come back."""
@@ -81,7 +106,7 @@ class Ground:
 class Surveyor:
     """Reads what one recall needs: chunks of the ledger once each, and windows of the log."""
 
-    def __init__(self, log: MessageLog, ledger: Ledger, head: Head, scope: Scope) -> None:
+    def __init__(self, log: MessageLog, ledger: Ledger, head: Head, scope: StoreScope) -> None:
         """Create it; nothing is read yet."""
         self._log = log
         self._ledger = ledger

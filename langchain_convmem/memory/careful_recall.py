@@ -5,50 +5,61 @@ Imported when recall is first asked for, since recall's own imports are heavy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
-from langchain_convmem.protocols import MessageLog
-from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.recall import DialogRecall
+from langchain_convmem.recall.dialog_recall import Progress
+from langchain_convmem.recall.options import Request
+from langchain_convmem.recall.scopes import Owners
 from langchain_convmem.records import Owner, Recall
 from langchain_convmem.steps import Steps
 from langchain_convmem.views.drafting import Drafting
 
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-
 __all__ = ["CarefulRecall"]
 
 
-class CarefulRecall(LineRecall):
-    """A recall that asks the write hook about each question; otherwise the same."""
+class CarefulRecall(DialogRecall):
+    """A recall that asks the write hook about each question; otherwise as the one it is made of."""
 
-    def __init__(
-        self,
-        log: MessageLog,
-        embeddings: Embeddings | None,
-        settings: RecallSettings | None,
-        *,
-        drafting: Drafting,
-    ) -> None:
-        """Create a recall over `log`; nothing is read yet."""
-        super().__init__(log, embeddings, settings)
+    def __init__(self, inner: DialogRecall, drafting: Drafting) -> None:
+        """Put the hook of `drafting` in front of `inner`."""
+        self.inner = inner
+        self.log = inner.log
+        self.embeddings = inner.embeddings
+        self.settings = inner.settings
         self._drafting = drafting
 
-    def recall_steps(self, owner: Owner, query: str, **options: Any) -> Steps[Recall]:
-        """Return the steps of a recall; where the hook leaves nothing to ask, it finds nothing."""
-        if isinstance(query, str) and query.strip():
-            query = self._drafting.question(query)
-            if not query.strip():
-                return (yield from self._without_question(options))
-        found: Recall = yield from super().recall_steps(owner, query, **options)
-        return found
+    def __repr__(self) -> str:
+        return f"CarefulRecall({self.inner!r})"
 
-    def _without_question(self, options: Mapping[str, Any]) -> Steps[Recall]:
-        if options.get("buffer") is None:
-            return Recall((), ())
-        known = ("buffer", "k", "max_tokens", "exclude", "settings")
-        kept: Recall = yield from self.buffer_steps(
-            **{name: options[name] for name in known if name in options}
-        )
-        return kept
+    def answer_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps of a recall; where the hook leaves nothing to ask, it finds nothing."""
+        query = self._drafting.question(request.wish.query)
+        if not query.strip():
+            return (yield from self.inner.silent_steps(request))
+        asked = request._replace(wish=replace(request.wish, query=query))
+        return (yield from self.inner.answer_steps(asked))
+
+    def silent_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps of an answer without a question."""
+        return self.inner.silent_steps(request)
+
+    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index ahead."""
+        return self.inner.refresh(owner, progress)
+
+    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index ahead, without blocking the event loop."""
+        return await self.inner.arefresh(owner, progress)
+
+    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index anew after a change of the embedder."""
+        return self.inner.reindex(owner, progress)
+
+    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index anew, without blocking the event loop."""
+        return await self.inner.areindex(owner, progress)
+
+    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+        """Return the steps that drop what was forgotten."""
+        return self.inner.forgotten_steps(owner)

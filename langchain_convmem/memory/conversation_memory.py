@@ -3,100 +3,83 @@
 from __future__ import annotations
 
 import os
-import threading
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import SecretStr
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
 from langchain_convmem.memory.counting import CountingMemory
 from langchain_convmem.memory.forgetting import ForgettingMemory
 from langchain_convmem.memory.importing import ImportingMemory
+from langchain_convmem.memory.memory_options import MemoryOptions
 from langchain_convmem.memory.portable_address import portable_address
-from langchain_convmem.memory.recalling import RecallingMemory
+from langchain_convmem.memory.reindexing import ReindexingMemory
 from langchain_convmem.memory.remembering import RememberingMemory
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.views.drafting import Drafting, WriteHook
+from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.profiles import Profile, resolved
 
 if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
     from langchain_core.runnables import Runnable
 
     from langchain_convmem.memory.wrapping import RememberingRunnable
-    from langchain_convmem.recall import RecallSettings
 
 __all__ = ["ConversationMemory"]
 
 
 class ConversationMemory(
-    RememberingMemory, RecallingMemory, CountingMemory, ImportingMemory, ForgettingMemory
+    RememberingMemory,
+    ReindexingMemory,
+    CountingMemory,
+    ImportingMemory,
+    ForgettingMemory,
 ):
     """Remembers conversations: what was said, verbatim, in this thread and in earlier ones.
 
     Thread-safe; one object serves a whole application. Several processes may share a log.
     """
 
-    def __init__(
-        self,
-        log: MessageLog,
-        *,
-        embeddings: Embeddings | None = None,
-        settings: RecallSettings | None = None,
-        before_write: WriteHook | None = None,
-    ) -> None:
+    def __init__(self, log: MessageLog, **options: Unpack[MemoryOptions]) -> None:
         """Compose a memory from its parts.
 
         Args:
             log: Where entries are kept; stays the caller's to close.
-            embeddings: Any LangChain embeddings; None is the embedded static model, which needs
-                neither key nor network.
-            settings: How lines are recalled; None is the default of `RecallSettings`.
-            before_write: Gets a copy of each message before it is stored or embedded, and returns
-                what to store, or None to store nothing of it; see `WriteHook`. It stands before
-                every way in: added and wrapped messages, edits, summaries and imports, and before
-                the questions that are recalled with. None stores every message as it is.
+            **options: Embedder, recall, write hook and summaries; see `MemoryOptions`.
 
         Raises:
-            ConfigError: If `before_write` is no plain function.
+            ConfigError: If there is no such option, or one fits nothing; the message names it.
         """
+        _check_options(options)
         self.log = log
-        self.drafting = Drafting(before_write)
-        self._embeddings = embeddings
-        self._settings = settings
+        self.drafting = Drafting(options.get("before_write"))
+        self._options = options
         self._owns_log = False
         self._address: str | None = None
-        self._lock = threading.Lock()
-        self._recall = None
+        self._set_up_recall(options)
+        self._set_up_summaries(options)
 
     @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        embeddings: Embeddings | None = None,
-        settings: RecallSettings | None = None,
-        before_write: WriteHook | None = None,
-    ) -> Self:
+    def open(cls, path: str | os.PathLike[str], **options: Unpack[MemoryOptions]) -> Self:
         """Open or create a memory in a SQLite file, on a server, or in memory with `":memory:"`.
 
         Args:
             path: Path of the file; or `dynamodb://TABLE?region=NAME&endpoint=URL` (extra `aws`),
                 or `postgresql://USER@HOST/DATABASE?schema=NAME` (extra `postgres`).
-            embeddings: See the constructor, as for what follows.
-            settings: How lines are recalled.
-            before_write: What to store of each message.
+            **options: Embedder, recall, write hook and summaries; see `MemoryOptions`.
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
-                `before_write` is no plain function.
+                an option fits nothing.
             MissingExtraError: If the log's driver is not installed.
         """
-        Drafting(before_write)  # refused before anything is opened
+        cls(InMemoryLog(), **options)  # options are refused before anything is opened
         place = os.fspath(path)
         log = InMemoryLog() if place == ":memory:" else open_log(place)
-        memory = cls(log, embeddings=embeddings, settings=settings, before_write=before_write)
+        memory = cls(log, **options)
         memory._owns_log = True
         memory._address = place
         return memory
@@ -119,8 +102,7 @@ class ConversationMemory(
             ConfigError: If it was not opened by an address that may be written down.
         """
         address = portable_address(self._address)
-        how = (address, self._embeddings, self._settings, self.drafting.hook)
-        return _reopened, (type(self), *how)
+        return _reopened, (type(self), address, self._options)
 
     def __enter__(self) -> Self:
         return self
@@ -135,12 +117,17 @@ class ConversationMemory(
         await self.aclose()
 
     def close(self) -> None:
-        """Release what this memory opened; a log that was passed in stays open. Idempotent."""
+        """Finish the summary in the making, and release what this memory opened. Idempotent.
+
+        A log that was passed in stays open.
+        """
+        self._stop_summaries()
         if self._owns_log:
             self.log.close()
 
     async def aclose(self) -> None:
         """Release what this memory opened; see `close`."""
+        await self._astop_summaries()
         if self._owns_log:
             await self.log.aclose()
 
@@ -152,6 +139,8 @@ class ConversationMemory(
         max_tokens: int | None = None,
         k: int | None = None,
         history_tokens: int | None = None,
+        context_tokens: int | None = None,
+        reserved_tokens: int = 0,
         queue_timeout_s: float = 300.0,
         profile: Profile | None = None,
         user_id_key: str | None = None,
@@ -173,6 +162,11 @@ class ConversationMemory(
                 budget of 1,000 by default.
             history_tokens: Budget of what was said in the thread before; None is all of it. The
                 oldest exchanges are left out whole; the new message does not count.
+            context_tokens: One budget for all that the model gets: system messages, summary,
+                recalled lines, what was said before and the new message. First comes what cannot
+                be cut, then recalled lines, then as many of the latest exchanges as fit.
+            reserved_tokens: Of these, so many are left for what stands outside the messages, such
+                as the prompt's own words and the descriptions of tools.
             queue_timeout_s: How long a turn waits for earlier turns of its thread.
             profile: Whose rules the messages keep, as in `history.context`; None goes by the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
@@ -180,13 +174,17 @@ class ConversationMemory(
                 that traces can be told apart by user without naming anybody.
 
         Raises:
-            ConfigError: If there is no such profile.
+            ConfigError: If there is no such profile, or a budget leaves no room for messages, or
+                none for as many as are said before they are summarised.
         """
         from langchain_convmem.memory.wrapping import RememberingRunnable
 
         if profile is not None:
             resolved(profile)
-
+        self.check_budget(history_tokens)
+        if context_tokens is not None:
+            budget = ContextBudget(context_tokens, reserved_tokens)
+            self.check_budget(budget.of_messages(self.wished_tokens(recall, max_tokens))[0])
         return RememberingRunnable(
             memory=self,
             inner=inner,
@@ -194,17 +192,22 @@ class ConversationMemory(
             max_tokens=max_tokens,
             k=k,
             history_tokens=history_tokens,
+            context_tokens=context_tokens,
+            reserved_tokens=reserved_tokens,
             queue_timeout_s=queue_timeout_s,
             profile=profile,
             user_id_key=None if user_id_key is None else SecretStr(user_id_key),
         )
 
 
+def _check_options(options: Mapping[str, object]) -> None:
+    known = MemoryOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"a memory has no option {name!r}; it has {', '.join(known)}")
+
+
 def _reopened(
-    kind: type[ConversationMemory],
-    address: str,
-    embeddings: Embeddings | None,
-    settings: RecallSettings | None,
-    before_write: WriteHook | None,
+    kind: type[ConversationMemory], address: str, options: MemoryOptions
 ) -> ConversationMemory:
-    return kind.open(address, embeddings=embeddings, settings=settings, before_write=before_write)
+    return kind.open(address, **options)

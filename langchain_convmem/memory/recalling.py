@@ -4,71 +4,159 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import context_steps
 from langchain_convmem.memory.memory_part import MemoryPart, owner_of
+from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Recall, ThreadKey
 from langchain_convmem.steps import Steps, arun, run
 
 if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
+    from langchain_convmem.memory.memory_options import MemoryOptions
+    from langchain_convmem.recall import DialogLineRetriever, DialogRecall
+    from langchain_convmem.recall.scopes import LineFilter, Moment, Owners
 
-    from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
+__all__ = ["RecallCallOptions", "RecallingMemory"]
 
-__all__ = ["RecallingMemory"]
+
+_RECALL_TOKENS = 1000
+"""Where neither a call nor the settings name a budget."""
+
+
+class RecallCallOptions(TypedDict, total=False):
+    """What a call of `recall` may ask for; each may be left out.
+
+    Attributes:
+        k: Exactly so many blocks, or
+        max_tokens: as many as fit this budget (default 1,000).
+        threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where the
+            question is not related to anything that was said.
+        filter: By name the value that a line must have, or a list of values of which it must have
+            one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the message's
+            `additional_kwargs`.
+        since: Only lines from this time on: a datetime with its zone, or milliseconds since the
+            epoch.
+        until: Only lines before this time.
+        remember: Whether what is found enters the relevance buffer of the current thread, where
+            the settings have one. Either way it is in the answer's `buffer`.
+    """
+
+    k: int | None
+    max_tokens: int | None
+    threshold: float | Literal["auto"] | None
+    filter: LineFilter | None
+    since: Moment | None
+    until: Moment | None
+    remember: bool
 
 
 class RecallingMemory(MemoryPart):
     """Recall over the log: its engine is made when it is first asked for."""
 
-    _embeddings: Embeddings | None
-    _settings: RecallSettings | None
+    _options: MemoryOptions
     _lock: threading.Lock
-    _recall: LineRecall | None
+    _recall: DialogRecall | None
+
+    def _set_up_recall(self, options: MemoryOptions) -> None:
+        """Take the options, refusing what fits nothing, or not together."""
+        _check_hooks(options.get("rewriter"), options.get("reranker"))
+        _check_recall(options, self.log)
+        self._lock = threading.Lock()
+        self._recall = None
 
     @property
-    def line_recall(self) -> LineRecall:
-        """The recall engine over this memory's log, made on first use."""
+    def line_recall(self) -> DialogRecall:
+        """The recall over this memory's log, behind its write hook; made on first use."""
         with self._lock:
             if self._recall is None:
                 from langchain_convmem.memory.careful_recall import CarefulRecall
 
-                self._recall = CarefulRecall(
-                    self.log, self._embeddings, self._settings, drafting=self.drafting
-                )
+                self._recall = CarefulRecall(self._own_recall(), self.drafting)
             return self._recall
+
+    def _own_recall(self) -> DialogRecall:
+        options = self._options
+        given = options.get("line_recall")
+        if given is not None:
+            return given
+        from langchain_convmem.recall import LineRecall
+
+        return LineRecall(
+            self.log,
+            options.get("embeddings"),
+            options.get("settings"),
+            rewriter=options.get("rewriter"),
+            reranker=options.get("reranker"),
+        )
+
+    def wished_tokens(self, recall: bool, max_tokens: int | None) -> int:
+        """Return how many tokens of recalled lines a turn wishes for.
+
+        Args:
+            recall: Whether for any.
+            max_tokens: What it says itself.
+        """
+        if not recall:
+            return 0
+        settings = self._options.get("settings")
+        return max_tokens or (settings and settings.max_tokens) or _RECALL_TOKENS
 
     def retriever(
         self,
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
+        user_ids: Collection[str] | None = None,
         k: int | None = None,
         max_tokens: int | None = None,
         threshold: float | Literal["auto"] | None = None,
+        filter: LineFilter | None = None,  # noqa: A002 - the name that LangChain's stores use
+        since: Moment | None = None,
+        until: Moment | None = None,
     ) -> DialogLineRetriever:
         """Return a LangChain retriever over dialog lines.
 
         Args:
             user_id: Search all threads of this user.
             thread_id: Search this thread only; without `user_id`, the thread of no user.
+            user_ids: Search all threads of all these users instead: whoever asks reads what every
+                one of them said.
             k: Return exactly so many documents, one block of neighbouring lines each.
             max_tokens: Or as many blocks as fit this budget (characters / 4).
             threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where
                 the question is not related to anything that was said.
+            filter: By name the value that a line must have, or a list of values of which it must
+                have one; see `RecallOptions`.
+            since: Only lines from this time on: a datetime with its zone, or milliseconds.
+            until: Only lines before this time.
+
+        Raises:
+            ConfigError: If the call names nobody, or users in two ways, or the scope makes no
+                sense.
         """
         from langchain_convmem.recall import DialogLineRetriever
+        from langchain_convmem.recall.scopes import users
 
-        owner_of(user_id, thread_id)
-        return DialogLineRetriever(
+        if user_ids is None:
+            owner_of(user_id, thread_id)
+        else:
+            user_ids = frozenset(str(one.user_id) for one in users(user_ids))
+        retriever = DialogLineRetriever(
             recall=self.line_recall,
             user_id=user_id,
             thread_id=thread_id,
+            user_ids=user_ids,
             k=k,
             max_tokens=max_tokens,
             threshold=threshold,
+            filter=filter,
+            since=since,
+            until=until,
         )
+        retriever.check_scope()
+        return retriever
 
     def recall(
         self,
@@ -76,10 +164,8 @@ class RecallingMemory(MemoryPart):
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        remember: bool = True,
+        user_ids: Collection[str] | None = None,
+        **options: Unpack[RecallCallOptions],
     ) -> Recall:
         """Return the dialog lines that fit a query best, with the lines around them.
 
@@ -89,15 +175,15 @@ class RecallingMemory(MemoryPart):
             user_id: Search all threads of this user.
             thread_id: With a user: the current thread, whose live context is left out, since the
                 model sees it anyway. Without: the one thread to search, whole.
-            k: Exactly so many blocks, or
-            max_tokens: as many as fit this budget (default 1,000).
-            threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where
-                the question is not related to anything that was said.
-            remember: Whether what is found enters the relevance buffer of the current thread,
-                where the settings have one. Either way it is in the answer's `buffer`.
+            user_ids: Search all threads of all these users together: whoever asks reads what every
+                one of them said. `user_id`, then one of them, and `thread_id` name the current
+                thread alone.
+            **options: How much, of what kind, from when; see `RecallCallOptions`.
+
+        Raises:
+            ConfigError: If an argument makes no sense; the message names it.
         """
-        wish = {"k": k, "max_tokens": max_tokens, "threshold": threshold, "remember": remember}
-        return run(self._recall_steps(query, user_id, thread_id, wish))
+        return run(self._recall_steps(query, user_id, thread_id, user_ids, options))
 
     async def arecall(
         self,
@@ -105,19 +191,21 @@ class RecallingMemory(MemoryPart):
         *,
         user_id: str | None = None,
         thread_id: str | None = None,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        remember: bool = True,
+        user_ids: Collection[str] | None = None,
+        **options: Unpack[RecallCallOptions],
     ) -> Recall:
         """Return the dialog lines that fit a query best; see `recall`."""
-        wish = {"k": k, "max_tokens": max_tokens, "threshold": threshold, "remember": remember}
-        return await arun(self._recall_steps(query, user_id, thread_id, wish))
+        return await arun(self._recall_steps(query, user_id, thread_id, user_ids, options))
 
     def _recall_steps(
-        self, query: str, user_id: str | None, thread_id: str | None, wish: dict[str, Any]
+        self,
+        query: str,
+        user_id: str | None,
+        thread_id: str | None,
+        user_ids: Collection[str] | None,
+        options: RecallCallOptions,
     ) -> Steps[Recall]:
-        owner = owner_of(user_id, thread_id)
+        owners = _searched(user_id, thread_id, user_ids)
         current: ThreadKey | None = None
         exclude: Mapping[ThreadKey, Collection[int]] = {}
         if user_id is not None and thread_id is not None:
@@ -125,7 +213,7 @@ class RecallingMemory(MemoryPart):
             view = yield from context_steps(self.log, current)
             exclude = {current: view.positions}
         found: Recall = yield from self.line_recall.recall_steps(
-            owner, query, exclude=exclude, buffer=current, **wish
+            owners, query, exclude=exclude, buffer=current, **options
         )
         return found
 
@@ -158,3 +246,63 @@ class RecallingMemory(MemoryPart):
     ) -> tuple[str, ...]:
         """Index ahead what was added since; see `refresh`. `progress` is called in a worker."""
         return await self.line_recall.arefresh(owner_of(user_id, thread_id), progress=progress)
+
+
+def _searched(
+    user_id: str | None, thread_id: str | None, user_ids: Collection[str] | None
+) -> Owners:
+    """Return whose lines are searched.
+
+    Raises:
+        ConfigError: If the call names nobody, or a current thread of none of `user_ids`.
+    """
+    if user_ids is None:
+        return owner_of(user_id, thread_id)
+    from langchain_convmem.recall.scopes import users
+
+    owners = users(user_ids)
+    if (user_id is None) != (thread_id is None):
+        msg = "with user_ids, pass both user_id and thread_id of the current thread, or neither"
+        raise ConfigError(msg)
+    if user_id is not None and user_id not in user_ids:
+        msg = f"user_id must be one of user_ids, got {user_id!r}"
+        raise ConfigError(msg)
+    return owners
+
+
+def _check_recall(options: MemoryOptions, log: MessageLog) -> None:
+    """Refuse a recall that is none, searches elsewhere, or comes with parts of another one.
+
+    Raises:
+        ConfigError: If it is so; the message names what does not fit.
+    """
+    given = options.get("line_recall")
+    if given is None:
+        return
+    from langchain_convmem.recall import DialogRecall
+
+    if not isinstance(given, DialogRecall):
+        msg = f"line_recall must be a DialogRecall such as VectorStoreRecall, got {given!r}"
+        raise ConfigError(msg)
+    if given.log is not log:
+        msg = (
+            f"line_recall searches {given.log!r}, and this memory keeps {log!r}: make both of one "
+            "log, ConversationMemory(log, line_recall=...)"
+        )
+        raise ConfigError(msg)
+    for name in ("embeddings", "settings", "rewriter", "reranker"):
+        if options.get(name) is not None:
+            raise ConfigError(f"line_recall has its own {name}; pass one or the other")
+
+
+def _check_hooks(rewriter: object, reranker: object) -> None:
+    """Refuse what can never serve as a hook; recall itself is imported only where there is one.
+
+    Raises:
+        ConfigError: If it cannot; the message names it.
+    """
+    if rewriter is None and reranker is None:
+        return
+    from langchain_convmem.recall.hooks import check_hooks
+
+    check_hooks(rewriter, reranker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from langchain_convmem.recall.dialog_recall import DialogRecall
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings, fingerprint_of
 from langchain_convmem.recall.engine import LineRecall
 from langchain_convmem.recall.exact_index import ExactIndex
@@ -12,6 +13,7 @@ from langchain_convmem.recall.settings import RecallSettings
 
 __all__ = [
     "DialogLineRetriever",
+    "DialogRecall",
     "EmbeddedEmbeddings",
     "ExactIndex",
     "FaissIndex",

@@ -7,16 +7,24 @@ The analysis is part of what a log stores beside its lines: raise `ANALYSIS_VERS
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Protocol, TypeAlias
 
-import snowballstemmer
+from langchain_convmem.recall.languages import (
+    ENGLISH,
+    LATIN,
+    function_words,
+    is_function_word,
+    language_of,
+    stem,
+)
+from langchain_convmem.recall.stop_words import COURTESIES
 
-__all__ = ["ANALYSIS_VERSION", "analyze", "is_stop_word", "query_terms"]
+__all__ = ["ANALYSIS_VERSION", "analyze", "is_courtesy", "is_stop_word", "query_terms"]
 
-ANALYSIS_VERSION = 1
+ANALYSIS_VERSION = 2
 
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
 # with, but its particles stick to the words): characters themselves are the terms there.
@@ -29,31 +37,18 @@ _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_MARKS}])"
 _RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTER}+(?:'{_LETTER}+)*")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
-# Words that shape an English question without saying what it is about. They are searched for in
-# no question but stay in the index, so that a question of nothing else still finds something.
-_STOP_WORDS = """
-a an the and or but nor if then than so as because while of at by for from with without about into
-over under to in on up down out off between through during before after above below again
-i me my mine myself you your yours yourself he him his himself she her hers herself it its itself
-we us our ours ourselves they them their theirs themselves this that these those there here
-am is are was were be been being do does did doing done have has had having
-can could may might must shall should will would
-what which who whom whose when where why how not no any some such same too very just only
-i'm i've i'd i'll you're you've you'd you'll he'd he'll she'd she'll it'll we're we've we'd we'll
-they're they've they'd they'll isn't aren't wasn't weren't don't doesn't didn't haven't hasn't
-hadn't can't couldn't won't wouldn't shouldn't
-"""
+# What tells an index that it holds stems of a language; no word has such a sign.
+_LANGUAGE_OF = {f"={language}": language for language in LATIN if language != ENGLISH}
 
-_stemmer = threading.local()
+_Words: TypeAlias = tuple[tuple[str, str], ...]
 
 
-@lru_cache(maxsize=100_000)
-def _stem(word: str) -> str:
-    # A Snowball stemmer keeps the word it works on, so each thread has its own.
-    stemmer = getattr(_stemmer, "english", None)
-    if stemmer is None:
-        stemmer = _stemmer.english = snowballstemmer.stemmer("english")
-    return str(stemmer.stemWord(word))
+class Held(Protocol):
+    """An index that tells which terms it holds."""
+
+    def having(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
+        """Return the documents of those terms that have any."""
+        ...
 
 
 def _runs(text: str) -> list[str]:
@@ -64,57 +59,82 @@ def _runs(text: str) -> list[str]:
     return runs
 
 
-def _terms_of_run(run: str) -> Iterable[str]:
-    if not _IS_UNSPACED.match(run):
-        return (_stem(run.removesuffix("'s")),)
-    if len(run) == 1:
-        return (run,)
-    return (run[i : i + 2] for i in range(len(run) - 1))
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
 def analyze(text: str) -> list[str]:
     """Return the search terms of `text`, in order, repeats included.
 
-    Words are casefolded and reduced to their English stem; scripts without blanks between words
-    give the overlapping pairs of their characters (a lone character stands for itself).
+    Words are casefolded and reduced to their stem in the language of the text; scripts without
+    blanks between words give the overlapping pairs of their characters (a lone character stands
+    for itself). A text in another language than English ends in a term that no question holds,
+    which tells that there are stems of this language in an index.
     """
-    return [term for run in _runs(text) for term in _terms_of_run(run.casefold())]
+    runs = [run.casefold() for run in _runs(text)]
+    language = language_of(runs)
+    terms: list[str] = []
+    for run in runs:
+        if _IS_UNSPACED.match(run):
+            terms += _pairs(run)
+        else:
+            terms.append(stem(run.removesuffix("'s"), language))
+    if language != ENGLISH:
+        terms.append(f"={language}")
+    return terms
 
 
-def query_terms(text: str, *, stop_words: bool = False) -> dict[str, str]:
+def query_terms(
+    text: str, index: Held | None = None, *, stop_words: bool = False
+) -> dict[str, str]:
     """Return the distinct terms of a question in order, each with the word that stands for it.
+
+    A word stands for several terms where its stem depends on the language of the line.
 
     Args:
         text: The question.
+        index: What is searched: its languages count. None: that of the question and English.
         stop_words: Keep function words. They stay in any case if there is nothing else.
     """
-    words = dict(_query_words(text))
-    stop_terms = _stop_terms()
-    telling = {term: word for term, word in words.items() if term not in stop_terms}
-    return words if stop_words or not telling else telling
+    held = () if index is None else index.having(_LANGUAGE_OF)
+    words, telling = _query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
+    return dict(words if stop_words or not telling else telling)
 
 
 @lru_cache(maxsize=16)
-def _query_words(text: str) -> tuple[tuple[str, str], ...]:
+def _query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
+    """Return all terms of a question, and those of words that tell what it is about."""
     # Kept for a moment, since one recall asks for them several times.
+    runs = _runs(text)
+    own = language_of([run.casefold() for run in runs])
+    languages = dict.fromkeys((own, ENGLISH, *held))
     words: dict[str, str] = {}
-    for run in _runs(text):
-        unspaced = _IS_UNSPACED.match(run)
-        for term in _terms_of_run(run.casefold()):
-            words.setdefault(term, term if unspaced else run)
-    return tuple(words.items())
+    telling: dict[str, str] = {}
+    for run in runs:
+        word = run.casefold().removesuffix("'s")
+        if _IS_UNSPACED.match(run):
+            found = {pair: pair for pair in _pairs(word)}
+        else:
+            found = {stem(word, language): run for language in languages}
+        for term, shown in found.items():
+            words.setdefault(term, shown)
+        if not is_function_word(word, own):
+            telling |= {term: words[term] for term in found}
+    return tuple(words.items()), tuple(telling.items())
 
 
 def is_stop_word(word: str) -> bool:
-    """Return whether questions leave the word out."""
-    return word.casefold() in _stop_words()
+    """Return whether English questions leave the word out."""
+    return word.casefold() in function_words(ENGLISH)
+
+
+def is_courtesy(text: str) -> bool:
+    """Return whether the text is a greeting, thanks or assent, and nothing else."""
+    words = {run.casefold() for run in _runs(text)}
+    courtesies = _courtesies() & words
+    return bool(courtesies) and all(is_stop_word(word) for word in words - courtesies)
 
 
 @lru_cache(maxsize=1)
-def _stop_words() -> frozenset[str]:
-    return frozenset(_STOP_WORDS.split())
-
-
-@lru_cache(maxsize=1)
-def _stop_terms() -> frozenset[str]:
-    return frozenset(analyze(_STOP_WORDS))
+def _courtesies() -> frozenset[str]:
+    return frozenset(run.casefold() for run in _runs(COURTESIES))

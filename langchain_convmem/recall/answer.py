@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from langchain_convmem.recall.analysis import query_terms
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
-from langchain_convmem.recall.calibration import RELATED, relatedness
+from langchain_convmem.recall.calibration import needed, relatedness
+from langchain_convmem.recall.dates import Span, spans
 from langchain_convmem.recall.lexical import LexicalIndex, stands_in
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.segment_table import SegmentTable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "Wish", "build_recall"]
+__all__ = ["Answer", "Wish", "build_recall", "hits_of"]
 
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
@@ -38,6 +39,7 @@ class Wish:
             none where the question is not related to anything.
         ranking: How many matches to report.
         settings: Windows and weights.
+        now_ms: When it is asked, milliseconds since the epoch; None knows no dates.
     """
 
     query: str
@@ -46,6 +48,12 @@ class Wish:
     threshold: float | Literal["auto"] | None
     ranking: int
     settings: RecallSettings
+    now_ms: int | None = None
+
+    @property
+    def header_now_ms(self) -> int | None:
+        """From when headers count how long ago a block was said; None: they do not."""
+        return self.now_ms if self.settings.age_in_header else None
 
 
 class Answer(NamedTuple):
@@ -55,6 +63,20 @@ class Answer(NamedTuple):
     groups: list[Group]
 
 
+def hits_of(
+    wish: Wish,
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+) -> Ranking:
+    """Return the ranked segments that the threshold lets pass."""
+    if wish.threshold == "auto":
+        found = relatedness(wish.query, ranking.columns, table, lexical, allowed)
+        return ranking if found >= needed(allowed) else ranking.at_least(math.inf)
+    return ranking if wish.threshold is None else ranking.at_least(wish.threshold)
+
+
 def build_recall(
     wish: Wish,
     ranking: Ranking,
@@ -62,6 +84,7 @@ def build_recall(
     lexical: LexicalIndex,
     *,
     allowed: NDArray[np.bool_],
+    hits: Ranking | None = None,
     problems: Sequence[str] = (),
 ) -> Answer:
     """Return the recall that `wish` asks for, with what it was made of.
@@ -72,24 +95,25 @@ def build_recall(
         table: Where they stand.
         lexical: Their terms.
         allowed: Which segments may come back at all, also as the surroundings of a hit.
+        hits: Those of the ranking that may be hits, in their own order; None is `hits_of`.
         problems: To report.
     """
-    hits = ranking
-    if wish.threshold == "auto":
-        found = relatedness(wish.query, ranking.columns, table, lexical, allowed)
-        hits = ranking if found >= RELATED else ranking.at_least(math.inf)
-    elif wish.threshold is not None:
-        hits = ranking.at_least(wish.threshold)
+    if hits is None:
+        hits = hits_of(wish, ranking, table, lexical, allowed)
     scribe = _Scribe(wish, ranking, table, lexical)
-    groups = _groups(wish, hits, Ground(table, allowed, wish.settings.cross_sessions))
+    groups = _groups(wish, hits, _ground(wish, table, allowed))
     shown = {line for group in groups for line in group.lines}
     recall = Recall(
         matches=tuple(scribe.matches(hits, wish.ranking)),
-        blocks=tuple(scribe.block(group) for group in groups),
+        blocks=tuple(scribe.block(group, hits) for group in groups),
         best_rejected=_best_rejected(ranking, table, shown),
         problems=tuple(problems),
     )
     return Answer(recall, groups)
+
+
+def _ground(wish: Wish, table: SegmentTable, allowed: NDArray[np.bool_]) -> Ground:
+    return Ground(table, allowed, wish.settings.cross_sessions, wish.header_now_ms)
 
 
 def _groups(wish: Wish, ranked: Iterable[int], ground: Ground) -> list[Group]:
@@ -115,13 +139,17 @@ class _Scribe:
     def __init__(
         self, wish: Wish, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
     ) -> None:
+        self._wish = wish
         self._ranking = ranking
         self._table = table
         self._words: dict[str, Sequence[int]] = {}
         if wish.settings.lexical_weight:
-            words = query_terms(wish.query, stop_words=wish.settings.stop_words)
+            words = query_terms(wish.query, lexical, stop_words=wish.settings.stop_words)
             numbers_of = lexical.having(words)
             self._words = {words[term]: numbers for term, numbers in numbers_of.items()}
+        self._spans: list[Span] = []
+        if wish.now_ms is not None and wish.settings.date_bonus:
+            self._spans = spans(wish.query, wish.now_ms)
         self._written: dict[int, LineMatch] = {}
 
     def matches(self, numbers: Iterable[int], most: int | None = None) -> list[LineMatch]:
@@ -154,19 +182,24 @@ class _Scribe:
             "meaning": columns.meaning.item(at) >= _TELLING,
             f"words: {', '.join(words)}": bool(words),
             "speaker": columns.speaker.item(at) > 0,
+            "date": self._was_said_then(number),
             "neighbours": from_neighbours > max(own, 0.0),
         }
         return tuple(reason for reason, holds in reasons.items() if holds)
 
+    def _was_said_then(self, number: int) -> bool:
+        time_ms = self._table.line_of(number).time_ms
+        return any(since_ms <= time_ms < until_ms for since_ms, until_ms in self._spans)
+
     def _shared_words(self, number: int) -> list[str]:
         return [word for word, numbers in self._words.items() if stands_in(numbers, number)]
 
-    def block(self, group: Group) -> RecalledBlock:
-        """Return a group with its text and its hits."""
-        matches = self.matches(sorted(group.hits, key=self._ranking.place_of))
+    def block(self, group: Group, hits: Ranking) -> RecalledBlock:
+        """Return a group with its text and those of the hits that stand in it."""
+        matches = self.matches(sorted(group.hits, key=hits.place_of))
         return RecalledBlock(
             lines=tuple(self._table.line(line) for line in group.lines),
-            text=render(group, self._table),
+            text=render(group, self._table, self._wish.header_now_ms),
             matches=tuple(matches),
             relevance=matches[0].relevance,
             similarity=matches[0].similarity,

@@ -29,6 +29,8 @@ Window: TypeAlias = "int | tuple[int, int]"
 
 _GAP = "[...]"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# "Three weeks" says more than "21 days", but "8 days" more than "a week".
+_UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
 _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
@@ -42,11 +44,13 @@ class Ground:
         table: The lines.
         allowed: Which segments may come back; a window ends before any other.
         cross_sessions: Whether a block may hold lines of two sittings of a thread.
+        now_ms: From when headers count how long ago a block was said; None: they do not.
     """
 
     table: SegmentTable
     allowed: NDArray[np.bool_]
     cross_sessions: bool = False
+    now_ms: int | None = None
 
     def next_line(self, line: int, step: int) -> int | None:
         """Return the line behind (`step` 1) or before (-1), if it may share a block."""
@@ -72,32 +76,42 @@ class Group:
 # -- text ------------------------------------------------------------------------------------
 
 
-def render(group: Group, table: SegmentTable) -> str:
+def render(group: Group, table: SegmentTable, now_ms: int | None = None) -> str:
     """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
 
-    Of a long line only the chosen segments stand there, `[...]` for what is left out.
+    Of a long line only the chosen segments stand there, `[...]` for what is left out. With
+    `now_ms` the header also tells how long before that the first line was said.
     """
     first = table.line(next(iter(group.lines)))
     lines = [_line(number, chosen, table) for number, chosen in group.lines.items()]
-    return "\n".join([_header(first.time_ms), *lines])
+    return "\n".join([_header(first.time_ms, now_ms), *lines])
 
 
 def _line(number: int, chosen: set[int], table: SegmentTable) -> str:
     return f"{table.line(number).speaker}: {_line_text(number, chosen, table)}"
 
 
-def _header(time_ms: int) -> str:
-    return _header_of_day(time_ms // _DAY_MS)
+def _header(time_ms: int, now_ms: int | None) -> str:
+    days = time_ms // _DAY_MS
+    return _header_of_day(days, None if now_ms is None else now_ms // _DAY_MS - days)
 
 
 @lru_cache(maxsize=4096)
-def _header_of_day(days: int) -> str:
+def _header_of_day(days: int, age: int | None) -> str:
     try:
         day = _EPOCH + timedelta(days=days)
     except OverflowError:
         # A time from a foreign file may lie outside the calendar.
         return "[undated]"
-    return f"[{day:%Y-%m-%d}]"
+    distance = "" if age is None or age < 0 else f", {_distance(age)}"
+    return f"[{day:%Y-%m-%d}{distance}]"
+
+
+def _distance(days: int) -> str:
+    if days <= 1:
+        return "yesterday" if days else "today"
+    unit, size = next(pair for pair in _UNITS if days >= 2 * pair[1])
+    return f"{days // size} {unit} ago"
 
 
 def _line_text(line_number: int, chosen: set[int], table: SegmentTable) -> str:
@@ -238,7 +252,8 @@ class _Filler:
         """Return the length of a group's text; most lines are weighed again and again."""
         first = next(iter(group.lines))
         if first not in self._header_chars:
-            self._header_chars[first] = len(_header(self._table.line(first).time_ms))
+            time_ms = self._table.line(first).time_ms
+            self._header_chars[first] = len(_header(time_ms, self._ground.now_ms))
         lines = (self._chars_of_line(line, chosen) for line, chosen in group.lines.items())
         return self._header_chars[first] + sum(lines)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-__all__ = ["EmbeddedEmbeddings", "encodable", "fingerprint_of"]
+__all__ = ["EmbeddedEmbeddings", "costs_nothing", "encodable", "fingerprint_of"]
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -170,6 +170,11 @@ class EmbeddedEmbeddings(Embeddings):
 
     def __hash__(self) -> int:
         return hash(EmbeddedEmbeddings)
+
+
+def costs_nothing(embeddings: Embeddings) -> bool:
+    """Return whether texts may be embedded again at will: no money, no network, no third party."""
+    return isinstance(embeddings, EmbeddedEmbeddings)
 
 
 def fingerprint_of(embeddings: Embeddings) -> str:

@@ -52,6 +52,10 @@ class EmbeddingBorder:
         """Whether lines should wait because the embedder failed a short time ago."""
         return self._clock() < self._resume_at
 
+    def resume(self) -> None:
+        """End a pause, for somebody who asks for the embedder now."""
+        self._resume_at = 0.0
+
     def embed_lines(
         self, texts: Sequence[str], dim: int | None
     ) -> list[NDArray[np.float16]] | None:

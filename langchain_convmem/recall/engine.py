@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.protocols import MessageLog
-from langchain_convmem.recall.answer import Wish, build_recall
+from langchain_convmem.protocols import MessageLog, SegmentCache
+from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings
 from langchain_convmem.recall.embedding_border import embed_question
-from langchain_convmem.recall.options import RecallOptions, check_scope, checked_wish, limits
-from langchain_convmem.recall.owner_index import OwnerIndex, Progress
-from langchain_convmem.recall.ranking import Question, rank, without_names
-from langchain_convmem.recall.relevance_buffer import (
-    Buffered,
-    BufferedBlock,
-    buffer_steps,
-    living,
-    references,
-    rendered,
-)
+from langchain_convmem.recall.hooks import check_hooks, reranked, rewritten
+from langchain_convmem.recall.index_registry import IndexRegistry
+from langchain_convmem.recall.options import Request
+from langchain_convmem.recall.owner_index import OwnerIndex
+from langchain_convmem.recall.ranking import without_names
+from langchain_convmem.recall.relevance_buffer import BufferedBlock, buffer_steps
+from langchain_convmem.recall.scopes import Owners, checked_owners
+from langchain_convmem.recall.search import Asked, Candidate, Search, looked_up
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.workers import in_worker
-from langchain_convmem.records import Owner, Recall, RecalledBlock, ThreadKey
-from langchain_convmem.steps import Step, Steps, arun, run
+from langchain_convmem.records import Owner, Recall
+from langchain_convmem.steps import Step, Steps
 
 if TYPE_CHECKING:
-    import numpy as np
+    from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
-    from numpy.typing import NDArray
+
+    from langchain_convmem.recall.hooks import Rewriter
 
 __all__ = ["LineRecall"]
 
 
-class LineRecall:
+class LineRecall(DialogRecall):
     """Finds verbatim dialog lines in a log, by meaning, words and neighbourhood.
 
     Indexes are caches of the log: built when an owner first asks, kept fresh by cursor, dropped
@@ -53,6 +49,9 @@ class LineRecall:
         settings: RecallSettings | None = None,
         *,
         max_owners: int = 64,
+        max_segments: int = 1_000_000,
+        rewriter: Rewriter | None = None,
+        reranker: BaseDocumentCompressor | None = None,
     ) -> None:
         """Create a recall over `log`; nothing is read yet.
 
@@ -61,140 +60,133 @@ class LineRecall:
             embeddings: Any LangChain embedder; the embedded one by default.
             settings: Weights and limits.
             max_owners: How many owners' indexes stay in memory; the least recently used leave.
+            max_segments: How many segments of lines these hold together. An index that is larger by
+                itself stays as long as nobody else asks.
+            rewriter: Makes of a question what to search for, one text or several: a Runnable, or
+                a function, plain or asynchronous. Several count each line as for the one that suits
+                it best. Where it fails or says nothing, the question itself is asked, and
+                `Recall.problems` says why.
+            reranker: Puts the best lines in an order of its own, which leads; what it leaves out
+                is no hit. Where it fails they keep theirs, and `Recall.problems` says why.
 
         Raises:
-            ConfigError: If `max_owners` is not positive.
+            ConfigError: If a limit is not positive, or a hook is none.
         """
-        if max_owners < 1:
-            msg = f"max_owners must be at least 1, got {max_owners!r}"
-            raise ConfigError(msg)
+        check_hooks(rewriter, reranker)
+        self._reindexing = threading.Lock()
         self.log = log
         self.embeddings: Embeddings = EmbeddedEmbeddings() if embeddings is None else embeddings
         self.settings = RecallSettings() if settings is None else settings
-        self._max_owners = max_owners
-        self._owners: OrderedDict[Owner, OwnerIndex] = OrderedDict()
-        self._owners_lock = threading.Lock()
+        self._rewriter = rewriter
+        self._reranker = reranker
+        self._indexes = IndexRegistry(
+            log,
+            self.embeddings,
+            exact_limit=self.settings.exact_limit,
+            vector_bits=self.settings.vector_bits,
+            max_owners=max_owners,
+            max_segments=max_segments,
+        )
 
     def __repr__(self) -> str:
         return f"LineRecall({self.log!r}, {type(self.embeddings).__name__})"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return itself: copies of what holds a recall share its indexes."""
-        return self
-
     # -- recalling ---------------------------------------------------------------------------
 
-    def recall(self, owner: Owner, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Return the lines of `owner` that answer `query` best, in blocks, best first.
-
-        Args:
-            owner: Whose lines are searched.
-            query: What is asked, in plain words.
-            **options: How much, from where and how like; see `RecallOptions`.
-
-        Raises:
-            ConfigError: If an argument makes no sense; the message names it.
-            LogError: If the log cannot be read.
-        """
-        return run(self.recall_steps(owner, query, **options))
-
-    async def arecall(self, owner: Owner, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Recall as `recall` does, without blocking the event loop."""
-        return await arun(self.recall_steps(owner, query, **options))
-
-    def recall_steps(
-        self,
-        owner: Owner,
-        query: str,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
-        within: ThreadKey | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        ranking: int = 20,
-        buffer: ThreadKey | None = None,
-        remember: bool = True,
-        settings: RecallSettings | None = None,
-    ) -> Steps[Recall]:
-        """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
-        wish = checked_wish(
-            query,
-            k=k,
-            max_tokens=max_tokens,
-            threshold=threshold,
-            ranking=ranking,
-            settings=settings or self.settings,
-        )
-        check_scope(owner, within)
-        check_scope(owner, buffer, "buffer")
-        index = self._index_of(owner)
+    def answer_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps that answer a request."""
+        texts, problem = yield from rewritten(self._rewriter, request.wish.query)
+        index = self._indexes.of(request.scope.owners)
         known: _Known = yield _off_loop(partial(_caught_up, index))
-        vector, problem = yield from self._embed(wish, known)
-        scan = partial(
-            _scan, index, wish, vector=vector, problem=problem, within=within, exclude=exclude
-        )
-        recall: Recall
-        recall, found = yield _off_loop(scan)
-        if buffer is None or not wish.settings.buffer_size:
-            return recall
-        look_up = partial(
-            _looked_up, index, wish, fresh=recall.blocks, within=within, exclude=exclude
-        )
-        return (yield from self._buffered(recall, buffer, found, look_up, remember=remember))
+        asked, problems = yield from self._embed(texts, known, request.wish.settings)
+        search = Search(index, request, asked, _those((problem, *problems)))
+        if self._reranker is not None:
+            search = yield from self._reranked(search, self._reranker)
+        found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _off_loop(search.answer)
+        return (yield from self._buffered(index, request, *found))
 
-    def buffer_steps(
-        self,
-        buffer: ThreadKey,
-        *,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-        settings: RecallSettings | None = None,
-    ) -> Steps[Recall]:
-        """Return the steps that read a thread's relevance buffer where there is no question."""
-        settings = settings or self.settings
-        nothing = Recall((), ())
-        if not settings.buffer_size:
-            return nothing
-        k, max_tokens = limits(k, max_tokens, settings)
-        wish = Wish("", k, max_tokens, None, 0, settings)
-        index = self._index_of(buffer.owner)
-        look_up = partial(_looked_up, index, wish, fresh=(), within=None, exclude=exclude)
-        return (yield from self._buffered(nothing, buffer, (), look_up, remember=False))
+    def silent_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps that answer a request with its buffer alone, as if nothing was asked."""
+        index = self._indexes.of(request.scope.owners)
+        silent = request._replace(remember=False)
+        return (yield from self._buffered(index, silent, Recall((), ()), ()))
+
+    def _embed(
+        self, texts: Sequence[str], known: _Known, settings: RecallSettings
+    ) -> Steps[tuple[tuple[Asked, ...], list[str | None]]]:
+        if not settings.dense_weight or known.dim is None:
+            return tuple(Asked(text, None) for text in texts), []
+        asked: list[Asked] = []
+        problems: list[str | None] = []
+        for text in texts:
+            meant = text if settings.names_in_meaning else without_names(text, known.speakers)
+            vector, problem = yield from embed_question(self.embeddings, meant, known.dim)
+            asked.append(Asked(text, vector))
+            problems.append(problem)
+        return tuple(asked), problems
+
+    def _reranked(self, search: Search, reranker: BaseDocumentCompressor) -> Steps[Search]:
+        candidates: list[Candidate] = yield _off_loop(search.candidates)
+        if not candidates:
+            return search
+        documents = [candidate.document for candidate in candidates]
+        query = search.request.wish.query
+        order, problem = yield from reranked(reranker, query, documents)
+        if order is None:
+            return replace(search, problems=_those((*search.problems, problem)))
+        return replace(search, order=[candidates[number].name for number in order])
 
     def _buffered(
         self,
+        index: OwnerIndex,
+        request: Request,
         recall: Recall,
-        buffer: ThreadKey,
         found: Sequence[BufferedBlock],
-        look_up: Callable[[Sequence[BufferedBlock]], Buffered],
-        *,
-        remember: bool,
     ) -> Steps[Recall]:
+        if request.buffer is None:
+            return recall
+        look_up = partial(looked_up, index, request, recall.blocks)
         shown, problems = yield from buffer_steps(
             self.log,
-            buffer,
+            request.buffer,
             found,
             lambda blocks: _off_loop(partial(look_up, blocks)),
-            remember=remember,
+            remember=request.remember,
         )
         return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
 
-    def _embed(
-        self, wish: Wish, known: _Known
-    ) -> Steps[tuple[NDArray[np.float32] | None, str | None]]:
-        if not wish.settings.dense_weight:
-            return None, None
-        text = wish.query
-        if not wish.settings.names_in_meaning:
-            text = without_names(text, known.speakers)
-        return (yield from embed_question(self.embeddings, text, known.dim))
-
     # -- indexes -----------------------------------------------------------------------------
 
-    def refresh(self, owner: Owner, progress: Progress | None = None) -> tuple[str, ...]:
+    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index ahead what the log has new, so that the next recall need not.
+
+        Args:
+            owner: Whose lines; several owners who are searched together share one index.
+            progress: Called with (done, total) segments after each batch, in this thread.
+
+        Returns:
+            Problems, one sentence each; empty when every line is indexed whole.
+
+        Raises:
+            LogError: If the log cannot be read.
+            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+        """
+        index = self._index_of(owner)
+        with index.lock:
+            index.refresh(progress)
+            return index.problems
+
+    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index ahead, without blocking the event loop; `progress` is called in a worker."""
+        return await in_worker(partial(self.refresh, owner, progress))
+
+    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Embed what another embedder has embedded; the old vectors go when all new ones are there.
+
+        Until then lines with old vectors alone are found by their words. Each batch is stored
+        before the next one is sent, so after a failure or a kill another call goes on where this
+        one stopped. Recalls need not wait: it works on an index of its own. Calls of this kind wait
+        for each other. A log that stores no vectors has none to change: then this is `refresh`.
 
         Args:
             owner: Whose lines.
@@ -206,28 +198,34 @@ class LineRecall:
         Raises:
             LogError: If the log cannot be read.
         """
-        index = self._index_of(owner)
-        with index.lock:
-            index.catch_up(progress, retry=True)
-            return index.problems
+        owners = checked_owners(owner)
+        if not isinstance(self.log, SegmentCache):
+            return self.refresh(owners, progress)
+        with self._reindexing:
+            kept = self._indexes.kept(owners)
+            if kept is not None:
+                with kept.lock:
+                    kept.save()  # paid for already
+            index = self._indexes.made(owners)
+            index.reindex(progress)
+            problems = index.problems
+            self._indexes.adopt(owners, index)
+            return problems
 
-    async def arefresh(self, owner: Owner, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead, without blocking the event loop; `progress` is called in a worker."""
-        return await in_worker(partial(self.refresh, owner, progress))
+    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Embed anew, without blocking the event loop; `progress` is called in a worker."""
+        return await in_worker(partial(self.reindex, owner, progress))
 
-    def _index_of(self, owner: Owner) -> OwnerIndex:
-        if not isinstance(owner, Owner):
-            msg = f"owner must be an Owner, got {owner!r}"
-            raise ConfigError(msg)
-        with self._owners_lock:
-            index = self._owners.pop(owner, None)
-            if index is None:
-                limit = self.settings.exact_limit
-                index = OwnerIndex(self.log, owner, self.embeddings, exact_limit=limit)
-            self._owners[owner] = index
-            while len(self._owners) > self._max_owners:
-                self._owners.popitem(last=False)
-            return index
+    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+        """Return the steps that take out of memory what the log has forgotten of an owner.
+
+        The next recall would do so anyway; in other processes it does. Nothing is raised.
+        """
+        for index in self._indexes.involving(owner):
+            yield _off_loop(partial(_drop_forgotten, index))
+
+    def _index_of(self, owner: Owners) -> OwnerIndex:
+        return self._indexes.of(checked_owners(owner))
 
 
 # -- steps -----------------------------------------------------------------------------------
@@ -238,6 +236,11 @@ def _off_loop(call: Callable[[], Any]) -> Step:
     return Step(call, lambda: in_worker(call))
 
 
+def _those(problems: Sequence[str | None]) -> tuple[str, ...]:
+    """Return what went wrong, each once."""
+    return tuple(dict.fromkeys(problem for problem in problems if problem is not None))
+
+
 class _Known(NamedTuple):
     """What embedding a question needs to know of an index, read under its lock."""
 
@@ -245,51 +248,12 @@ class _Known(NamedTuple):
     dim: int | None
 
 
+def _drop_forgotten(index: OwnerIndex) -> None:
+    with index.lock:
+        index.drop_forgotten()
+
+
 def _caught_up(index: OwnerIndex) -> _Known:
     with index.lock:
         index.catch_up()
         return _Known(index.table.speakers, index.vectors.dim)
-
-
-def _scan(
-    index: OwnerIndex,
-    wish: Wish,
-    *,
-    vector: NDArray[np.float32] | None,
-    problem: str | None,
-    within: ThreadKey | None,
-    exclude: Mapping[ThreadKey, Collection[int]] | None,
-) -> tuple[Recall, tuple[BufferedBlock, ...]]:
-    with index.lock:
-        table = index.table
-        if vector is not None and index.vectors.dim not in (None, len(vector)):
-            vector = None
-        question = Question(wish.query, vector, table.allowed(within, exclude))
-        ranking = rank(question, table, index.vectors, index.lexical, wish.settings)
-        problems = index.problems if problem is None else (*index.problems, problem)
-        allowed = question.allowed
-        recall, groups = build_recall(
-            wish, ranking, table, index.lexical, allowed=allowed, problems=problems
-        )
-        if not wish.settings.buffer_size:
-            return recall, ()
-        return recall, references(groups, recall.blocks, table)
-
-
-def _looked_up(
-    index: OwnerIndex,
-    wish: Wish,
-    blocks: Sequence[BufferedBlock],
-    *,
-    fresh: Sequence[RecalledBlock],
-    within: ThreadKey | None,
-    exclude: Mapping[ThreadKey, Collection[int]] | None,
-) -> Buffered:
-    with index.lock:
-        # Another process may have buffered lines that this index has not read yet.
-        index.catch_up()
-        table = index.table
-        kept = tuple(living(blocks, table)[: wish.settings.buffer_size])
-        allowed = table.allowed(within, exclude)
-        shown = rendered(kept, table, allowed, max_tokens=wish.max_tokens, fresh=fresh)
-        return Buffered(kept, shown)

@@ -1,139 +1,188 @@
-"""The approximate line index, for owners with very many lines. The only file importing FAISS."""
+"""The line index for owners with many lines. The only file importing FAISS."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.exact_index import ExactIndex, checked_query, nearest, unit_rows
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall.exact_index import (
+    ExactIndex,
+    checked_query,
+    checked_rows,
+    inverse_lengths,
+    nearest,
+)
 from langchain_convmem.recall.growable import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FaissIndex"]
+__all__ = ["Bits", "FaissIndex"]
 
-_LINKS_PER_NODE = 32
-_BUILD_BREADTH = 64
-_SEARCH_BREADTH = 512
-# Equal vectors around the k-th place: fetched too, so that the lowest numbers among them win.
-_TIE_RESERVE = 32
+Bits: TypeAlias = Literal[8, 16]
+"""What a component of a vector takes in memory."""
+
+_BYTE_STEPS = 127
+_BYTE_ZERO = 128
+_NUMBERED_BY_PLACE = True
+_CONVERT_ROWS = 10_000
+# A gathered copy of some vectors and their scan cost about as much as scanning four times as many.
+_GATHER_COST = 4
 
 
 class FaissIndex:
-    """A navigable graph (HNSW) over unit vectors, with the exact vectors beside it.
+    """Vectors in half precision or in bytes, searched by a full scan with FAISS's kernels.
 
-    A search that may only see few vectors scans those exactly, since a graph search that discards
-    most of what it meets is slower and finds less. Not thread-safe. FAISS is imported when the
-    first index is made.
+    A scan takes as long as it takes to read the vectors, so shorter ones are compared faster. With
+    16 bits, vectors that were rounded to half precision before are kept as they are. With 8,
+    vectors and questions are rounded to 127 steps on each side of 0, and cosines are off by some
+    thousandths.
+
+    Not thread-safe. FAISS is imported when the first index is made.
     """
 
-    def __init__(self, dim: int, *, scan_limit: int = 20_000) -> None:
-        """Create an empty index.
+    def __init__(self, dim: int, *, bits: Bits = 16) -> None:
+        """Create an empty index of vectors of `dim` components.
 
-        Args:
-            dim: Components of a vector.
-            scan_limit: Up to this many searchable vectors are scanned exactly.
+        Raises:
+            ConfigError: If `dim` is not positive, or `bits` neither 8 nor 16.
         """
+        if dim < 1 or bits not in {8, 16}:
+            msg = f"dim must be at least 1 and bits 8 or 16, got {dim!r} and {bits!r}"
+            raise ConfigError(msg)
         import faiss
 
         self._faiss: Any = faiss
-        self._exact = ExactIndex(dim)
-        self._scan_limit = scan_limit
         self.dim = dim
-        self._graph = faiss.IndexHNSWFlat(dim, _LINKS_PER_NODE, faiss.METRIC_INNER_PRODUCT)
-        self._graph.hnsw.efConstruction = _BUILD_BREADTH
-        # The graph cannot change a vector, so a replaced one gets a new node and the old node
-        # is never answered again.
-        self._number_of_node = Growable(np.int64)
-        self._live_node = Growable(np.bool_)
-        self._node_of_number = Growable(np.int64)
+        self._in_bytes = bits == 8  # noqa: PLR2004
+        codec: Any = faiss.ScalarQuantizer
+        self._codec = codec(dim, codec.QT_8bit_direct_signed if self._in_bytes else codec.QT_fp16)
+        # Not an index of FAISS: that would start threads, which wait for each other on a busy
+        # machine and do not survive a fork. One for all searches, since nothing frees it.
+        self._scanner: Any = self._codec.select_InvertedListScanner(
+            faiss.METRIC_INNER_PRODUCT, None, _NUMBERED_BY_PLACE, None
+        )
+        self._scanner.set_list(0, 0.0)
+        self._codes = Growable(np.uint8 if self._in_bytes else np.float16, dim)
+        # That of a zero vector is 0, and so is every cosine with it.
+        self._inverse = Growable(np.float32)
+        self._kept = Growable(np.bool_)
 
     @classmethod
-    def over(cls, exact: ExactIndex, *, scan_limit: int = 20_000) -> FaissIndex:
-        """Return an index of the vectors of `exact`, which it takes over."""
-        index = cls(exact.dim, scan_limit=scan_limit)
-        index._exact = exact
-        index._node_of_number.extend(np.full(len(exact), -1))
-        index._add_nodes(np.flatnonzero(exact.searchable))
+    def over(cls, exact: ExactIndex, *, bits: Bits = 16) -> FaissIndex:
+        """Return an index of the vectors of `exact`, removed ones included."""
+        index = cls(exact.dim, bits=bits)
+        for start in range(0, len(exact), _CONVERT_ROWS):
+            index.add(exact.rows[start : start + _CONVERT_ROWS])
+        index.remove(np.flatnonzero(~exact.kept).tolist())
         return index
 
     def __len__(self) -> int:
         """Return how many vectors were added, removed ones included."""
-        return len(self._exact)
-
-    @property
-    def rows(self) -> NDArray[np.float32]:
-        """Every vector by number at unit length, removed ones included; do not write."""
-        return self._exact.rows
+        return len(self._codes)
 
     def add(self, vectors: NDArray[np.float32]) -> None:
         """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
-        first = len(self._exact)
-        self._exact.add(vectors)
-        numbers = np.arange(first, len(self._exact))
-        self._node_of_number.extend(np.full(len(numbers), -1))
-        self._add_nodes(numbers)
-
-    def _add_nodes(self, numbers: NDArray[np.int64]) -> None:
-        # A zero vector is similar to nothing; as nodes, thousands of them would all link to each
-        # other and cut the graph into pieces.
-        numbers = numbers[self._exact.rows[numbers].any(axis=1)]
-        self._node_of_number.view[numbers] = np.arange(len(numbers)) + len(self._number_of_node)
-        self._graph.add(np.ascontiguousarray(self._exact.rows[numbers]))
-        self._number_of_node.extend(numbers)
-        self._live_node.extend(np.ones(len(numbers), dtype=np.bool_))
+        rows = self._rounded(checked_rows(vectors, self.dim))
+        self._codes.extend(self._encoded(rows))
+        self._inverse.extend(inverse_lengths(rows))
+        self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
-        self._exact.replace(number, vector)
-        self._bury([number])
-        self._add_nodes(np.array([number], dtype=np.int64))
+        row = self._rounded(checked_rows(np.asarray(vector)[None], self.dim))
+        self._codes.view[number] = self._encoded(row)
+        self._inverse.view[number] = inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take vectors out of every later search. Idempotent."""
-        gone = list(numbers)
-        self._exact.remove(gone)
-        self._bury(gone)
-
-    def _bury(self, numbers: list[int]) -> None:
-        nodes = self._node_of_number.view[numbers]
-        self._live_node.view[nodes[nodes >= 0]] = False
-        self._node_of_number.view[numbers] = -1
+        self._kept.view[list(numbers)] = False
 
     def search(
         self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return numbers and cosine similarities of the k nearest (see `LineIndex.search`)."""
-        vector = checked_query(query, self.dim)
-        mask = self._exact.searchable if allowed is None else self._exact.searchable & allowed
-        searchable = int(np.count_nonzero(mask))
-        if searchable <= self._scan_limit or not 0 < k < searchable or not vector.any():
-            return self._exact.search(vector, k, allowed=allowed)
-        found = np.unique(self._graph_search(vector, k + _TIE_RESERVE, mask))
-        # A filter can hide every way through the graph.
-        if len(found) < k:
-            return self._exact.search(vector, k, allowed=allowed)
-        return nearest(self._exact.rows, found, vector, k)
-
-    def _graph_search(
-        self, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
-        numbers = self._number_of_node.view
-        wanted = self._live_node.view & mask[numbers]
-        bitmap = np.packbits(wanted, bitorder="little")
-        selector = self._faiss.IDSelectorBitmap(bitmap)
-        parameters = self._faiss.SearchParametersHNSW(
-            sel=selector, efSearch=max(_SEARCH_BREADTH, 2 * k)
-        )
-        _, nodes = self._graph.search(unit_rows(query)[None, :], k, params=parameters)
-        result: NDArray[np.int64] = numbers[nodes[0][nodes[0] >= 0]]
-        return result
+        asked = self._question(query)
+        mask = self._kept.view & (self._inverse.view > 0)
+        if allowed is not None:
+            mask &= allowed
+        # Everything is equally far from a query that says nothing.
+        numbers = np.flatnonzero(mask) if asked.any() else np.empty(0, dtype=np.int64)
+        if len(numbers) * _GATHER_COST < len(self):
+            rough = self.similarities(query, numbers)
+        else:
+            rough = self.similarities(query)[numbers]
+        return nearest(numbers, rough, k, lambda some: self._one_by_one(asked, some))
 
     def similarities(
         self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """Return the exact cosine similarity of the given numbers (None: of all), in order."""
-        return self._exact.similarities(query, numbers)
+        """Return the cosine similarity of the given numbers (None: of all), in order."""
+        asked = self._question(query)
+        at = slice(None) if numbers is None else numbers
+        result = self._products(self._codes.view[at], asked)
+        result *= self._inverse.view[at]
+        return self._per_length(result, asked)
+
+    def row(self, number: int) -> NDArray[np.float32] | None:
+        """Return a vector of about unit length as it was added; None if it is kept in bytes."""
+        return None if self._in_bytes else self._codes.view[number].astype(np.float32)
+
+    # -- rounding ----------------------------------------------------------------------------
+
+    def _rounded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return rows, or one, as they are kept: scaled, since no length counts, and rounded."""
+        if self._in_bytes:
+            highest = np.abs(rows).max(axis=-1, keepdims=True)
+            scale = np.divide(_BYTE_STEPS, highest, out=np.zeros_like(highest), where=highest > 0)
+            steps: NDArray[np.float32] = np.rint(rows * scale)
+            return steps
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+        # By a power of two, so that what is in half precision already stays as it is.
+        powers = np.log2(lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        scaled: NDArray[np.float32] = rows * np.exp2(-np.rint(powers))
+        return scaled.astype(np.float16).astype(np.float32)
+
+    def _encoded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return rows + _BYTE_ZERO if self._in_bytes else rows
+
+    def _question(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        vector = checked_query(query, self.dim)
+        return self._rounded(vector) if self._in_bytes else vector
+
+    # -- comparing ---------------------------------------------------------------------------
+
+    def _products(self, codes: NDArray[Any], asked: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the inner product of each row of codes with what is asked."""
+        faiss, count = self._faiss, len(codes)
+        if not count:
+            return np.zeros(0, dtype=np.float32)
+        self._scanner.set_query(faiss.swig_ptr(asked))
+        found = faiss.RangeSearchResult(1)
+        found.buffer_size = count
+        part = faiss.RangeSearchPartialResult(found)
+        self._scanner.scan_codes_range(
+            count, faiss.swig_ptr(codes.view(np.uint8)), None, -np.inf, part.new_result(0)
+        )
+        part.finalize()
+        result: NDArray[np.float32] = faiss.rev_swig_ptr(found.distances, count).copy()
+        return result
+
+    def _one_by_one(
+        self, asked: NDArray[np.float32], numbers: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        rows = self._codes.view[numbers].astype(np.float32)
+        if self._in_bytes:
+            rows -= _BYTE_ZERO
+        products: NDArray[np.float32] = (rows * asked).sum(axis=1, dtype=np.float32)
+        return self._per_length(products * self._inverse.view[numbers], asked)
+
+    def _per_length(
+        self, products: NDArray[np.float32], asked: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        if self._in_bytes:
+            products *= inverse_lengths(asked)
+        return products

@@ -1,9 +1,13 @@
-"""How scores become one ranking: standardise, add, smooth over neighbours. Pure NumPy."""
+"""How scores become one ranking: standardise, add, smooth over neighbours. Pure NumPy.
+
+Columns of an owner's lines are long, and what costs most is memory that is touched for the first
+time: each function makes as few new arrays as it can.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,68 +15,34 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Moments", "Spread", "session_bests", "smooth", "spread_of", "standardize"]
+__all__ = ["session_bests", "smooth", "standardized"]
 
 _NEGLIGIBLE = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and standard deviation of a score over everything it was compared with."""
+def standardized(
+    scores: NDArray[np.float32], counted: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
+    """Return scores as distances from the mean in standard deviations.
 
-    mean: float
-    deviation: float
-
-
-def spread_of(scores: NDArray[np.float32]) -> Spread:
-    """Return the spread of the scores themselves; of none, that of a constant 0."""
-    if not len(scores):
-        return Spread(0.0, 0.0)
-    exact = scores.astype(np.float64)
-    mean = float(exact.mean())
-    exact -= mean
-    exact *= exact
-    return Spread(mean, float(exact.mean()) ** 0.5)
-
-
-def standardize(scores: NDArray[np.float32], spread: Spread) -> NDArray[np.float64]:
-    """Return scores as distances from the mean in standard deviations (0 if all are equal)."""
-    if spread.deviation < _NEGLIGIBLE:
-        return np.zeros(len(scores))
-    result = scores.astype(np.float64)
-    result -= spread.mean
-    result /= spread.deviation
-    return result
-
-
-class Moments:
-    """Running first and second moments of vectors, so that the spread of q.x needs no scan.
-
-    Mean and variance of q.x over all x are exactly q.m and q.(S/n)q - (q.m)^2, with m the mean
-    and S the sum of outer products. Not thread-safe.
+    Args:
+        scores: One per segment.
+        counted: Whose mean and deviation are meant; all others get 0, as does everybody where the
+            counted ones are equal. None: all.
     """
-
-    def __init__(self, dim: int) -> None:
-        """Start with no vectors of `dim` components."""
-        self._count = 0
-        self._sum = np.zeros(dim)
-        self._products = np.zeros((dim, dim))
-
-    def add(self, rows: NDArray[np.float32], *, sign: int = 1) -> None:
-        """Take in rows of shape (n, dim), or with sign -1 take out rows that were in."""
-        exact = rows.astype(np.float64)
-        self._count += sign * len(exact)
-        self._sum += sign * exact.sum(axis=0)
-        self._products += sign * (exact.T @ exact)
-
-    def spread(self, query: NDArray[np.float32]) -> Spread:
-        """Return the spread of the inner products with `query`, shape (dim,)."""
-        if not self._count:
-            return Spread(0.0, 0.0)
-        exact = query.astype(np.float64)
-        mean = float(exact @ self._sum) / self._count
-        square = float(exact @ self._products @ exact) / self._count
-        return Spread(mean, max(square - mean * mean, 0.0) ** 0.5)
+    distances = (scores if counted is None else scores[counted]).astype(np.float64)
+    count = max(len(distances), 1)
+    distances -= distances.sum() / count
+    # Not `dot`: BLAS shares that out to threads and waits for the last of them.
+    deviation = math.sqrt(np.einsum("i,i->", distances, distances) / count)
+    if deviation < _NEGLIGIBLE:
+        return np.zeros(len(scores))
+    distances /= deviation
+    if counted is None:
+        return distances
+    result = np.zeros(len(scores))
+    result[counted] = distances
+    return result
 
 
 def smooth(
@@ -92,16 +62,16 @@ def smooth(
             standardised score.
     """
     reach = len(kernel) // 2
-    padded = np.zeros(len(scores) + 1)
-    padded[:-1] = scores
-    total = kernel[reach] * scores
+    total: NDArray[np.float64] = kernel[reach] * scores
+    # At the end a 0, which index -1 meets: no neighbour, and none of none.
+    passed_on = np.zeros(len(scores) + 1)
     for links, weights in ((before, kernel[:reach][::-1]), (behind, kernel[reach + 1 :])):
-        # Index -1 meets the padding: no neighbour, and none of none.
-        chain = np.append(links, -1)
-        at = links
-        for number, weight in enumerate(weights):
-            at = chain[at] if number else at
-            total += weight * padded[at]
+        passed_on[:-1] = scores
+        for weight in weights:
+            received = passed_on.take(links)
+            passed_on[:-1] = received
+            received *= weight
+            total += received
     return total
 
 
@@ -117,18 +87,23 @@ def session_bests(
     """
     if not len(scores):
         return np.zeros(0)
-    totals = np.zeros(int(sessions.max()) + 1)
-    # All others count 0, so they need not be looked at.
-    positive = np.flatnonzero(scores > 0)
-    left, session_of = scores[positive], sessions[positive]
-    for _ in range(best):
-        highest = np.zeros_like(totals)
-        np.maximum.at(highest, session_of, left)
+    # Segments of a session mostly stand together: what holds for a run is worked out once.
+    borders = np.flatnonzero(sessions[1:] != sessions[:-1]) + 1
+    limits = np.concatenate([[0], borders, [len(scores)]])
+    starts, lengths = limits[:-1], limits[1:] - limits[:-1]
+    session_of = sessions[starts]
+    totals = np.zeros(int(session_of.max()) + 1)
+    left = scores.copy()
+    for number in range(best):
+        highest = np.zeros(len(totals))
+        np.maximum.at(highest, session_of, np.maximum.reduceat(left, starts))
         totals += highest
-        # Only the first of equal scores is used up; what is written last to a place stays there.
-        at = np.flatnonzero((left == highest[session_of]) & (left > 0))[::-1]
-        first = np.zeros(len(totals), dtype=np.intp)
-        first[session_of[at]] = at
-        left[first[highest > 0]] = 0.0
-    result: NDArray[np.float64] = totals[sessions] / best
+        if number + 1 < best:
+            # Only the first of equal scores is used up; what is written last to a place stays.
+            at = np.flatnonzero(left == np.repeat(highest[session_of], lengths))[::-1]
+            first = np.full(len(totals), -1)
+            first[sessions[at]] = at
+            left[first[first >= 0]] = -np.inf
+    totals /= best
+    result: NDArray[np.float64] = np.repeat(totals[session_of], lengths)
     return result

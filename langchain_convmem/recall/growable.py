@@ -54,7 +54,7 @@ class Growable:
     def at(self, number: int) -> Any:
         """Return one number as a Python value."""
         if number < self._length:
-            return self._rows[number].item()
+            return self._rows.item(number)
         return self._pending[number - self._length]
 
     def put(self, number: int, value: float) -> None:

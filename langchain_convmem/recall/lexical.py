@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -145,6 +146,11 @@ class LexicalIndex:
 
     # -- reading -----------------------------------------------------------------------------
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many terms each document has, removed ones included; do not write."""
+        return self._lengths.view
+
     def having(self, terms: Iterable[str]) -> dict[str, array[int]]:
         """Return the documents, ascending and removed ones included, of those terms that have any.
 
@@ -181,8 +187,10 @@ class LexicalIndex:
                 count = len(numbers)
                 if removed is not None:
                     count -= int(np.count_nonzero(removed[numbers]))
-                idf = np.log1p((self._present - count + 0.5) / (count + 0.5))
-                scores[numbers] += (idf * weights)[shapes]
+                idf = math.log1p((self._present - count + 0.5) / (count + 0.5))
+                worth = (idf * weights).astype(np.float32)
+                # No number stands twice, but this way the scores are neither gathered nor copied.
+                np.add.at(scores, numbers, worth.take(shapes))
         if removed is not None:
             scores[removed] = 0.0
         return scores

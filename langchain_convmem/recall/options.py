@@ -1,16 +1,21 @@
-"""What a call of a recall may ask for: its options, and the wish they make once checked."""
+"""What a call of a recall may ask for: its options, and the request they make once checked."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.answer import Wish
+from langchain_convmem.recall.scopes import LineFilter, Moment, Owners, Scope, checked_scope
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.records import ThreadKey
 
-__all__ = ["RecallOptions", "check_scope", "checked_wish", "limits"]
+__all__ = ["RecallOptions", "Request", "buffer_request", "checked_request"]
+
+# Times beyond the year 3000 are some other number.
+_LAST_MS = 32_503_680_000_000
 
 
 class RecallOptions(TypedDict, total=False):
@@ -20,17 +25,26 @@ class RecallOptions(TypedDict, total=False):
         k: Exactly so many blocks, as long as there are lines enough to be hits.
         max_tokens: Budget of all blocks, 4 characters of text each, headers included. With `k`:
             at most so many blocks. Neither: what the settings say, else 1000.
-        threshold: Least cosine similarity of a hit, from -1 to 1; "auto": every line may be one,
-            but nothing is found where the question is not related to anything; None: what the
-            settings say.
+        threshold: Least cosine similarity of a hit, from -1 (none at all) to 1; "auto": every line
+            may be one, but nothing is found where the question is not related to anything; None:
+            what the settings say, which is "auto" within a budget and none for `k` alone.
         within: Only this thread of the owner.
         exclude: Positions of entries, by thread, that must not come back, such as those a model
             already sees.
+        filter: By name the value that a line must have, or a list of values of which it must have
+            one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the message's
+            `additional_kwargs`. A line without such a name does not match.
+        since: Only lines from this time on: a datetime with its zone, or milliseconds since the
+            epoch.
+        until: Only lines before this time.
         ranking: How many matches to report, whether selected or not; 20 by default.
         buffer: The thread of the owner whose relevance buffer takes in what is found; it comes back
             in `Recall.buffer`. None, or settings whose `buffer_size` is 0: no buffer.
         remember: Whether the buffer is written; what comes back is the same.
-        settings: Instead of the recall's own. Those of building (`exact_limit`) do not change.
+        now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
+            counted what "last week" means and how long ago a block was said.
+        settings: Instead of the recall's own. Those of building (`exact_limit`, `vector_bits`)
+            do not change.
     """
 
     k: int | None
@@ -38,40 +52,90 @@ class RecallOptions(TypedDict, total=False):
     threshold: float | Literal["auto"] | None
     within: ThreadKey | None
     exclude: Mapping[ThreadKey, Collection[int]] | None
+    filter: LineFilter | None
+    since: Moment | None
+    until: Moment | None
     ranking: int
     buffer: ThreadKey | None
     remember: bool
+    now_ms: int | None
     settings: RecallSettings | None
 
 
-def checked_wish(
+class Request(NamedTuple):
+    """A recall that makes sense.
+
+    Attributes:
+        wish: What is asked, and how much is wanted back.
+        scope: What may come back at all.
+        buffer: The thread whose relevance buffer takes part; None where none does.
+        remember: Whether the buffer is written.
+    """
+
+    wish: Wish
+    scope: Scope
+    buffer: ThreadKey | None
+    remember: bool
+
+
+def checked_request(
+    owner: Owners,
     query: str,
+    defaults: RecallSettings,
     *,
-    k: int | None,
-    max_tokens: int | None,
-    threshold: float | Literal["auto"] | None,
-    ranking: int,
-    settings: RecallSettings,
-) -> Wish:
-    """Return what a caller wants back.
+    k: int | None = None,
+    max_tokens: int | None = None,
+    threshold: float | Literal["auto"] | None = None,
+    within: ThreadKey | None = None,
+    exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+    filter: LineFilter | None = None,  # noqa: A002 - as in `RecallOptions`
+    since: Moment | None = None,
+    until: Moment | None = None,
+    ranking: int = 20,
+    buffer: ThreadKey | None = None,
+    remember: bool = True,
+    now_ms: int | None = None,
+    settings: RecallSettings | None = None,
+) -> Request:
+    """Return what a caller asks for.
 
     Raises:
         ConfigError: If an argument makes no sense; the message names it.
     """
-    if not isinstance(query, str) or not query.strip():
-        msg = f"query must be a text that is not blank, got {query!r}"
-        raise ConfigError(msg)
+    settings = settings or defaults
+    _check_question(query)
     _check_count("k", k, least=1)
     _check_count("max_tokens", max_tokens, least=1)
     _check_count("ranking", ranking, least=0)
-    k, max_tokens = limits(k, max_tokens, settings)
-    if threshold is None:
-        threshold = settings.threshold
-    _check_threshold(threshold)
-    return Wish(query, k, max_tokens, threshold, ranking, settings)
+    k, max_tokens = _limits(k, max_tokens, settings)
+    threshold = _threshold(threshold, max_tokens, settings)
+    scope = checked_scope(
+        owner, within=within, exclude=exclude, filter=filter, since=since, until=until
+    )
+    scope.check_thread("buffer", buffer)
+    wish = Wish(query, k, max_tokens, threshold, ranking, settings, _now_ms(now_ms))
+    return Request(wish, scope, buffer if settings.buffer_size else None, remember)
 
 
-def limits(
+def buffer_request(
+    buffer: ThreadKey,
+    defaults: RecallSettings,
+    *,
+    k: int | None = None,
+    max_tokens: int | None = None,
+    exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+    now_ms: int | None = None,
+    settings: RecallSettings | None = None,
+) -> Request:
+    """Return the request for what a thread's buffer shows where there is no question."""
+    settings = settings or defaults
+    k, max_tokens = _limits(k, max_tokens, settings)
+    wish = Wish("", k, max_tokens, None, 0, settings, _now_ms(now_ms))
+    scope = checked_scope(buffer.owner, exclude=exclude)
+    return Request(wish, scope, buffer if settings.buffer_size else None, remember=False)
+
+
+def _limits(
     k: int | None, max_tokens: int | None, settings: RecallSettings
 ) -> tuple[int | None, int | None]:
     """Return how many blocks and how many tokens, where a call may name neither."""
@@ -82,6 +146,21 @@ def limits(
     return k, max_tokens
 
 
+def _now_ms(value: int | None) -> int:
+    if value is None:
+        return time.time_ns() // 1_000_000
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LAST_MS:
+        msg = f"now_ms must be milliseconds since the epoch, got {value!r}"
+        raise ConfigError(msg)
+    return value
+
+
+def _check_question(query: str) -> None:
+    if not isinstance(query, str) or not query.strip():
+        msg = f"query must be a text that is not blank, got {query!r}"
+        raise ConfigError(msg)
+
+
 def _check_count(name: str, value: int | None, *, least: int) -> None:
     if value is None:
         return
@@ -90,23 +169,22 @@ def _check_count(name: str, value: int | None, *, least: int) -> None:
         raise ConfigError(msg)
 
 
+def _threshold(
+    value: float | Literal["auto"] | None, max_tokens: int | None, settings: RecallSettings
+) -> float | Literal["auto"] | None:
+    """Return the threshold of a call; None lets every line be a hit."""
+    if value is None:
+        value = settings.threshold
+    if value is None and max_tokens is not None:
+        value = settings.budget_threshold
+    _check_threshold(value)
+    return None if value == -1 else value
+
+
 def _check_threshold(value: float | Literal["auto"] | None) -> None:
     if value is None or value == "auto":
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -1 <= value <= 1:
         msg = f'threshold must be None, "auto" or a cosine from -1 to 1, got {value!r}'
-        raise ConfigError(msg)
-
-
-def check_scope(owner: Owner, within: ThreadKey | None, name: str = "within") -> None:
-    """Refuse a thread that is none of the owner's.
-
-    Raises:
-        ConfigError: If it is not.
-    """
-    if within is None:
-        return
-    if not isinstance(within, ThreadKey) or within.owner != owner:
-        msg = f"{name} must be a thread of the owner {owner!r}, got {within!r}"
         raise ConfigError(msg)

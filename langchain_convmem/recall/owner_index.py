@@ -1,47 +1,44 @@
-"""All that recall knows about one owner, in memory: a cache of the log, always rebuildable.
+"""All that recall knows about some owners, in memory: a cache of the log, always rebuildable.
 
-The log is read from a cursor on. Lines become segments; segments get terms and vectors, out of the
-log's own cache where it keeps one. Everything is one fold over the log, so an index that was kept
-up to date equals one that was built anew.
+Each owner's log is read from a cursor on. Lines become segments; segments get terms and vectors,
+out of the log's own cache where it keeps one. Everything is one fold over the logs, so an index
+that was kept up to date equals one that was built anew.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.errors import LogError
+from langchain_convmem.errors import EmbedderChangedError, LogError
 from langchain_convmem.protocols import MessageLog, SegmentCache
-from langchain_convmem.recall.analysis import ANALYSIS_VERSION, analyze
-from langchain_convmem.recall.embedding import fingerprint_of
-from langchain_convmem.recall.embedding_border import EmbeddingBorder
+from langchain_convmem.recall.analysis import analyze
+from langchain_convmem.recall.dialog_recall import Progress
 from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.line_embedder import LineEmbedder
+from langchain_convmem.recall.log_reader import LogReader
+from langchain_convmem.recall.segment_store import SegmentStore, stored_terms
 from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
-from langchain_convmem.recall.vectors import SegmentVectors, half_bytes
+from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import Entry, Owner, StoredSegment
 from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.views.live import retracted_ids
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from numpy.typing import NDArray
 
-__all__ = ["OwnerIndex", "Progress"]
+    Vector: TypeAlias = NDArray[np.float16]
 
-Progress = Callable[[int, int], None]
-"""Called with how many segments are indexed and how many there are to index."""
+__all__ = ["OwnerIndex"]
 
-_log = logging.getLogger("langchain_convmem")
-
-_PAGE = 2000
 _BATCH = 256
+_UNSAVED = 2000
 
-_Key = tuple[int, int, int]
+_Sending: TypeAlias = Literal["nothing", "unless paused", "all", "anew"]
+"""When lines may go to the embedder; "anew": though another one has made vectors of them."""
 
 
 def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -50,110 +47,183 @@ def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class OwnerIndex:
-    """Table, terms and vectors of one owner's lines, and how far the log has been read.
+    """Table, terms and vectors of the owners' lines, and how far their logs have been read.
 
-    Not thread-safe: hold `lock` around `catch_up` and around whatever reads `table`, `lexical`
-    and `vectors`.
+    Owners share one scale of scores, and nothing else. Not thread-safe: hold `lock` around every
+    method and around whatever reads `table`, `lexical` and `vectors`.
     """
 
     def __init__(
-        self, log: MessageLog, owner: Owner, embeddings: Embeddings, *, exact_limit: int
+        self,
+        log: MessageLog,
+        owners: tuple[Owner, ...],
+        embeddings: Embeddings,
+        *,
+        exact_limit: int,
+        vector_bits: Literal[8, 16] = 16,
     ) -> None:
-        """Create an index that has read nothing yet."""
+        """Create an index of the owners, each named once, that has read nothing yet."""
         self.lock = threading.RLock()
-        self.border = EmbeddingBorder(embeddings)
-        self._log = log
         self._cache = log if isinstance(log, SegmentCache) else None
-        self._owner = owner
         self._embeddings = embeddings
+        self._embedder = LineEmbedder(embeddings)
         self._exact_limit = exact_limit
-        self._cache_problem: str | None = None
-        self._generation: int | None = None
+        self._vector_bits: Literal[8, 16] = vector_bits
+        self._readers = tuple(LogReader(log, owner) for owner in owners)
+        self._sending: _Sending = "unless paused"
         self._reset()
 
-    def _reset(self) -> None:
+    def _reset(self, *, reuse: bool = False) -> None:
+        """Begin anew; with `reuse`, what has a vector is not sent to the embedder again."""
         self.table = SegmentTable()
         self.lexical = LexicalIndex()
-        self.vectors = SegmentVectors(self._exact_limit)
-        self._cursor = 0
-        self._controls: list[Entry] = []
-        self._retracted: frozenset[str] = frozenset()
-        self._unsaved: dict[int, StoredSegment] = {}
+        self.vectors = SegmentVectors(self._exact_limit, bits=self._vector_bits)
+        self._embedder.begin(self.table, self.vectors, reuse=reuse)
+        self._retracted: dict[Owner, frozenset[str]] = {}
+        owners = [reader.owner for reader in self._readers]
+        self._stored = SegmentStore(self._cache, owners, self._embeddings, self.table)
+        self._others: list[str] | None = None
+        self._has_overlooked = False
+        for reader in self._readers:
+            reader.rewind()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What keeps this index from being complete or cheap to rebuild, one sentence each."""
-        found = (self.border.problem, self._cache_problem)
+        pending = self._embedder.border.problem if self.vectors.missing else None
+        found = (self._change, pending, *self._stored.problems)
         return tuple(problem for problem in found if problem is not None)
 
-    def catch_up(self, progress: Progress | None = None, *, retry: bool = False) -> None:
-        """Read what the log has new and index it; begin anew where the log has forgotten.
+    # -- keeping up with the log -------------------------------------------------------------
 
-        Args:
-            progress: Called after each batch of segments.
-            retry: Send pending lines to the embedder even if it failed a moment ago.
+    def catch_up(self) -> None:
+        """Read what the log has new and index it; begin anew where the log has forgotten.
 
         Raises:
             LogError: If the log cannot be read; the next call goes on where this one stopped.
         """
+        self._follow("unless paused")
+
+    def refresh(self, progress: Progress | None = None) -> None:
+        """Catch up, and send pending lines to the embedder even if it failed a moment ago.
+
+        Args:
+            progress: Called after each batch of segments.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+        """
+        self._follow("all", progress)
+        if self._change is not None:
+            stored = ", ".join(self._others or ())
+            current = self._stored.fingerprint
+            raise EmbedderChangedError(self._change, stored=stored, current=current)
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        """Embed what another embedder has embedded, and delete that one's vectors in the end.
+
+        Each batch is stored before the next one is sent, so another call goes on where this one
+        stopped. For an index that has read nothing yet, so that it stores what costs nothing too.
+
+        Args:
+            progress: Called after each batch of segments.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+        """
+        self._follow("anew", progress)
+        if not self.vectors.missing and not len(self._stored):
+            self._stored.delete_others()
+            self._others = None
+
+    def save(self) -> None:
+        """Store what could not be stored until now."""
+        self._stored.save()
+
+    def drop_forgotten(self) -> None:
+        """Begin anew if the log has forgotten something; nothing is sent to the embedder."""
+        try:
+            self._follow("nothing")
+        except LogError:
+            # The next recall says so if it still cannot be read; here nothing may be left.
+            self._reset()
+
+    def _follow(self, sending: _Sending, progress: Progress | None = None) -> None:
+        self._sending = sending
+        if sending in ("all", "anew"):
+            self._embedder.border.resume()
+        if self._others:
+            self._others = None
+            # Another process may have embedded everything meanwhile.
+            self._has_overlooked = self._is_alone()
         try:
             failure = self._read_log()
             # What was read before a failure is indexed all the same, so that the columns match.
-            failure = self._apply(progress, retry=retry) or failure
+            failure = self._apply(progress) or failure
         except BaseException:
             # Interrupted between two columns: nothing half-built may answer a later recall.
             self._reset()
             raise
+        finally:
+            self._embedder.forget_before()
         if failure is not None:
             raise failure
 
     # -- reading the log ---------------------------------------------------------------------
 
     def _read_log(self) -> LogError | None:
-        """Read to the end of the log; return what stopped it earlier, if anything did."""
+        """Read every owner's log to its end; return what stopped it earlier, if anything did."""
         while True:
             try:
-                changes = self._log.changes(self._owner, self._cursor, limit=_PAGE)
+                # An owner's entries stand among those of others, so one who forgot rewinds all.
+                if not any(reader.read(self._read_entry) for reader in self._readers):
+                    return None
             except LogError as error:
                 return error
-            if changes.generation != self._generation:
-                anew = self._cursor > 0
-                self._generation = changes.generation
-                if anew:
-                    self._reset()
-                    continue
-            self._cursor = changes.cursor
-            if not changes.entries:
-                return None
-            for entry in changes.entries:
-                self._read_entry(entry)
+            self._reset(reuse=True)
 
     def _read_entry(self, entry: Entry) -> None:
-        if entry.control is not None:
-            self._controls.append(entry)
         for line in dialog_lines(entry):
             self.table.add(line)
 
-    def _apply(self, progress: Progress | None, *, retry: bool) -> LogError | None:
+    def _apply(self, progress: Progress | None) -> LogError | None:
         """Index what was read; return what stopped reading it anew, if that was needed."""
         failure = None
-        retracted = retracted_ids(self._controls)
-        if self._retracted - retracted:
+        if any(before - now for _, before, now in self._retractions()):
             # A retraction was itself retracted: its lines come back where they stood.
-            self._reset()
+            self._reset(reuse=True)
             failure = self._read_log()
-            retracted = retracted_ids(self._controls)
-        gone = self.table.remove_entries(retracted - self._retracted)
+        gone = self._remove_retracted()
         self._derive(progress)
         self.lexical.remove(gone)
         self.vectors.remove(gone)
-        for number in gone:
-            self._unsaved.pop(number, None)
-        self._retracted = retracted
-        if self.vectors.missing and (retry or not self.border.is_paused):
+        self._stored.drop(gone)
+        if self.vectors.missing:
             self._fill_missing(progress)
-        self._save()
+        self._stored.save()
         return failure
+
+    def _retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
+        """Yield what was retracted of each owner at the last catch-up, and what is now."""
+        for reader in self._readers:
+            before = self._retracted.get(reader.owner, frozenset())
+            yield reader.owner, before, reader.retracted()
+
+    def _remove_retracted(self) -> list[int]:
+        """Take newly retracted entries out of the table; return their segments' numbers."""
+        gone: list[int] = []
+        for owner, before, now in self._retractions():
+            self._retracted[owner] = now
+            gone += self.table.remove_entries(
+                one for one in now - before if self._is_of(owner, one)
+            )
+        return gone
+
+    def _is_of(self, owner: Owner, entry_id: str) -> bool:
+        """Return whether the entry is the owner's: nobody retracts what another one said."""
+        lines = self.table.lines_of_entry(entry_id)
+        return bool(lines) and self.table.line(lines[0]).key.owner == owner
 
     # -- deriving terms and vectors ----------------------------------------------------------
 
@@ -161,117 +231,142 @@ class OwnerIndex:
         fresh = range(len(self.lexical), len(self.table))
         if not fresh:
             return
-        rows = self._stored_rows(fresh)
+        rows, is_whole = self._stored.load(fresh)
+        self._has_overlooked |= not is_whole
         for done, numbers in enumerate(_batches(fresh)):
             self._derive_batch(numbers, rows)
-            if len(self._unsaved) >= _PAGE:
-                self._save()
+            self._save_some()
             if progress is not None:
                 progress(min((done + 1) * _BATCH, len(fresh)), len(fresh))
         self.lexical.settle()
 
-    def _derive_batch(self, numbers: Sequence[int], rows: dict[_Key, StoredSegment]) -> None:
-        stored = [rows.get(self._key(number)) for number in numbers]
-        terms = [
-            self._terms(number) if row is None else row.terms.split()
-            for number, row in zip(numbers, stored, strict=True)
-        ]
-        vectors = [self._stored_vector(row) for row in stored]
-        # Where nothing is stored, the terms alone are worth storing.
-        fresh = [n for n, row in zip(numbers, stored, strict=True) if row is None]
-        wanted = [
-            number
-            for number, vector in zip(numbers, vectors, strict=True)
-            if vector is None and self.table.live[number]
-        ]
-        dims = [len(vector) for vector in vectors if vector is not None]
-        for number, vector in self._embed(wanted, self.vectors.dim or max(dims, default=0)).items():
-            vectors[number - numbers[0]] = vector
-            fresh.append(number)
-        for number in fresh:
-            at = number - numbers[0]
-            self._to_save(number, terms[at], vectors[at])
+    def _derive_batch(self, numbers: Sequence[int], rows: Mapping[int, StoredSegment]) -> None:
+        stored = [rows.get(number) for number in numbers]
+        loaded = [self._stored_vector(row) for row in stored]
+        vectors = self._completed(numbers, loaded)
+        terms: list[list[str]] = []
+        for at, number in enumerate(numbers):
+            row = stored[at]
+            known = stored_terms(row)
+            terms.append(self._terms(number) if known is None else known)
+            if known is None or vectors[at] is not loaded[at]:
+                self._keep(number, terms[at], vectors[at], row)
         self.lexical.add(terms)
         self.vectors.extend(vectors)
+        self._embedder.learn(numbers)
+
+    def _completed(
+        self, numbers: Sequence[int], loaded: Sequence[Vector | None]
+    ) -> list[Vector | None]:
+        """Return the vectors with those that the embedder gives for what was not stored."""
+        lengths = (len(vector) for vector in loaded if vector is not None)
+        dim = self.vectors.dim or max(lengths, default=None)
+        wanted = [
+            number
+            for number, vector in zip(numbers, loaded, strict=True)
+            if vector is None and self.table.live[number]
+        ]
+        made = dict(zip(wanted, self._embed(wanted, dim), strict=True))
+        return [
+            made.get(number) if vector is None else vector
+            for number, vector in zip(numbers, loaded, strict=True)
+        ]
+
+    def _fill_missing(self, progress: Progress | None) -> None:
+        if self._has_overlooked or self._sending == "anew":
+            self._fill_from_stored()
+        if not self._may_send():
+            return
+        pending = sorted(self.vectors.missing)
+        for done, numbers in enumerate(_batches(pending)):
+            made = dict(zip(numbers, self._embed(numbers, self.vectors.dim), strict=True))
+            filled = {number: vector for number, vector in made.items() if vector is not None}
+            self.vectors.fill(list(filled), list(filled.values()))
+            self._embedder.learn(filled)
+            for number, vector in filled.items():
+                self._keep(number, self._terms(number), vector, None)
+            self._save_some()
+            if len(filled) < len(made):
+                return
+            if progress is not None:
+                progress(min((done + 1) * _BATCH, len(pending)), len(pending))
+
+    def _fill_from_stored(self) -> None:
+        """Take vectors that another process has stored, or that could not be read at first."""
+        rows, is_whole = self._stored.load(sorted(self.vectors.missing))
+        self._has_overlooked = not is_whole
+        vectors = {number: self._stored_vector(row) for number, row in rows.items()}
+        found = {number: vector for number, vector in vectors.items() if vector is not None}
+        self.vectors.fill(list(found), list(found.values()))
+        self._embedder.learn(found)
 
     def _terms(self, number: int) -> list[str]:
         return analyze(f"{self.table.line_of(number).speaker}: {self.table.text(number)}")
 
-    def _embed(self, numbers: Sequence[int], dim: int) -> dict[int, NDArray[np.float16]]:
-        """Return the vectors of segments, or none of them after a failure."""
-        if not numbers or self.border.is_paused:
-            return {}
-        texts = [self.table.text(number) for number in numbers]
-        vectors = self.border.embed_lines(texts, dim or None)
-        return {} if vectors is None else dict(zip(numbers, vectors, strict=True))
+    # -- the embedder ------------------------------------------------------------------------
 
-    def _fill_missing(self, progress: Progress | None) -> None:
-        pending = sorted(self.vectors.missing)
-        for done, numbers in enumerate(_batches(pending)):
-            texts = [self.table.text(number) for number in numbers]
-            vectors = self.border.embed_lines(texts, self.vectors.dim)
-            if vectors is None:
-                return
-            self.vectors.fill(numbers, vectors)
-            for number, vector in zip(numbers, vectors, strict=True):
-                self._to_save(number, self._terms(number), vector)
-            if progress is not None:
-                progress(min((done + 1) * _BATCH, len(pending)), len(pending))
+    def _embed(self, numbers: Sequence[int], dim: int | None) -> list[Vector | None]:
+        if not numbers:
+            return []
+        texts = [self.table.text(number) for number in numbers]
+        return self._embedder.vectors(texts, dim, send=self._may_send())
+
+    def _may_send(self) -> bool:
+        """Return whether lines may go to the embedder now."""
+        is_due = self._embedder.is_free or self._is_agreed()
+        return is_due and not self._embedder.border.is_paused
+
+    def _is_agreed(self) -> bool:
+        """Return whether sending lines is no surprise: none has been embedded by anybody."""
+        if self._sending == "nothing" or self._has_overlooked:
+            return False
+        return self._sending == "anew" or self._is_alone()
+
+    def _is_alone(self) -> bool:
+        """Return whether no other embedder's vectors are stored; False where that is unknown."""
+        if self._others is None:
+            self._others = self._stored.others()
+            self._has_overlooked |= self._others is None
+        return self._others == []
+
+    @property
+    def _change(self) -> str | None:
+        """What to say if lines wait because another embedder made their vectors."""
+        if self._embedder.is_free or not self._others or not self.vectors.missing:
+            return None
+        calls = " and ".join(f"memory.reindex({_named(one.owner)})" for one in self._readers)
+        return (
+            f"the embedder changed: lines are found by their words alone until {calls} or `convmem "
+            f"reindex` embeds {len(self.vectors.missing)} segments; their vectors are by "
+            f"{', '.join(self._others)}, and this embedder is {self._stored.fingerprint}"
+        )
 
     # -- the log's own cache -----------------------------------------------------------------
 
-    @property
-    def _fingerprint(self) -> str:
-        cut = f"{SEGMENT_CHARS}-{UNCUT_CHARS}"
-        return f"{fingerprint_of(self._embeddings)}/terms-{ANALYSIS_VERSION}/cut-{cut}"
-
-    def _key(self, number: int) -> _Key:
-        line = self.table.line_of(number)
-        first = self.table.segments_of(self.table.line_number(number)).start
-        return line.position, line.part, number - first
-
-    def _stored_rows(self, fresh: range) -> dict[_Key, StoredSegment]:
-        if self._cache is None:
-            return {}
-        after = min(self.table.line_of(number).position for number in fresh) - 1
-        try:
-            rows = self._cache.load_segments(self._owner, self._fingerprint, after=after)
-        except LogError as error:
-            self._cache_failed("stored terms and vectors could not be read", error)
-            return {}
-        return {(row.position, row.part, row.segment): row for row in rows}
-
-    def _stored_vector(self, row: StoredSegment | None) -> NDArray[np.float16] | None:
+    def _stored_vector(self, row: StoredSegment | None) -> Vector | None:
         if row is None or row.vector is None:
             return None
         vector = np.frombuffer(row.vector, dtype="<f2").astype(np.float16)
         return vector if self.vectors.dim in (None, len(vector)) else None
 
-    def _to_save(
-        self, number: int, terms: Sequence[str], vector: NDArray[np.float16] | None
+    def _keep(
+        self, number: int, terms: Sequence[str], vector: Vector | None, old: StoredSegment | None
     ) -> None:
-        if self._cache is not None:
-            position, part, segment = self._key(number)
-            self._unsaved[number] = StoredSegment(
-                position=position,
-                part=part,
-                segment=segment,
-                terms=" ".join(terms),
-                vector=None if vector is None else half_bytes(vector),
-            )
-
-    def _save(self) -> None:
-        if not self._unsaved or self._cache is None:
+        """Have a segment stored, unless it is so already or nobody knows."""
+        if self._cache is None or self._has_overlooked:
             return
-        try:
-            self._cache.save_segments(self._owner, self._fingerprint, list(self._unsaved.values()))
-        except LogError as error:
-            # Kept for the next attempt: the recall itself has all it needs.
-            self._cache_failed("terms and vectors could not be stored", error)
-            return
-        self._unsaved.clear()
-        self._cache_problem = None
+        if self._embedder.is_free and self._sending != "anew" and not self._is_alone():
+            # Vectors that cost nothing do not stand beside those that somebody paid for.
+            vector = None
+        self._stored.put(number, terms, vector, old)
 
-    def _cache_failed(self, what: str, error: LogError) -> None:
-        self._cache_problem = f"{what}: {error}"
-        _log.warning("%s", self._cache_problem, exc_info=error)
+    def _save_some(self) -> None:
+        """Store what would be dear to lose."""
+        if not self._embedder.is_free or len(self._stored) >= _UNSAVED:
+            self._stored.save()
+
+
+def _named(owner: Owner) -> str:
+    if owner.user_id is not None:
+        return f"user_id={owner.user_id!r}"
+    return f"thread_id={owner.thread_id!r}"

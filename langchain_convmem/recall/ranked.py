@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "Ranking"]
 
-_FIRST_LOOK = 128
+_FIRST_LOOK = 256
 _NEXT_LOOK = 8
-# Rounded, so that lines of equal worth tie however their scores were summed.
-_DECIMALS = 6
+# How many of the looked at stand in the sample that says how far to look.
+_SAMPLED = 16
+# Rounded to so many steps, so that lines of equal worth tie however their scores were summed.
+_STEPS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,18 @@ class Ranking:
         self.columns = columns
         """The scores themselves, in ascending number, rows that do not rank included."""
         self._rows = np.arange(len(columns.numbers)) if rows is None else rows
-        self._keys = -np.round(columns.relevance, _DECIMALS)
-        self._left = self._rows
+        self._keys = columns.relevance * -_STEPS
+        np.rint(self._keys, out=self._keys)
+        # None: all, which saves gathering them.
+        self._left = rows
         self._unread = len(self._rows)
         self._last_key = -np.inf
         self._ordered: list[NDArray[np.int64]] = []
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Which rows of `columns` rank, ascending; do not write."""
+        return self._rows
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
@@ -79,17 +88,23 @@ class Ranking:
             done += 1
 
     def _look_further(self) -> None:
+        left, keys = self._left, self._keys
+        if left is not None:
+            keys = keys[left]
         if self._ordered:
             # What was put in order before is taken out only now: most answers end there.
-            self._left = self._left[self._keys[self._left] > self._last_key]
+            beyond = np.flatnonzero(keys > self._last_key)
+            left, keys = beyond if left is None else left[beyond], keys[beyond]
+            self._left = left
         count = _FIRST_LOOK * _NEXT_LOOK ** len(self._ordered)
-        front, keys = self._left, self._keys[self._left]
-        if count < len(front):
-            self._last_key = np.partition(keys, count - 1)[count - 1]
+        if count < len(keys):
+            sample = keys[:: count // _SAMPLED]
+            self._last_key = np.partition(sample, _SAMPLED - 1)[_SAMPLED - 1]
             near = np.flatnonzero(keys <= self._last_key)
-            front, keys = front[near], keys[near]
-        self._ordered.append(front[np.argsort(keys, kind="stable")])
-        self._unread -= len(front)
+            left, keys = near if left is None else left[near], keys[near]
+        order = np.argsort(keys, kind="stable")
+        self._ordered.append(order if left is None else left[order])
+        self._unread -= len(order)
 
     def row_of(self, number: int) -> int:
         """Return the row of `columns` that a ranked segment has."""

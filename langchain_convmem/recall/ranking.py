@@ -1,8 +1,8 @@
 """From a question to a ranking of segments. Pure but for reading the owner's indexes.
 
-Up to the exact limit every allowed segment is scored. Beyond, both indexes propose candidates;
-candidates and their neighbours are scored with the same formula, standardised by the statistics of
-all segments, so that the two ways differ only by what was not proposed.
+Up to the exact limit every allowed segment is scored. Beyond, words and meaning propose candidates;
+those and their neighbours are scored with the same formula, so that the two ways differ only by
+what was not proposed.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from langchain_convmem.recall.analysis import is_stop_word, query_terms
-from langchain_convmem.recall.fusion import (
-    session_bests,
-    smooth,
-    spread_of,
-    standardize,
-)
+from langchain_convmem.recall.dates import spans
+from langchain_convmem.recall.fusion import session_bests, smooth, standardized
 from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.segment_table import Links, SegmentTable
+from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.vectors import SegmentVectors
 
@@ -47,11 +43,13 @@ class Question:
         text: The question.
         vector: Its embedding, shape (dim,); None if it could not be embedded or need not be.
         allowed: Which segments may be recalled.
+        now_ms: When it is asked, milliseconds since the epoch; None names no times.
     """
 
     text: str
     vector: NDArray[np.float32] | None
     allowed: NDArray[np.bool_]
+    now_ms: int | None = None
 
 
 # -- speakers --------------------------------------------------------------------------------
@@ -100,17 +98,20 @@ def rank(
     """
     words = _word_scores(question, lexical, settings)
     allowed = int(np.count_nonzero(question.allowed))
-    exact = vectors.is_exact or allowed <= _WHOLE_SCOPE
+    reach = len(settings.kernel) // 2
     scored, shown = None, question.allowed
-    if not exact:
-        scored, shown = _candidates(question, table, vectors, words, settings)
-        shown &= question.allowed[scored]
+    if not vectors.is_exact and allowed > _WHOLE_SCOPE:
+        parts = _parts(question, vectors, words, None, settings)
+        proposed = _with_neighbours(_candidates(parts, question.allowed, settings), table, reach)
+        scored = _with_neighbours(proposed, table, reach)
+        parts, shown = parts.at(scored), np.isin(scored, proposed) & question.allowed[scored]
     elif allowed < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
-        few = np.flatnonzero(question.allowed)
-        scored = _with_neighbours(few, table.links(), len(settings.kernel) // 2)
-        shown = question.allowed[scored]
-    columns = _score(question, table, vectors, words, scored, exact=exact, settings=settings)
+        scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
+        parts, shown = _parts(question, vectors, words, scored, settings), question.allowed[scored]
+    else:
+        parts = _parts(question, vectors, words, None, settings)
+    columns = _score(question, table, parts, scored, settings)
     return Ranking(columns, None if shown.all() else np.flatnonzero(shown))
 
 
@@ -119,30 +120,75 @@ def _word_scores(
 ) -> NDArray[np.float32]:
     if not settings.lexical_weight:
         return np.zeros(len(lexical), dtype=np.float32)
-    terms = query_terms(question.text, stop_words=settings.stop_words)
+    terms = query_terms(question.text, lexical, stop_words=settings.stop_words)
     return lexical.scores(terms, k1=settings.k1, b=settings.b)
 
 
-def _candidates(
+class _Parts(NamedTuple):
+    """What each segment scores on its own; columns of equal length.
+
+    Segments out of scope count as average, so that they move nothing; so does, in its meaning, a
+    segment without a vector.
+    """
+
+    similarity: NDArray[np.float32]
+    meaning: NDArray[np.float64]
+    words: NDArray[np.float64]
+
+    def at(self, numbers: NDArray[np.int64]) -> _Parts:
+        """Return the parts of some segments."""
+        return _Parts(self.similarity[numbers], self.meaning[numbers], self.words[numbers])
+
+
+def _parts(
     question: Question,
-    table: SegmentTable,
     vectors: SegmentVectors,
     words: NDArray[np.float32],
+    scored: NDArray[np.int64] | None,
     settings: RecallSettings,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the segments to score, ascending, and which of them have all neighbours scored."""
-    by_words = np.flatnonzero((words > 0) & question.allowed)
-    by_words = by_words[np.argsort(-words[by_words], kind="stable")[: settings.candidates]]
-    found = [by_words]
-    if question.vector is not None and settings.dense_weight:
-        found.append(vectors.nearest(question.vector, settings.candidates, question.allowed))
-    reach = len(settings.kernel) // 2
-    shown = _with_neighbours(np.concatenate(found), table.links(), reach)
-    scored = _with_neighbours(shown, table.links(), reach)
-    return scored, np.isin(scored, shown)
+) -> _Parts:
+    """Return the parts of the segments `scored`, ascending, with all allowed ones; None: of all."""
+    # A slice takes no copy of a column.
+    at = slice(None) if scored is None else scored
+    allowed = question.allowed[at]
+    word_part = standardized(words[at], _some(allowed))
+    word_part *= settings.lexical_weight
+    if question.vector is None or not question.vector.any():
+        similarity, meaning = np.zeros(len(allowed), dtype=np.float32), np.zeros(len(allowed))
+    else:
+        similarity = vectors.similarities(question.vector, scored)
+        meaning = standardized(similarity, _some(vectors.present[at] & allowed))
+        meaning *= settings.dense_weight
+    return _Parts(similarity, meaning, word_part)
 
 
-def _with_neighbours(numbers: NDArray[np.int64], links: Links, reach: int) -> NDArray[np.int64]:
+def _some(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    """Return the mask, or None where it leaves nothing out, which saves copies."""
+    return None if mask.all() else mask
+
+
+def _candidates(
+    parts: _Parts, allowed: NDArray[np.bool_], settings: RecallSettings
+) -> NDArray[np.int64]:
+    """Return the segments that stand out by their words or by their meaning."""
+    return np.concatenate(
+        [_highest(part, allowed, settings.candidates) for part in (parts.words, parts.meaning)]
+    )
+
+
+def _highest(
+    scores: NDArray[np.float64], allowed: NDArray[np.bool_], most: int
+) -> NDArray[np.int64]:
+    numbers = np.flatnonzero(allowed)
+    if len(numbers) <= most:
+        return numbers
+    return numbers[np.argpartition(-scores[numbers], most)[:most]]
+
+
+def _with_neighbours(
+    numbers: NDArray[np.int64], table: SegmentTable, reach: int
+) -> NDArray[np.int64]:
+    links = table.links()
     for _ in range(reach):
         numbers = np.unique(np.concatenate([numbers, links.before[numbers], links.behind[numbers]]))
         numbers = numbers[numbers >= 0]
@@ -152,63 +198,30 @@ def _with_neighbours(numbers: NDArray[np.int64], links: Links, reach: int) -> ND
 def _score(
     question: Question,
     table: SegmentTable,
-    vectors: SegmentVectors,
-    words: NDArray[np.float32],
+    parts: _Parts,
     scored: NDArray[np.int64] | None,
-    *,
-    exact: bool,
     settings: RecallSettings,
 ) -> Columns:
     """Return the scores of the segments `scored`, ascending; None: of all."""
-    # A slice takes no copy of a column.
     at = slice(None) if scored is None else scored
-    allowed = question.allowed[at]
-    similarity, meaning = _meaning(question, vectors, scored, exact=exact)
-    word_part = standardize(words[at], spread_of(_masked(words, question.allowed)))
-    # Segments out of scope count as average, so that they move nothing.
-    meaning = _weighted(meaning, allowed, settings.dense_weight)
-    word_part = _weighted(word_part, allowed, settings.lexical_weight)
-    own = meaning + word_part
+    own = parts.meaning + parts.words
     smoothed = smooth(own, *_local_links(table, scored), settings.kernel)
     speaker = _speaker_bonus(question, table, at, settings)
     relevance = smoothed + speaker
     if settings.session_prior:
-        in_scope = _weighted(relevance, allowed, 1.0)
+        allowed = _some(question.allowed[at])
+        in_scope = relevance if allowed is None else np.where(allowed, relevance, 0.0)
         prior = session_bests(in_scope, table.session_column[at], settings.session_best)
-        relevance = relevance + settings.session_prior * prior
+        prior *= settings.session_prior
+        relevance += prior
+    if settings.date_bonus and question.now_ms is not None:
+        for since_ms, until_ms in spans(question.text, question.now_ms):
+            said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
+            relevance[said_then] += settings.date_bonus
     numbers = np.arange(len(table)) if scored is None else scored
-    return Columns(numbers, relevance, similarity, meaning, word_part, own, smoothed, speaker)
-
-
-def _masked(values: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    return values if mask.all() else values[mask]
-
-
-def _weighted(
-    part: NDArray[np.float64], counted: NDArray[np.bool_], weight: float
-) -> NDArray[np.float64]:
-    return weight * (part if counted.all() else np.where(counted, part, 0.0))
-
-
-def _meaning(
-    question: Question,
-    vectors: SegmentVectors,
-    scored: NDArray[np.int64] | None,
-    *,
-    exact: bool,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    at = slice(None) if scored is None else scored
-    present, allowed = vectors.present[at], question.allowed[at]
-    if question.vector is None or not question.vector.any():
-        return np.zeros(len(present), dtype=np.float32), np.zeros(len(present))
-    similarity = vectors.similarities(question.vector, scored)
-    spread = (
-        spread_of(_masked(similarity, present & allowed))
-        if exact
-        else vectors.spread(question.vector)
+    return Columns(
+        numbers, relevance, parts.similarity, parts.meaning, parts.words, own, smoothed, speaker
     )
-    # A line whose embedding is pending is neither near nor far.
-    return similarity, _weighted(standardize(similarity, spread), present, 1.0)
 
 
 def _local_links(
@@ -234,8 +247,10 @@ def _speaker_bonus(
 ) -> NDArray[np.float64]:
     speakers = table.speakers
     named = named_speakers(question.text, speakers) if settings.speaker_bonus else []
+    column = table.speaker_column[at]
     # A question about everybody prefers nobody.
-    everybody = len(named) == len(speakers)
-    bonus = np.zeros(max(len(speakers), 1))
-    bonus[[] if everybody else named] = settings.speaker_bonus
-    return bonus[table.speaker_column[at]]
+    if not named or len(named) == len(speakers):
+        return np.zeros(len(column))
+    bonus = np.zeros(len(speakers))
+    bonus[named] = settings.speaker_bonus
+    return bonus[column]

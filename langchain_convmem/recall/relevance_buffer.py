@@ -206,6 +206,7 @@ def rendered(
     *,
     max_tokens: int | None = None,
     fresh: Sequence[RecalledBlock] = (),
+    now_ms: int | None = None,
 ) -> tuple[RecalledBlock, ...]:
     """Return the blocks as a model reads them, newest first.
 
@@ -219,18 +220,19 @@ def rendered(
         max_tokens: Budget of all of them, four characters of text each; what does not fit is
             left out, as is whatever is older.
         fresh: What the present question found; its matches say why.
+        now_ms: From when headers count how long ago a block was said; None: they do not.
     """
     why = {_name(match.line): match for block in fresh for match in block.matches}
-    ground = Ground(table, allowed, cross_sessions=True)
+    ground = Ground(table, allowed, cross_sessions=True, now_ms=now_ms)
     shown: list[_Piece] = []
     for block in blocks:
         following = shown
         for piece in _pieces(block, ground):
             following = _with_piece(following, piece)
-        if max_tokens is not None and _chars(following, table) > max_tokens * CHARS_PER_TOKEN:
+        if max_tokens is not None and _chars(following, ground) > max_tokens * CHARS_PER_TOKEN:
             break
         shown = following
-    return tuple(_block(piece, table, why) for piece in shown)
+    return tuple(_block(piece, ground, why) for piece in shown)
 
 
 def _pieces(block: BufferedBlock, ground: Ground) -> list[_Piece]:
@@ -268,13 +270,18 @@ def _with_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
     ]
 
 
-def _chars(pieces: Sequence[_Piece], table: SegmentTable) -> int:
-    return sum(len(render(Group(piece.lines), table)) for piece in pieces)
+def _chars(pieces: Sequence[_Piece], ground: Ground) -> int:
+    return sum(len(_text(piece, ground)) for piece in pieces)
+
+
+def _text(piece: _Piece, ground: Ground) -> str:
+    return render(Group(piece.lines), ground.table, ground.now_ms)
 
 
 def _block(
-    piece: _Piece, table: SegmentTable, why: Mapping[tuple[str, int], LineMatch]
+    piece: _Piece, ground: Ground, why: Mapping[tuple[str, int], LineMatch]
 ) -> RecalledBlock:
+    table = ground.table
     matches = [
         why.get(_name(table.line(number))) or LineMatch(table.line(number), *hit)
         for number, hit in piece.hits.items()
@@ -282,7 +289,7 @@ def _block(
     matches.sort(key=lambda match: -match.relevance)
     return RecalledBlock(
         lines=tuple(map(table.line, piece.lines)),
-        text=render(Group(piece.lines), table),
+        text=_text(piece, ground),
         matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,

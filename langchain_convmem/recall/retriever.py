@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -15,7 +16,9 @@ from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.engine import LineRecall
+from langchain_convmem.recall.dialog_recall import DialogRecall
+from langchain_convmem.recall.options import RecallOptions
+from langchain_convmem.recall.scopes import LineFilter, Moment, Owners, checked_scope, users
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
 
 __all__ = ["DialogLineRetriever", "document_of"]
@@ -23,12 +26,24 @@ __all__ = ["DialogLineRetriever", "document_of"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _CallOptions(TypedDict, total=False):
+    """What a call of a retriever may name beside its query; each as the field of this name."""
+
+    k: int | None
+    max_tokens: int | None
+    threshold: float | Literal["auto"] | None
+    filter: LineFilter | None
+    since: Moment | None
+    until: Moment | None
+
+
 class DialogLineRetriever(BaseRetriever):
     """Retrieves verbatim dialog lines, one `Document` per block of neighbouring lines.
 
     With `user_id` all threads of that user are searched, or with `thread_id` too just that one;
-    without `user_id` the lone thread `thread_id`. A call's `k` or `max_tokens` takes the place of
-    both fields.
+    without `user_id` the lone thread `thread_id`; with `user_ids` all threads of these users. A
+    call's `k` or `max_tokens` takes the place of both fields; its `threshold`, `filter`, `since`
+    and `until` each take the place of their own.
 
     A document's `page_content` is a date header and `Speaker: text` lines in the order of the
     dialogue. Its `metadata` holds plain values: `line_ids`, `thread_id`, `user_id`, `positions`,
@@ -38,12 +53,17 @@ class DialogLineRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     # A public field: private attributes are lost whenever LangChain makes a configured copy.
-    recall: LineRecall = Field(exclude=True, repr=False)
+    recall: DialogRecall = Field(exclude=True, repr=False)
     """Finds the lines; shared by all copies of the retriever."""
     user_id: str | None = None
     """Whose lines."""
     thread_id: str | None = None
     """Only this thread."""
+    user_ids: frozenset[str] | None = None
+    """The lines of all these users together, instead of `user_id` and `thread_id`.
+
+    For a bot that learns across people: whoever asks reads what all of them said.
+    """
     k: int | None = Field(default=None, ge=1)
     """Exactly so many documents, as long as there are lines enough."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -54,20 +74,26 @@ class DialogLineRetriever(BaseRetriever):
     With "auto" every line may be one too, but nothing is found where the question is not related to
     anything that was said.
     """
+    filter: Mapping[str, Any] | None = None
+    """By name the value that a line must have, or several of which it must have one.
+
+    Names are `speaker`, `role`, `session`, `thread_id`, `user_id` and the keys of a message's
+    `additional_kwargs`.
+    """
+    since: datetime | int | None = None
+    """Only lines from this time on: a datetime with its zone, or milliseconds since the epoch."""
+    until: datetime | int | None = None
+    """Only lines before this time."""
 
     def _get_relevant_documents(
         self,
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        max_tokens: int | None = None,
-        threshold: float | Literal["auto"] | None = None,
+        **options: Unpack[_CallOptions],
     ) -> list[Document]:
         del run_manager
-        found = self.recall.recall(
-            self._owner(), _question(query), **self._wish(k, max_tokens, threshold)
-        )
+        found = self.recall.recall(self._owner(), _question(query), **self._wish(**options))
         return [document_of(block) for block in found.blocks]
 
     async def _aget_relevant_documents(
@@ -75,27 +101,43 @@ class DialogLineRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
+        **options: Unpack[_CallOptions],
+    ) -> list[Document]:
+        del run_manager
+        found = await self.recall.arecall(self._owner(), _question(query), **self._wish(**options))
+        return [document_of(block) for block in found.blocks]
+
+    def check_scope(self) -> None:
+        """Refuse fields that no lines can be searched by.
+
+        Raises:
+            ConfigError: If there are such; the message names them.
+        """
+        checked_scope(self._owner(), filter=self.filter, since=self.since, until=self.until)
+
+    def _owner(self) -> Owners:
+        if self.user_ids is not None:
+            if self.user_id is not None or self.thread_id is not None:
+                msg = "user_ids stand instead of user_id and thread_id: pass one or the other"
+                raise ConfigError(msg)
+            return users(self.user_ids)
+        if self.user_id is not None:
+            return Owner(user_id=self.user_id)
+        if self.thread_id is not None:
+            return Owner(thread_id=self.thread_id)
+        msg = "a DialogLineRetriever needs a user_id, a thread_id or both, or user_ids; got none"
+        raise ConfigError(msg)
+
+    def _wish(
+        self,
+        *,
         k: int | None = None,
         max_tokens: int | None = None,
         threshold: float | Literal["auto"] | None = None,
-    ) -> list[Document]:
-        del run_manager
-        found = await self.recall.arecall(
-            self._owner(), _question(query), **self._wish(k, max_tokens, threshold)
-        )
-        return [document_of(block) for block in found.blocks]
-
-    def _owner(self) -> Owner:
-        if self.user_id is None and self.thread_id is None:
-            msg = "a DialogLineRetriever needs a user_id, a thread_id or both, got neither"
-            raise ConfigError(msg)
-        if self.user_id is None:
-            return Owner(thread_id=self.thread_id)
-        return Owner(user_id=self.user_id)
-
-    def _wish(
-        self, k: int | None, max_tokens: int | None, threshold: float | Literal["auto"] | None
-    ) -> dict[str, Any]:
+        filter: LineFilter | None = None,  # noqa: A002 - as the field
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> RecallOptions:
         if k is None and max_tokens is None:
             k, max_tokens = self.k, self.max_tokens
         return {
@@ -103,6 +145,9 @@ class DialogLineRetriever(BaseRetriever):
             "max_tokens": max_tokens,
             "threshold": self.threshold if threshold is None else threshold,
             "within": self._within(),
+            "filter": self.filter if filter is None else filter,
+            "since": self.since if since is None else since,
+            "until": self.until if until is None else until,
         }
 
     def _within(self) -> ThreadKey | None:

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from langchain_convmem.recall.growable import Growable
+from langchain_convmem.recall.labels import Labels
 from langchain_convmem.recall.segments import Segment, split_line
-from langchain_convmem.records import DialogLine, ThreadKey
+from langchain_convmem.records import DialogLine, Scalar, ThreadKey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SESSION_GAP_MS", "Links", "SegmentTable"]
+__all__ = ["SESSION_GAP_MS", "Links", "SegmentName", "SegmentTable"]
+
+SegmentName: TypeAlias = tuple[str, int, int]
+"""What names a segment in every process: its entry's id, which line of it, which part of that."""
+
+_LATEST_MS = 2**62
 
 SESSION_GAP_MS = 30 * 60 * 1000
 """Two lines of a thread further apart than this belong to different sittings."""
@@ -57,12 +63,18 @@ class SegmentTable:
         self._lines_of_entry: dict[str, list[int]] = {}
         self._threads: dict[ThreadKey, _Thread] = {}
         self._speakers: dict[str, int] = {}
+        self._roles: dict[str, int] = {}
+        # The sittings whose lines name a session, by that name.
+        self._sittings: dict[str | None, list[int]] = {}
+        self._tags = Labels()
         self._start = Growable(np.int64)
         self._end = Growable(np.int64)
         self._thread = Growable(np.int64)
         self._session = Growable(np.int64)
         self._speaker = Growable(np.int64)
+        self._role = Growable(np.int8)
         self._position = Growable(np.int64)
+        self._time_ms = Growable(np.int64)
         self._before = Growable(np.int64)
         self._behind = Growable(np.int64)
         self._before_in_session = Growable(np.int64)
@@ -88,6 +100,8 @@ class SegmentTable:
         numbers = range(len(self), len(self) + len(segments))
         self._lines_of_entry.setdefault(line.entry_id, []).append(len(self._lines))
         self._append_columns(thread, line, segments)
+        for name, value in line.tags.items():
+            self._tags.add(name, value, numbers)
         self._lines.append(line)
         self._first_segment.append(numbers.stop)
         self._link(thread, numbers)
@@ -101,11 +115,17 @@ class SegmentTable:
             same = abs(line.time_ms - last.time_ms) <= SESSION_GAP_MS
         if not same:
             thread.session = self._sessions
+            self._sittings.setdefault(line.session, []).append(self._sessions)
             self._sessions += 1
         thread.last_line = line
 
     def _append_columns(self, thread: _Thread, line: DialogLine, segments: list[Segment]) -> None:
         speaker = self._speakers.setdefault(line.speaker, len(self._speakers))
+        role = self._roles.setdefault(line.role, len(self._roles))
+        time_ms = line.time_ms
+        if abs(time_ms) > _LATEST_MS:
+            # A time from a foreign file may lie outside of every calendar.
+            time_ms = _LATEST_MS if time_ms > 0 else -_LATEST_MS
         for start, end in segments:
             self._line_of_segment.append(len(self._lines))
             self._start.append(start)
@@ -113,7 +133,9 @@ class SegmentTable:
             self._thread.append(thread.number)
             self._session.append(thread.session)
             self._speaker.append(speaker)
+            self._role.append(role)
             self._position.append(line.position)
+            self._time_ms.append(time_ms)
             self._live.append(True)
 
     def _link(self, thread: _Thread, numbers: range) -> None:
@@ -178,6 +200,21 @@ class SegmentTable:
         """Return the numbers of an entry's lines, in order; none of one that is not there."""
         return self._lines_of_entry.get(entry_id, ())
 
+    def name_of(self, number: int) -> SegmentName:
+        """Return the name of a segment."""
+        line = self.line_of(number)
+        first = self.segments_of(self.line_number(number)).start
+        return line.entry_id, line.part, number - first
+
+    def number_of(self, name: SegmentName) -> int | None:
+        """Return the number of a segment; None if it is not there, or no more."""
+        entry_id, part, segment = name
+        for line_number in self.lines_of_entry(entry_id):
+            segments = self.segments_of(line_number)
+            if self.line(line_number).part == part and segment < len(segments):
+                return segments[segment]
+        return None
+
     def segments_of(self, line_number: int) -> range:
         """Return the numbers of a line's segments, in order."""
         return range(self._first_segment[line_number], self._first_segment[line_number + 1])
@@ -234,17 +271,68 @@ class SegmentTable:
         self,
         within: ThreadKey | None = None,
         exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+        *,
+        where: Mapping[str, Collection[Scalar]] | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
     ) -> NDArray[np.bool_]:
-        """Return which segments may be recalled: live, in the thread, not of excluded positions."""
+        """Return which segments may be recalled: those that are live and fulfil every condition.
+
+        Args:
+            within: In this thread.
+            exclude: Not of entries at these positions, by thread.
+            where: By name one of these values; see `LineFilter`.
+            since_ms: Said at this time or later, milliseconds since the epoch.
+            until_ms: Said before this time.
+        """
         mask = self._live.view.copy()
         if within is not None:
-            mask &= self._of_thread(within)
+            mask &= self._of_threads([within])
         for key, positions in (exclude or {}).items():
-            numbers = np.flatnonzero(self._of_thread(key))
+            numbers = np.flatnonzero(self._of_threads([key]))
             mask[numbers[np.isin(self._position.view[numbers], list(positions))]] = False
+        for name, values in (where or {}).items():
+            mask &= self._having(name, values)
+        if since_ms is not None:
+            mask &= self._time_ms.view >= since_ms
+        if until_ms is not None:
+            mask &= self._time_ms.view < until_ms
         return mask
 
-    def _of_thread(self, key: ThreadKey) -> NDArray[np.bool_]:
-        thread = self._threads.get(key)
-        result: NDArray[np.bool_] = self._thread.view == (-1 if thread is None else thread.number)
-        return result
+    def _of_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
+        numbers = [self._threads[key].number for key in keys if key in self._threads]
+        return _holds_one(self._thread.view, numbers)
+
+    def _having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
+        if name == "thread_id":
+            return self._of_threads(key for key in self._threads if key.thread_id in values)
+        if name == "user_id":
+            return self._of_threads(key for key in self._threads if key.user_id in values)
+        if name == "session":
+            # A line has its session as text, whatever its message had.
+            names = {None if value is None else str(value) for value in values}
+            sittings = [one for name in names for one in self._sittings.get(name, ())]
+            return _holds_one(self._session.view, sittings)
+        if name == "speaker":
+            return _holds_one(self._speaker.view, _numbers(self._speakers, values))
+        if name == "role":
+            return _holds_one(self._role.view, _numbers(self._roles, values))
+        mask = np.zeros(len(self), dtype=np.bool_)
+        mask[self._tags.having(name, values)] = True
+        return mask
+
+
+def _numbers(known: Mapping[str, int], values: Iterable[Scalar]) -> list[int]:
+    return [known[value] for value in values if isinstance(value, str) and value in known]
+
+
+def _holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]:
+    """Return where a column of small numbers holds one of these."""
+    found: NDArray[np.bool_]
+    if len(numbers) == 1:
+        found = column == numbers[0]
+        return found
+    wanted = np.zeros(int(column.max(initial=0)) + 1, dtype=np.bool_)
+    wanted[list(numbers)] = True
+    found = wanted[column]
+    return found

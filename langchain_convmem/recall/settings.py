@@ -29,23 +29,28 @@ class RecallSettings:
             question; lines are embedded without their speaker.
         speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
             has a standard deviation of about 2.3.
+        date_bonus: Added to lines said at a time that the question names; 0 reads no dates.
         session_prior: Weight of the mean of a sitting's best scores in each of its lines.
         session_best: How many best scores of a sitting that mean takes.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
         threshold: Least cosine similarity of a hit; None lets every line be one; "auto" too, but
             finds nothing where the question is not related to anything.
+        budget_threshold: The same in answers within a budget, where `threshold` is None.
         window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
             and how many behind.
         budget_window: The same in answers within a budget.
         refill: Whether k counts blocks: hits further down take the room of those whose windows
             merged. False: k counts hits, and blocks may be fewer.
+        age_in_header: Whether a block's header also tells how long ago it was said.
         cross_sessions: Whether windows may cross the borders of sittings (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
-        exact_limit: Segments of one owner up to which every segment is scored; beyond, an
-            approximate index proposes candidates.
-        candidates: How many each index proposes beyond `exact_limit`.
+        exact_limit: Segments of one owner up to which every segment is scored; beyond, words and
+            meaning propose candidates.
+        candidates: How many each of the two proposes beyond `exact_limit`.
+        vector_bits: What a component of a vector takes in memory where there are many of them: 16,
+            as it is stored, or 8, with cosines that are a little off.
     """
 
     dense_weight: float = 1.0
@@ -56,18 +61,22 @@ class RecallSettings:
     kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
     names_in_meaning: bool = False
     speaker_bonus: float = 2.25
+    date_bonus: float = 4.5
     session_prior: float = 0.3
     session_best: int = 3
     k: int | None = None
     max_tokens: int | None = 1000
     threshold: float | Literal["auto"] | None = None
+    budget_threshold: float | Literal["auto"] | None = "auto"
     window: int | tuple[int, int] = 2
     budget_window: int | tuple[int, int] = 0
     refill: bool = True
+    age_in_header: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
-    exact_limit: int = 100_000
+    exact_limit: int = 1_000_000
     candidates: int = 500
+    vector_bits: Literal[8, 16] = 16
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""
@@ -84,6 +93,9 @@ class RecallSettings:
             if least < 1:
                 msg = f"{name} is too small: {getattr(self, name)!r}"
                 raise ConfigError(msg)
+        if self.vector_bits not in {8, 16}:
+            msg = f"vector_bits must be 8 or 16, got {self.vector_bits!r}"
+            raise ConfigError(msg)
         for name in ("window", "budget_window"):
             _check_window(name, getattr(self, name))
 
@@ -98,6 +110,7 @@ class RecallSettings:
             kernel=(1.0,),
             names_in_meaning=True,
             speaker_bonus=0.0,
+            date_bonus=0.0,
             session_prior=0.0,
             k=3,
             max_tokens=None,

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langchain_convmem.recall.exact_index import ExactIndex, unit_rows
-from langchain_convmem.recall.fusion import Moments, Spread, spread_of
 from langchain_convmem.recall.growable import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.faiss_index import FaissIndex
+    from langchain_convmem.recall.faiss_index import Bits, FaissIndex
 
 __all__ = ["SegmentVectors", "half_bytes", "rounded"]
 
-_CONVERT_ROWS = 10_000
+_PLAIN_ROWS = 5_000
+"""Up to so many vectors NumPy is as fast as FAISS, which need not be imported.
+
+`python -m benchmarks.recall_speed --crossover` prints from where on it is not.
+"""
 
 
 def rounded(vector: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float16]:
@@ -38,11 +41,16 @@ def half_bytes(vector: NDArray[np.float16]) -> bytes:
 class SegmentVectors:
     """Vectors by segment number. A missing one is a zero vector until it is filled in."""
 
-    def __init__(self, exact_limit: int) -> None:
-        """Create an empty store that turns to an approximate index beyond `exact_limit`."""
+    def __init__(self, exact_limit: int, *, bits: Bits = 16) -> None:
+        """Create an empty store.
+
+        Args:
+            exact_limit: See `is_exact`.
+            bits: What a component takes in memory: 16, where there are many vectors, or 8.
+        """
         self._exact_limit = exact_limit
+        self._bits: Bits = bits
         self._index: ExactIndex | FaissIndex | None = None
-        self._moments: Moments | None = None
         self._present = Growable(np.bool_)
         self._removed: set[int] = set()
         self.missing: set[int] = set()
@@ -59,8 +67,8 @@ class SegmentVectors:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every vector is compared in a search."""
-        return self._moments is None
+        """Whether there are so few that every segment can be scored."""
+        return len(self) <= self._exact_limit
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -89,8 +97,6 @@ class SegmentVectors:
             rows[number - first] = vector
         self._index.add(rows)
         self._present.view[first:] = rows.any(axis=1)
-        if self._moments is not None:
-            self._moments.add(unit_rows(rows[rows.any(axis=1)]))
         self._choose_index()
 
     def fill(self, numbers: Sequence[int], vectors: Sequence[NDArray[np.float16]]) -> None:
@@ -107,8 +113,6 @@ class SegmentVectors:
             self._choose_index()
         self._index.replace(number, vector)
         self._present.view[number] = vector.any()
-        if self._moments is not None and vector.any():
-            self._moments.add(unit_rows(vector[None, :]))
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Take numbers out of every later search. Idempotent."""
@@ -116,26 +120,27 @@ class SegmentVectors:
         if not gone:
             return
         if self._index is not None:
-            if self._moments is not None:
-                rows = self._index.rows[gone]
-                self._moments.add(rows[rows.any(axis=1)], sign=-1)
             self._index.remove(gone)
         self._present.view[gone] = False
         self._removed.update(gone)
         self.missing.difference_update(gone)
 
     def _choose_index(self) -> None:
-        if not isinstance(self._index, ExactIndex) or len(self._index) <= self._exact_limit:
-            return
-        from langchain_convmem.recall.faiss_index import FaissIndex
+        plain_rows = _PLAIN_ROWS if self._bits == 16 else 0  # noqa: PLR2004
+        if isinstance(self._index, ExactIndex) and len(self._index) > plain_rows:
+            from langchain_convmem.recall.faiss_index import FaissIndex
 
-        self._moments = Moments(self._index.dim)
-        kept = self._index.rows[self._present.view]
-        for start in range(0, len(kept), _CONVERT_ROWS):
-            self._moments.add(kept[start : start + _CONVERT_ROWS])
-        self._index = FaissIndex.over(self._index)
+            self._index = FaissIndex.over(self._index, bits=self._bits)
 
     # -- reading -----------------------------------------------------------------------------
+
+    def row(self, number: int) -> NDArray[np.float16] | None:
+        """Return the rounded vector at `number`, a removed one too; None where there is none.
+
+        Nor is there one where vectors are kept shorter than they were given.
+        """
+        row = None if self._index is None else self._index.row(number)
+        return None if row is None or not row.any() else row.astype(np.float16)
 
     def similarities(
         self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
@@ -145,17 +150,3 @@ class SegmentVectors:
             count = len(self) if numbers is None else len(numbers)
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
-
-    def nearest(
-        self, query: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
-        """Return the numbers of the k nearest vectors among the allowed ones, nearest first."""
-        if self._index is None:
-            return np.empty(0, dtype=np.int64)
-        return self._index.search(query, k, allowed=allowed)[0]
-
-    def spread(self, query: NDArray[np.float32]) -> Spread:
-        """Return the spread of the cosines of all present vectors, without comparing them."""
-        if self._moments is None:
-            return spread_of(self.similarities(query)[self.present])
-        return self._moments.spread(unit_rows(query))

@@ -1,7 +1,9 @@
 """The contract of a line index, by value: every answer is compared with brute force in float64.
 
 Subclass `LineIndexContract`, give `make_index`, and let pytest collect the class. An approximate
-index must be set so that it finds everything among the few hundred vectors used here.
+index must be set so that it finds everything among the few hundred vectors used here. Their
+components are whole numbers from -127 to 127, times a power of two: an index that keeps vectors in
+half precision or in bytes holds them exactly and answers exactly.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ _CLOSE = 2e-6
 
 def _vectors(count: int = _COUNT, *, seed: int = 7) -> NDArray[np.float32]:
     rows = np.random.default_rng(seed).normal(size=(count, _DIM))
+    rows = np.rint(rows * (127 / np.abs(rows).max(axis=1, keepdims=True)))
     # Lengths differ, so that an inner product alone gives another order than the cosine.
-    lengths = np.random.default_rng(seed + 1).uniform(0.1, 9.0, size=(count, 1))
+    lengths = np.exp2(np.random.default_rng(seed + 1).integers(-9, 0, size=(count, 1)))
     result: NDArray[np.float32] = (rows * lengths).astype(np.float32)
     return result
 

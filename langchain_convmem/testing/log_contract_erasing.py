@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -257,13 +259,16 @@ class ErasingPart(ContractPart):
         assert cache.load_segments(ANA.owner, "model c") == []
         assert cache.load_segments(Owner(user_id="nobody"), "model a") == []
 
-    def test_a_pending_vector_is_overwritten(self, log: ContractLog) -> None:
+    def test_rows_are_overwritten_but_no_vector_is_lost(self, log: ContractLog) -> None:
         cache = _cache(log)
         entry = say(log, ANA, "one")
         cache.save_segments(ANA.owner, "model", [_segment(entry, vector=None)])
         assert cache.load_segments(ANA.owner, "model") == [_segment(entry, vector=None)]
-        cache.save_segments(ANA.owner, "model", [_segment(entry)])
-        assert cache.load_segments(ANA.owner, "model") == [_segment(entry)]
+        analysed_anew = replace(_segment(entry), terms="parks harbours", analysis=7)
+        cache.save_segments(ANA.owner, "model", [analysed_anew])
+        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
+        cache.save_segments(ANA.owner, "model", [replace(analysed_anew, vector=None)])
+        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
 
     def test_segments_of_others_or_of_nothing_are_left_out(self, log: ContractLog) -> None:
         cache = _cache(log)
@@ -275,6 +280,26 @@ class ErasingPart(ContractPart):
         assert cache.load_segments(BO.owner, "model") == []
         cache.save_segments(Owner(user_id="nobody"), "model", rows)
         assert cache.load_segments(ANA.owner, "model") == [_segment(mine)]
+
+    def test_rows_of_a_fingerprint_are_deleted_and_no_others(self, log: ContractLog) -> None:
+        cache = _cache(log)
+        one, two = say_all(log, ANA, ["one", "two"])
+        bos = say(log, BO, "three")
+        rows = [_segment(one), _segment(two, vector=None)]
+        for fingerprint in ("model b", "model a"):
+            cache.save_segments(ANA.owner, fingerprint, rows)
+        cache.save_segments(ANA.owner, "words alone", [_segment(one, vector=None)])
+        cache.save_segments(BO.owner, "model a", [_segment(bos)])
+        assert cache.segment_fingerprints(ANA.owner) == ["model a", "model b"]
+        assert cache.delete_segments(ANA.owner, "model a") == len(rows)
+        assert cache.delete_segments(ANA.owner, "model a") == 0
+        assert cache.delete_segments(Owner(user_id="nobody"), "model b") == 0
+        assert cache.segment_fingerprints(ANA.owner) == ["model b"]
+        assert cache.segment_fingerprints(Owner(user_id="nobody")) == []
+        assert cache.load_segments(ANA.owner, "model a") == []
+        assert cache.load_segments(ANA.owner, "model b") == rows
+        assert cache.load_segments(ANA.owner, "words alone") == [_segment(one, vector=None)]
+        assert cache.load_segments(BO.owner, "model a") == [_segment(bos)]
 
     def test_forgetting_erases_segments(self, log: ContractLog) -> None:
         cache = _cache(log)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from langchain_convmem.records import DialogLine, Entry
+from typing import TYPE_CHECKING
+
+from langchain_convmem.records import DialogLine, Entry, Scalar
 from langchain_convmem.views.codec import line_time_ms
 from langchain_convmem.views.copies import message_key
 
-__all__ = ["DEFAULT_SPEAKERS", "dialog_lines"]
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+__all__ = ["DEFAULT_SPEAKERS", "LINE_FIELDS", "dialog_lines"]
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 """Labels of lines whose message has no name."""
+
+LINE_FIELDS = ("speaker", "role", "session", "thread_id", "user_id")
+"""What every line has a value for; no tag has such a name."""
+
+# The time is a field of its own, too.
+_NO_TAGS = frozenset((*LINE_FIELDS, "timestamp"))
+# Providers put whole reasonings beside a message; nobody filters by one.
+_LONGEST_TAG = 256
 
 
 def dialog_lines(entry: Entry) -> list[DialogLine]:
@@ -25,6 +38,7 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
     session = message.additional_kwargs.get("session")
     time_ms = line_time_ms(message)
     message_id = message_key(entry)
+    tags = _tags(message)
     return [
         DialogLine(
             line_id=message_id if part == 0 else f"{message_id}#{part + 1}",
@@ -37,6 +51,22 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
             session=None if session is None else str(session),
             role=entry.role,
             entry_id=entry.id,
+            tags=tags,
         )
         for part, text in enumerate(entry.contents)
     ]
+
+
+def _tags(message: BaseMessage) -> dict[str, Scalar]:
+    """Return the short plain values of `additional_kwargs`, by key."""
+    return {
+        key: value
+        for key, value in message.additional_kwargs.items()
+        if key not in _NO_TAGS and _is_tag(value)
+    }
+
+
+def _is_tag(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_TAG
+    return value is None or isinstance(value, int | float)

@@ -14,17 +14,30 @@ class TestExactIndex(LineIndexContract):
         return ExactIndex(dim)
 
 
-class TestFaissIndexThatScans(LineIndexContract):
+class TestFaissIndexInHalfPrecision(LineIndexContract):
     def make_index(self, dim):
         return FaissIndex(dim)
 
 
-class TestFaissIndexThatWalksItsGraph(LineIndexContract):
+class TestFaissIndexInBytes(LineIndexContract):
     def make_index(self, dim):
-        return FaissIndex(dim, scan_limit=0)
+        return FaissIndex(dim, bits=8)
 
 
 # -- seeded faults -----------------------------------------------------------------------------
+
+
+class _ForgetsToScaleBytes(FaissIndex):
+    def __init__(self, dim):
+        super().__init__(dim, bits=8)
+
+    def _per_length(self, products, asked):
+        return products
+
+
+class _RoundsAway(FaissIndex):
+    def _rounded(self, rows):
+        return np.rint(rows)
 
 
 class _NoNorm(ExactIndex):
@@ -107,6 +120,8 @@ class _SimilaritiesInOrder(ExactIndex):
 
 
 _FAULTY = [
+    _ForgetsToScaleBytes,
+    _RoundsAway,
     _NoNorm,
     _Reversed,
     _LateFilter,

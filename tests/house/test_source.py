@@ -21,6 +21,8 @@ FOREIGN_CODE_BORDERS = {
     "integrations/vector_store_border.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
     "recall/embedding_border.py": 2,  # lines and questions
+    "recall/hooks.py": 2,  # a rewriter of questions and a reranker of lines
+    "summarizing/summarizers.py": 2,  # models that summarise, and whoever hands threads over
 }
 """Where code that is not ours may raise anything; how many such handlers each file holds."""
 

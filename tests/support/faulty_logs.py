@@ -296,6 +296,28 @@ class ForgetKeepsSegments(SQLiteLog):
         self.__dict__.setdefault("known", {})[owner, fingerprint] = list(rows)
 
 
+@killed_by("test_rows_of_a_fingerprint_are_deleted_and_no_others")
+class DeletesSegmentsOfEveryFingerprint(SQLiteLog):
+    def delete_segments(self, owner, fingerprint):
+        gone = [
+            super().delete_segments(owner, "model a"),
+            super().delete_segments(owner, "model b"),
+        ]
+        return max(gone)
+
+
+@killed_by("test_rows_are_overwritten_but_no_vector_is_lost")
+class LosesVectors(SQLiteLog):
+    def save_segments(self, owner, fingerprint, rows):
+        super().save_segments(owner, fingerprint, [replace(row, vector=None) for row in rows])
+
+
+@killed_by("test_rows_of_a_fingerprint_are_deleted_and_no_others")
+class TakesPendingSegmentsForVectors(SQLiteLog):
+    def segment_fingerprints(self, owner):
+        return [*super().segment_fingerprints(owner), "words alone"]
+
+
 @killed_by("test_forgetting_a_thread_leaves_the_others")
 class ForgetsTheWholeUser(InMemoryLog):
     def forget(self, scope, entry_ids=None):

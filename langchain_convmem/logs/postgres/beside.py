@@ -12,13 +12,21 @@ from langchain_convmem.logs.postgres.owners import (
     made_thread,
     thread_values,
 )
-from langchain_convmem.logs.postgres.rows import owner_digest, stored_name
+from langchain_convmem.logs.postgres.rows import owner_digest, read_name, stored_name
 from langchain_convmem.logs.postgres.transactions import Transaction
 from langchain_convmem.records import Owner, StateDocument, StoredSegment, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.views.codec import loads
 
-__all__ = ["delete_state", "get_state", "load_segments", "save_segments", "set_state"]
+__all__ = [
+    "delete_segments",
+    "delete_state",
+    "get_state",
+    "load_segments",
+    "save_segments",
+    "segment_fingerprints",
+    "set_state",
+]
 
 
 def get_state(tx: Transaction, key: ThreadKey, name: str) -> Steps[StateDocument | None]:
@@ -72,7 +80,7 @@ def load_segments(
 ) -> Steps[list[StoredSegment]]:
     """Return an owner's rows behind position `after`, by position, part and segment."""
     found = yield tx.query(
-        "SELECT s.position, s.part, s.segment, s.terms, s.vector FROM {s}.segments s "
+        "SELECT s.position, s.part, s.segment, s.terms, s.vector, s.analysis FROM {s}.segments s "
         "JOIN {s}.owners o ON o.owner = s.owner "
         "JOIN {s}.fingerprints f ON f.fingerprint = s.fingerprint "
         "WHERE o.digest = %s AND f.name = %s AND s.position > %s "
@@ -82,8 +90,8 @@ def load_segments(
         after,
     )
     return [
-        StoredSegment(position, part, segment, terms.decode("utf-8", "surrogatepass"), vector)
-        for position, part, segment, terms, vector in found
+        StoredSegment(position, part, segment, _words(terms), vector, analysis)
+        for position, part, segment, terms, vector, analysis in found
     ]
 
 
@@ -100,19 +108,53 @@ def save_segments(
     columns: list[list[Any]] = [list(column) for column in zip(*latest, strict=True)]
     terms = [row.terms.encode("utf-8", "surrogatepass") for row in latest.values()]
     yield tx.query(
-        "INSERT INTO {s}.segments(owner, position, part, segment, fingerprint, terms, vector) "
-        "SELECT e.owner, e.position, n.part, n.segment, %s, n.terms, n.vector "
-        "FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::bytea[], %s::bytea[]) "
-        "AS n(position, part, segment, terms, vector) "
+        "INSERT INTO {s}.segments "
+        "(owner, position, part, segment, fingerprint, terms, vector, analysis) "
+        "SELECT e.owner, e.position, n.part, n.segment, %s, n.terms, n.vector, n.analysis "
+        "FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::bytea[], %s::bytea[], "
+        "%s::integer[]) AS n(position, part, segment, terms, vector, analysis) "
         "JOIN {s}.entries e ON e.owner = %s AND e.position = n.position "
-        "ON CONFLICT (owner, position, part, segment, fingerprint) "
-        "DO UPDATE SET terms = excluded.terms, vector = excluded.vector",
+        "ON CONFLICT (owner, position, part, segment, fingerprint) DO UPDATE "
+        "SET terms = excluded.terms, vector = coalesce(excluded.vector, segments.vector), "
+        "analysis = excluded.analysis",
         number,
         *columns,
         terms,
         [row.vector for row in latest.values()],
+        [row.analysis for row in latest.values()],
         locked.number,
     )
+
+
+def segment_fingerprints(tx: Transaction, owner: Owner) -> Steps[list[str]]:
+    """Return the fingerprints under which an owner has rows with a vector."""
+    found = yield tx.query(
+        "SELECT f.name FROM {s}.fingerprints f WHERE EXISTS ("
+        "SELECT FROM {s}.segments s JOIN {s}.owners o ON o.owner = s.owner WHERE o.digest = %s "
+        "AND s.fingerprint = f.fingerprint AND s.vector IS NOT NULL)",
+        owner_digest(owner),
+    )
+    return sorted(read_name(name) for (name,) in found)
+
+
+def delete_segments(tx: Transaction, owner: Owner, fingerprint: str, *, most: int) -> Steps[int]:
+    """Delete at most so many of an owner's rows; return how many there were."""
+    locked = yield from locked_owner(tx, owner)
+    if locked is None:
+        return 0
+    gone: int = yield tx.change(
+        "DELETE FROM {s}.segments WHERE ctid = ANY (ARRAY ("
+        "SELECT s.ctid FROM {s}.segments s JOIN {s}.fingerprints f "
+        "ON f.fingerprint = s.fingerprint WHERE s.owner = %s AND f.name = %s LIMIT %s))",
+        locked.number,
+        stored_name(fingerprint),
+        most,
+    )
+    return gone
+
+
+def _words(terms: bytes) -> str:
+    return terms.decode("utf-8", "surrogatepass")
 
 
 def _fingerprint(tx: Transaction, name: str) -> Steps[int]:

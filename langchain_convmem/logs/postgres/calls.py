@@ -177,6 +177,21 @@ class Calls:
             job = partial(beside.save_segments, owner=owner, fingerprint=fingerprint, rows=portion)
             yield from self._call(Mode.RELAXED, job)
 
+    def segment_fingerprints(self, owner: Owner) -> Steps[list[str]]:
+        """See `SegmentCache.segment_fingerprints`."""
+        return (yield from self._call(Mode.READ, partial(beside.segment_fingerprints, owner=owner)))
+
+    def delete_segments(self, owner: Owner, fingerprint: str) -> Steps[int]:
+        """See `SegmentCache.delete_segments`."""
+        portion = partial(
+            beside.delete_segments, owner=owner, fingerprint=fingerprint, most=_SEGMENTS_AT_ONCE
+        )
+        deleted = gone = yield from self._call(Mode.RELAXED, portion)
+        while gone == _SEGMENTS_AT_ONCE:
+            gone = yield from self._call(Mode.RELAXED, portion)
+            deleted += gone
+        return deleted
+
     # -- running them ---------------------------------------------------------------------------
 
     def _call(self, mode: Mode, job: Job[T]) -> Steps[T]:

@@ -304,3 +304,11 @@ class PostgresLog:
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
         """Add or overwrite rows, a thousand per transaction; see `SegmentCache.save_segments`."""
         run(self._calls.save_segments(owner, fingerprint, list(rows)))
+
+    def segment_fingerprints(self, owner: Owner) -> list[str]:
+        """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
+        return run(self._calls.segment_fingerprints(owner))
+
+    def delete_segments(self, owner: Owner, fingerprint: str) -> int:
+        """Delete rows, a thousand per transaction; see `SegmentCache.delete_segments`."""
+        return run(self._calls.delete_segments(owner, fingerprint))

@@ -83,7 +83,14 @@ CREATE TABLE {s}.segments(
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001,)
+# Terms go by the version of their analysis and vectors by embedder and cut, so that a new analysis
+# sends no line to an embedder again.
+_M002 = """
+ALTER TABLE {s}.segments ADD COLUMN analysis integer NOT NULL DEFAULT 1;
+UPDATE {s}.fingerprints SET name = replace(name, '/terms-1/', '/');
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002)
 """Script n brings a schema from version n to n + 1."""
 
 

@@ -23,7 +23,7 @@ from langchain_convmem.logs.rows import (
     entry_of,
     state_text,
 )
-from langchain_convmem.logs.sqlite import documents, reading, writing
+from langchain_convmem.logs.sqlite import documents, reading, segments, writing
 from langchain_convmem.logs.sqlite.backup import back_up
 from langchain_convmem.logs.sqlite.connections import Connections
 from langchain_convmem.logs.sqlite.erasing import (
@@ -34,7 +34,6 @@ from langchain_convmem.logs.sqlite.erasing import (
     threads_of,
 )
 from langchain_convmem.logs.sqlite.owners import keep_positions, owner_of, thread_of
-from langchain_convmem.logs.sqlite.segments import load_segments, save_segments
 from langchain_convmem.logs.sqlite.verifying import VerifyReport, verified
 from langchain_convmem.records import (
     Changes,
@@ -52,6 +51,8 @@ from langchain_convmem.views.codec import loads
 __all__ = ["SQLiteLog"]
 
 Progress = Callable[[int, int], None]
+
+_DELETED_AT_ONCE = 5000
 
 
 class SQLiteLog(AsyncTwins):
@@ -222,7 +223,7 @@ class SQLiteLog(AsyncTwins):
     ) -> list[StoredSegment]:
         """Return the owner's rows, in order; see `SegmentCache.load_segments`."""
         with self._connections.read() as db:
-            return load_segments(db, owner_of(db, owner)[0], fingerprint, after)
+            return segments.load_segments(db, owner_of(db, owner)[0], fingerprint, after)
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
         """Add or overwrite rows; see `SegmentCache.save_segments`.
@@ -230,7 +231,23 @@ class SQLiteLog(AsyncTwins):
         They can be made again, so the disk is not waited for.
         """
         with self._connections.write(relaxed=True) as db:
-            save_segments(db, owner_of(db, owner)[0], fingerprint, rows)
+            segments.save_segments(db, owner_of(db, owner)[0], fingerprint, rows)
+
+    def segment_fingerprints(self, owner: Owner) -> list[str]:
+        """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
+        with self._connections.read() as db:
+            return segments.segment_fingerprints(db, owner_of(db, owner)[0])
+
+    def delete_segments(self, owner: Owner, fingerprint: str) -> int:
+        """Delete rows, some thousands per transaction; see `SegmentCache.delete_segments`."""
+        deleted = 0
+        while True:
+            with self._connections.write(relaxed=True) as db:
+                number = owner_of(db, owner)[0]
+                gone = segments.delete_segments(db, number, fingerprint, most=_DELETED_AT_ONCE)
+            deleted += gone
+            if gone < _DELETED_AT_ONCE:
+                return deleted
 
     # -- the whole file -------------------------------------------------------------------------
 

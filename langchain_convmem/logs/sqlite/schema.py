@@ -112,7 +112,14 @@ UPDATE meta SET unnumbered = coalesce((SELECT max(seq) FROM entries), 0);
 DROP INDEX entries_by_id;
 """
 
-MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003)
+# Terms go by the version of their analysis and vectors by embedder and cut, so that a new analysis
+# sends no line to an embedder again.
+_M004 = """
+ALTER TABLE segments ADD COLUMN analysis INTEGER NOT NULL DEFAULT 1;
+UPDATE fingerprints SET name = replace(name, '/terms-1/', '/');
+"""
+
+MIGRATIONS: tuple[str, ...] = (_M001, _M002, _M003, _M004)
 """Script n brings a file from version n to n + 1."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from langchain_convmem.records import StoredSegment
 
-__all__ = ["load_segments", "save_segments"]
+__all__ = ["delete_segments", "load_segments", "save_segments", "segment_fingerprints"]
 
 _OF_OWNER = "JOIN threads t ON t.thread = e.thread WHERE t.owner = ?"
 
@@ -17,7 +17,7 @@ def load_segments(
 ) -> list[StoredSegment]:
     """Return an owner's rows behind position `after`, by position, part and segment."""
     found = db.execute(
-        "SELECT s.seq, s.part, s.segment, s.terms, s.vector FROM segments s "
+        "SELECT s.seq, s.part, s.segment, s.terms, s.vector, s.analysis FROM segments s "
         "JOIN fingerprints f ON f.fingerprint = s.fingerprint "
         f"JOIN entries e ON e.seq = s.seq {_OF_OWNER} AND f.name = ? AND s.seq > ? "
         "ORDER BY s.seq, s.part, s.segment",
@@ -34,10 +34,48 @@ def save_segments(
     asked = "SELECT fingerprint FROM fingerprints WHERE name = ?"
     number = db.execute(asked, (fingerprint,)).fetchone()[0]
     db.executemany(
-        "INSERT OR REPLACE INTO segments(seq, part, segment, fingerprint, terms, vector) "
-        f"SELECT e.seq, ?, ?, ?, ?, ? FROM entries e {_OF_OWNER} AND e.seq = ?",
+        "INSERT INTO segments(seq, part, segment, fingerprint, terms, vector, analysis) "
+        f"SELECT e.seq, ?, ?, ?, ?, ?, ? FROM entries e {_OF_OWNER} AND e.seq = ? "
+        "ON CONFLICT (seq, part, segment, fingerprint) DO UPDATE SET terms = excluded.terms, "
+        "vector = coalesce(excluded.vector, vector), analysis = excluded.analysis",
         [
-            (row.part, row.segment, number, row.terms, row.vector, owner, row.position)
+            (
+                row.part,
+                row.segment,
+                number,
+                row.terms,
+                row.vector,
+                row.analysis,
+                owner,
+                row.position,
+            )
             for row in rows
         ],
     )
+
+
+def segment_fingerprints(db: sqlite3.Connection, owner: int | None) -> list[str]:
+    """Return, sorted, the fingerprints under which an owner has rows with a vector."""
+    found = db.execute(
+        "SELECT f.name FROM fingerprints f WHERE EXISTS ("
+        "SELECT 1 FROM threads t JOIN entries e ON e.thread = t.thread "
+        "JOIN segments s ON s.seq = e.seq "
+        "WHERE t.owner = ? AND s.fingerprint = f.fingerprint AND s.vector IS NOT NULL) "
+        "ORDER BY f.name",
+        (owner,),
+    )
+    return [name for (name,) in found]
+
+
+def delete_segments(
+    db: sqlite3.Connection, owner: int | None, fingerprint: str, *, most: int
+) -> int:
+    """Delete at most so many of an owner's rows; return how many there were."""
+    gone = db.execute(
+        "DELETE FROM segments WHERE rowid IN (SELECT s.rowid FROM threads t "
+        "JOIN entries e ON e.thread = t.thread JOIN segments s ON s.seq = e.seq "
+        "JOIN fingerprints f ON f.fingerprint = s.fingerprint "
+        "WHERE t.owner = ? AND f.name = ? LIMIT ?)",
+        (owner, fingerprint, most),
+    )
+    return gone.rowcount

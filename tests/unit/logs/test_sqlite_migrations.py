@@ -96,6 +96,17 @@ def test_what_stands_beside_the_entries_is_there_too(path, version):
         assert [log.changes(key.owner).generation for key in (ANA, BEN, LONE)] == [0, 1, 0]
 
 
+def test_stored_vectors_outlive_the_analysis_that_they_were_stored_with(path):
+    file_of(path, 3)
+    with plain(path) as db:
+        db.execute("UPDATE fingerprints SET name = 'words/terms-1/cut-400-500'")
+    with SQLiteLog(path) as log:
+        parked, level = log.load_segments(ANA.owner, "words/cut-400-500")
+        assert (parked.vector, parked.analysis) == (b"\x00\x3c\x00\x40", 1)
+        assert (level.vector, level.analysis) == (None, 1)
+        assert log.segment_fingerprints(ANA.owner) == ["words/cut-400-500"]
+
+
 def test_an_earlier_file_is_written_to_as_before(path, version):
     file_of(path, version)
     with SQLiteLog(path) as log:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from scripted_chat import ProviderError, ScriptedChatModel, at
+from summaries import bare
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import BudgetError
@@ -20,7 +21,7 @@ CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
 
 def _shown(model):
-    return [(message.type, str(message.text)) for message in model.seen[-1]]
+    return [(message.type, bare(message.text)) for message in model.seen[-1]]
 
 
 def _letter(message):

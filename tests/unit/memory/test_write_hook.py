@@ -142,6 +142,22 @@ def _asummary(memory, _):
     asyncio.run(write())
 
 
+def _telling(memory):
+    """Return the memory with a summariser that tells everything."""
+    _history(memory).add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
+    return ConversationMemory(memory.log, **memory._options, summarizer=lambda _: SAID)
+
+
+def _summarize(memory, _):
+    assert _telling(memory).summarize("t", user_id="ana", force=True)
+    assert memory.history("t", user_id="ana").last_summary
+
+
+def _resummarize(memory, _):
+    _summary(memory, _)
+    assert asyncio.run(_telling(memory).aresummarize("t", user_id="ana"))
+
+
 def _fork(memory, _):
     _add_messages(memory, _)
     memory.fork("t", user_id="ana")
@@ -198,6 +214,8 @@ WAYS_IN = {
     "replace": _replace,
     "add_summary": _summary,
     "aadd_summary": _asummary,
+    "summarize": _summarize,
+    "aresummarize": _resummarize,
     "fork": _fork,
     "import_file": _import,
     "aimport_file of an export": _aimport_of_an_export,
@@ -208,7 +226,7 @@ WAYS_IN = {
 
 WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
-    "history wrap",
+    "history wrap summarize asummarize resummarize aresummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
     "add_ai_message replace areplace add_summary aadd_summary",
 }
@@ -216,7 +234,8 @@ WRITING = {
 
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
-    "refresh arefresh forget aforget stats astats",
+    "refresh arefresh reindex areindex forget aforget stats astats compactor background "
+    "after_turn_steps flush aflush",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "

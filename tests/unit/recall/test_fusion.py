@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from langchain_convmem.recall.fusion import (
-    Moments,
-    Spread,
-    session_bests,
-    smooth,
-    spread_of,
-    standardize,
-)
+from langchain_convmem.recall.fusion import session_bests, smooth, standardized
 
 SCORES = hnp.arrays(np.float64, st.integers(0, 30), elements=st.floats(-5, 5))
 KERNEL = (0.25, 0.5, 1.0, 0.5, 0.25)
@@ -58,33 +51,25 @@ def test_a_sessions_bests_are_the_mean_of_its_highest_scores(scores, labels, bes
 
 
 def test_standardised_scores_have_mean_zero_and_deviation_one():
-    scores = np.array([1, 5, 9, 2], dtype=np.float32)
-    z = standardize(scores, spread_of(scores))
+    z = standardized(np.array([1, 5, 9, 2], dtype=np.float32))
     assert z.mean() == pytest.approx(0)
     assert z.std() == pytest.approx(1)
 
 
-def test_equal_scores_say_nothing():
-    scores = np.full(4, 7, dtype=np.float32)
-    assert standardize(scores, spread_of(scores)).tolist() == [0.0] * 4
-    assert spread_of(scores[:0]) == Spread(0.0, 0.0)
+def test_scores_that_do_not_count_are_average_and_move_nothing():
+    scores = np.array([1, 700, 5, 9, -30, 2], dtype=np.float32)
+    counted = np.array([True, False, True, True, False, True])
+    z = standardized(scores, counted)
+    assert z[~counted].tolist() == [0.0, 0.0]
+    assert z[counted].tolist() == standardized(scores[counted]).tolist()
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 20))
-def test_running_moments_give_the_exact_spread_of_all_products(seed, count, removed):
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(count, 6)).astype(np.float32)
-    query = random.normal(size=6).astype(np.float32)
-    moments = Moments(6)
-    moments.add(rows[: count // 2])
-    moments.add(rows[count // 2 :])
-    kept = rows[min(removed, count - 1) :]
-    moments.add(rows[: len(rows) - len(kept)], sign=-1)
-    expected = spread_of(kept @ query)
-    spread = moments.spread(query)
-    assert spread.mean == pytest.approx(expected.mean, abs=1e-5)
-    assert spread.deviation == pytest.approx(expected.deviation, abs=1e-3)
+@pytest.mark.parametrize("counted", [None, np.array([True, False, True, True])])
+def test_equal_scores_say_nothing(counted):
+    assert standardized(np.full(4, 7.1, dtype=np.float32), counted).tolist() == [0.0] * 4
 
 
-def test_moments_of_nothing_have_no_spread():
-    assert Moments(3).spread(np.ones(3, dtype=np.float32)) == Spread(0.0, 0.0)
+def test_no_scores_are_standardised_to_none():
+    nothing = np.zeros(3, dtype=np.bool_)
+    assert standardized(np.zeros(0, dtype=np.float32)).tolist() == []
+    assert standardized(np.ones(3, dtype=np.float32), nothing).tolist() == [0.0] * 3

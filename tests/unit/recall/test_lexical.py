@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import math
-import unicodedata
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.analysis import analyze, is_stop_word, query_terms
 from langchain_convmem.recall.lexical import LexicalIndex
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=25)
@@ -19,64 +16,6 @@ def index_of(documents):
     index = LexicalIndex()
     index.add(documents)
     return index
-
-
-# -- analysis ----------------------------------------------------------------------------------
-
-
-def test_words_are_casefolded_and_stemmed():
-    assert analyze("Running DOGS ran, straße") == ["run", "dog", "ran", "strass"]
-
-
-def test_a_possessive_is_the_same_word():
-    assert analyze("Caroline's Caroline\u2019s Caroline") == ["carolin"] * 3
-
-
-def test_underscores_hyphens_and_points_separate_words():
-    assert analyze("snake_case e-mail 3.5") == ["snake", "case", "e", "mail", "3", "5"]
-
-
-def test_scripts_without_blanks_give_pairs_of_characters():
-    assert analyze("東京タワー") == ["東京", "京タ", "タワ", "ワー"]
-    assert analyze("車 and 東京") == ["車", "and", "東京"]
-
-
-def test_composed_and_decomposed_letters_are_the_same_word():
-    text = "café naïve Ünder"
-    assert analyze(unicodedata.normalize("NFD", text)) == analyze(text)
-
-
-def test_vowel_signs_stay_inside_their_word():
-    assert len(analyze("हिन्दी भाषा")) == 2
-
-
-def test_analysis_is_the_same_in_every_thread():
-    texts = [f"running {n} dogs happily jumped over buildings number {n}" for n in range(200)]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(analyze, texts)) == [analyze(text) for text in texts]
-
-
-@given(st.text())
-def test_terms_hold_no_blanks_so_that_they_can_be_stored_in_one_text(text):
-    terms = analyze(text)
-    assert " ".join(terms).split() == terms
-
-
-def test_a_question_is_searched_for_without_its_function_words():
-    assert query_terms("Where did you park the Car?") == {"park": "park", "car": "Car"}
-
-
-def test_function_words_can_be_kept():
-    assert set(query_terms("the car", stop_words=True)) == {"the", "car"}
-
-
-def test_a_question_of_function_words_alone_keeps_them():
-    assert set(query_terms("Who are you?")) == {"who", "are", "you"}
-
-
-def test_stop_words_are_recognised_in_any_case():
-    assert is_stop_word("Will")
-    assert not is_stop_word("William")
 
 
 # -- scores ------------------------------------------------------------------------------------

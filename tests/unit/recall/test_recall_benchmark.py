@@ -131,8 +131,8 @@ def test_a_chunk_holds_at_most_a_thousand_characters_and_loses_none():
 def test_evidence_in_long_replies_comes_back_within_a_thousand_tokens():
     [dialogue] = load_dialogues(DATA)
     assert len(dialogue.questions) == 100
-    recall, owner = recall_of(dialogue, EmbeddedEmbeddings())
-    found = figures(measure(Recaller(recall, owner), dialogue, 1000))
+    warm = recall_of(dialogue, EmbeddedEmbeddings())
+    found = figures(measure(Recaller(warm), dialogue, 1000))
     assert found["evidence_recall"] >= 0.85
     assert found["mean_tokens"] <= 1000
 

@@ -35,6 +35,7 @@ def test_settings_cannot_be_changed_in_place():
         ("session_best", 0),
         ("candidates", 0),
         ("exact_limit", -1),
+        ("vector_bits", 4),
     ],
 )
 def test_numbers_that_no_recall_can_follow_are_refused_by_name(name, value):

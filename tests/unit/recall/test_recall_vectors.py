@@ -5,12 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.errors import DimensionMismatchError
-from langchain_convmem.recall import ExactIndex, FaissIndex
-from langchain_convmem.recall.fusion import spread_of
+from langchain_convmem.errors import ConfigError, DimensionMismatchError
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall, RecallSettings
+from langchain_convmem.recall import vectors as vectors_module
 from langchain_convmem.recall.growable import Growable
 from langchain_convmem.recall.vectors import SegmentVectors, half_bytes, rounded
+from langchain_convmem.records import Owner
 
+ANA = Owner(user_id="ana")
 DIM = 8
 
 
@@ -41,13 +44,19 @@ def test_without_any_vector_everything_is_missing_and_similar_to_nothing():
     assert vectors.dim is None
     assert vectors.missing == {0, 1}
     assert vectors.similarities(np.ones(DIM, dtype=np.float32)).tolist() == [0.0, 0.0]
-    assert vectors.nearest(np.ones(DIM, dtype=np.float32), 3, np.ones(2, np.bool_)).tolist() == []
+    assert vectors.row(0) is None
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20), st.sampled_from([0, 5, 100]))
-def test_filling_what_was_missing_equals_having_had_it(given_flags, exact_limit):
+def test_filling_what_was_missing_equals_having_had_it(given_flags, plain_rows):
     rows = some(len(given_flags))
-    late, whole = SegmentVectors(exact_limit), SegmentVectors(exact_limit)
+    late, whole = SegmentVectors(100), SegmentVectors(100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
+        _fill_late(late, whole, rows, given_flags)
+
+
+def _fill_late(late, whole, rows, given_flags):
     flagged = zip(rows, given_flags, strict=True)
     for part in [row if flag else None for row, flag in flagged]:
         late.extend([part])
@@ -59,9 +68,6 @@ def test_filling_what_was_missing_equals_having_had_it(given_flags, exact_limit)
     np.testing.assert_allclose(late.similarities(query), whole.similarities(query), atol=1e-6)
     assert late.present.tolist() == whole.present.tolist()
     assert not late.missing
-    late_spread, spread = late.spread(query), whole.spread(query)
-    assert late_spread.mean == pytest.approx(spread.mean, abs=1e-6)
-    assert late_spread.deviation == pytest.approx(spread.deviation, abs=1e-4)
 
 
 def test_a_removed_number_is_filled_no_more():
@@ -72,42 +78,78 @@ def test_a_removed_number_is_filled_no_more():
     assert not vectors.missing
     vectors.fill([1], [rows[1]])
     assert vectors.present.tolist() == [True, False, True]
-    assert 1 not in vectors.nearest(rows[1].astype(np.float32), 3, np.ones(3, np.bool_))
 
 
-def test_growing_past_the_limit_changes_the_index_and_not_the_answers():
+@pytest.mark.parametrize(("bits", "close"), [(16, 1e-6), (8, 0.02)])
+def test_growing_past_what_numpy_scans_keeps_the_answers(monkeypatch, bits, close):
     rows = some(60)
-    exact, grown = SegmentVectors(1000), SegmentVectors(40)
-    for vectors in (exact, grown):
+    query = rows[3].astype(np.float32)
+    answers = []
+    for plain_rows in (1000, 40):
+        monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
+        vectors = SegmentVectors(1000, bits=bits)
         vectors.extend(rows[:30])
         vectors.remove([3, 7])
         vectors.extend([*rows[30:50], None])
         vectors.extend(rows[50:])
         vectors.remove([7, 55])
-    assert exact.is_exact
-    assert not grown.is_exact
-    query, everything = rows[3].astype(np.float32), np.ones(61, dtype=np.bool_)
-    assert grown.nearest(query, 20, everything).tolist() == (
-        exact.nearest(query, 20, everything).tolist()
-    )
-    expected = spread_of(exact.similarities(query)[exact.present])
-    spread = grown.spread(query)
-    assert spread.mean == pytest.approx(expected.mean, abs=1e-5)
-    assert spread.deviation == pytest.approx(expected.deviation, abs=1e-4)
+        answers.append((vectors.similarities(query), vectors.present.tolist()))
+    (plain, plain_present), (grown, grown_present) = answers
+    assert grown_present == plain_present
+    np.testing.assert_allclose(grown, plain, atol=close)
 
 
-def test_an_index_taken_over_keeps_removals_and_zero_vectors():
+@pytest.mark.parametrize("plain_rows", [1000, 0])
+def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
+    monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
+    vectors, rows = SegmentVectors(1000), some(50)
+    vectors.extend([*rows[:-1], None, rounded(np.zeros(DIM)), None])
+    vectors.fill([49], rows[49:])
+    vectors.remove([4])
+    assert [vectors.row(number).tolist() for number in range(50)] == [row.tolist() for row in rows]
+    assert vectors.row(50) is None
+    assert vectors.row(51) is None
+
+
+def test_a_vector_kept_in_bytes_does_not_come_back(monkeypatch):
+    monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 0)
+    vectors = SegmentVectors(1000, bits=8)
+    vectors.extend(some(2))
+    assert vectors.row(0) is None
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+def test_an_index_taken_over_keeps_removals_and_zero_vectors(bits):
     rows = np.array(some(80), dtype=np.float32)
     rows[9] = 0
     exact = ExactIndex(DIM)
     exact.add(rows)
     exact.remove([4])
-    expected = exact.search(rows[4], 70)[0].tolist()
-    graph = FaissIndex.over(exact, scan_limit=0)
-    assert graph.search(rows[4], 70)[0].tolist() == expected
-    assert not {4, 9} & set(expected)
-    graph.add(rows[4:5])
-    assert graph.search(rows[4], 1)[0].tolist() == [80]
+    index = FaissIndex.over(exact, bits=bits)
+    numbers, similarities = index.search(rows[4], 80)
+    assert len(index) == 80
+    assert set(numbers.tolist()) == set(range(80)) - {4, 9}
+    index.add(rows[4:5])
+    assert index.search(rows[4], 1)[0].tolist() == [80]
+    assert exact.search(rows[4], 1)[1] == pytest.approx(similarities[0], abs=0.02)
+
+
+@pytest.mark.parametrize("dim", [7, 16, 256])
+def test_bytes_are_compared_as_whole_numbers_whatever_kernel_the_dimension_gets(dim):
+    random = np.random.default_rng(dim)
+    rows = random.integers(-127, 128, size=(40, dim)).astype(np.float32)
+    rows[:, 0] = 127
+    index = FaissIndex(dim, bits=8)
+    index.add(rows)
+    lengths = np.linalg.norm(rows, axis=1)
+    expected = rows @ rows[5] / lengths / lengths[5]
+    np.testing.assert_allclose(index.similarities(rows[5]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("dim", "bits"), [(0, 16), (8, 4)])
+def test_an_index_that_cannot_be_is_refused(dim, bits):
+    with pytest.raises(ConfigError, match=f"{dim} and {bits}"):
+        FaissIndex(dim, bits=bits)
 
 
 def test_another_dimension_is_refused():
@@ -115,3 +157,16 @@ def test_another_dimension_is_refused():
     vectors.extend(some(2))
     with pytest.raises(DimensionMismatchError):
         vectors.similarities(np.ones(DIM + 1, dtype=np.float32))
+
+
+def test_a_recall_with_short_vectors_finds_the_same_at_nearly_the_same_similarity(say):
+    log = InMemoryLog()
+    say(log, ["The tractor is in the barn.", "Rain again.", "We sold the old car.", "Good night!"])
+    half, short = (
+        LineRecall(log, settings=RecallSettings(vector_bits=bits)).recall(ANA, "a car or a tractor")
+        for bits in (16, 8)
+    )
+    similarities = [[match.similarity for match in found.matches] for found in (half, short)]
+    assert [match.line for match in half.matches] == [match.line for match in short.matches]
+    assert similarities[1] == pytest.approx(similarities[0], abs=0.02)
+    assert similarities[1] != similarities[0]

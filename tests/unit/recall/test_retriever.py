@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from langchain_core.documents import Document
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import DialogLineRetriever, LineRecall
 
+START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 TEXTS = ["I parked the car on floor three", "Noted", "My dog likes the river", "Dogs do"]
 
 
@@ -22,6 +24,11 @@ def recall(log, say, embedder):
     return LineRecall(log, embedder)
 
 
+def lines(documents):
+    """The lines of documents, without their headers."""
+    return {line for one in documents for line in one.page_content.splitlines() if ": " in line}
+
+
 def contents(documents):
     return "\n".join(document.page_content for document in documents)
 
@@ -31,9 +38,9 @@ def test_a_document_holds_a_block_and_plain_metadata(recall):
         "car", k=1
     )
     assert isinstance(document, Document)
-    assert document.page_content == (
-        "[2023-11-14]\nAna: I parked the car on floor three\nBo: Noted\nAna: My dog likes the river"
-    )
+    header, *said = document.page_content.split("\n")
+    assert header.startswith("[2023-11-14")
+    assert said == ["Ana: I parked the car on floor three", "Bo: Noted", f"Ana: {TEXTS[2]}"]
     metadata = document.metadata
     assert json.loads(json.dumps(metadata)) == metadata
     assert metadata["thread_id"] == "t1"
@@ -61,6 +68,44 @@ def test_the_scope_is_a_user_a_thread_of_theirs_or_a_lone_thread(recall, scope, 
     text = contents(DialogLineRetriever(recall=recall, **scope).invoke("car"))
     assert all(part in text for part in inside)
     assert not any(part in text for part in outside)
+
+
+def test_documents_of_several_users_tell_whose_they_are(recall, log, say):
+    say(log, ["The car of bo"], user="bo")
+    say(log, ["The car of cy"], user="cy")
+    documents = DialogLineRetriever(recall=recall, user_ids=["bo", "ana"]).invoke("car", k=9)
+    whose = {document.metadata["user_id"]: document.page_content for document in documents}
+    assert set(whose) == {"ana", "bo"}
+    assert "The car of bo" in whose["bo"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"user_ids": []}, "user_ids"),
+        ({"user_ids": ["ana", " "]}, "user_ids"),
+        ({"user_ids": ["ana"], "user_id": "ana"}, "user_ids"),
+        ({"user_ids": ["ana"], "thread_id": "t1"}, "user_ids"),
+        ({"user_id": "ana", "filter": {"topic": object()}}, "topic"),
+        ({"user_id": "ana", "since": datetime(2023, 1, 1)}, "since"),  # noqa: DTZ001
+    ],
+)
+def test_a_scope_that_makes_no_sense_is_refused_by_name(recall, fields, named):
+    with pytest.raises(ConfigError, match=named):
+        DialogLineRetriever(recall=recall, **fields).invoke("car")
+
+
+def test_a_scope_stands_in_the_fields_or_in_the_call_which_counts(recall):
+    retriever = DialogLineRetriever(
+        recall=recall, user_id="ana", filter={"speaker": "Ana"}, until=START + timedelta(minutes=2)
+    )
+    assert lines(retriever.invoke("car")) == {"Ana: " + TEXTS[0], "Ana: The car is blue"}
+    assert lines(retriever.invoke("car", filter={"session": "s1"})) == {
+        "Ana: " + TEXTS[0],
+        "Bo: " + TEXTS[1],
+    }
+    later = {"since": START + timedelta(minutes=2), "until": START + timedelta(minutes=9)}
+    assert lines(retriever.invoke("car", **later)) == {"Ana: " + TEXTS[2]}
 
 
 def test_without_any_scope_it_says_what_it_needs(recall):

@@ -1,9 +1,4 @@
-"""The values everything else is made of: immutable, without I/O.
-
-An `Entry` is one write to a log and never changes, except that attributes, timings and aux keys
-may be added to its metadata. Every other value here is derived from entries. May import only
-`errors`; LangChain's message types are named for typing alone.
-"""
+"""Threads, and what is said in them: an `Entry` is one write to a log, a `Turn` a view of some."""
 
 from __future__ import annotations
 
@@ -17,24 +12,14 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 __all__ = [
-    "Changes",
-    "Context",
     "Control",
     "Cover",
-    "DialogLine",
     "Draft",
     "Entry",
-    "ForgetReceipt",
-    "LineMatch",
     "Metadata",
     "Owner",
-    "Recall",
-    "RecalledBlock",
     "RetractReason",
     "Role",
-    "StateDocument",
-    "StoredSegment",
-    "ThreadInfo",
     "ThreadKey",
     "Turn",
 ]
@@ -210,190 +195,3 @@ class Turn:
     contents: tuple[str, ...]
     entries: tuple[Entry, ...]
     metadata: Metadata
-
-
-@dataclass(frozen=True, slots=True)
-class DialogLine:
-    """One string of an entry's contents, as recall sees it.
-
-    Attributes:
-        line_id: The message's id; further lines of the same message are `id#2`, `id#3`, ...
-        key: The thread.
-        position: Position of its entry.
-        part: Which of the entry's lines, from 0.
-        speaker: The message's name, else `User` or `Assistant`.
-        text: Verbatim.
-        time_ms: When it was said, milliseconds since the epoch.
-        session: Label of the sitting it belongs to, if the message names one.
-        role: Role of its entry.
-        entry_id: Id of its entry.
-    """
-
-    line_id: str
-    key: ThreadKey
-    position: int
-    part: int
-    speaker: str
-    text: str
-    time_ms: int
-    session: str | None
-    role: Role
-    entry_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class LineMatch:
-    """A line in the ranking of one recall.
-
-    Attributes:
-        line: The line.
-        relevance: Fused and smoothed score; larger is closer, no fixed range.
-        similarity: Cosine in [-1, 1] to the query; 0.0 when the line has no vector.
-        why: Short reasons (`meaning`, `words: ...`, `speaker`, `neighbours`).
-    """
-
-    line: DialogLine
-    relevance: float
-    similarity: float
-    why: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecalledBlock:
-    """Neighbouring lines of one sitting that were recalled together.
-
-    Attributes:
-        lines: In the order of the dialogue.
-        text: What a model should read: a date header, then `Speaker: text` lines, verbatim.
-        matches: The hits inside, best first.
-        relevance: That of the best hit.
-        similarity: Cosine of the best hit.
-    """
-
-    lines: tuple[DialogLine, ...]
-    text: str
-    matches: tuple[LineMatch, ...]
-    relevance: float
-    similarity: float
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """The answer to one recall.
-
-    Attributes:
-        matches: Ranked lines, best first.
-        blocks: What was selected, best first; no line stands in two blocks.
-        buffer: The thread's relevance buffer afterwards, newest first.
-        best_rejected: Relevance of the best line that was not selected, if any.
-        problems: What went wrong without stopping the recall, such as a failing embedder.
-    """
-
-    matches: tuple[LineMatch, ...]
-    blocks: tuple[RecalledBlock, ...]
-    buffer: tuple[RecalledBlock, ...] = ()
-    best_rejected: float | None = None
-    problems: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a model gets.
-
-    Attributes:
-        messages: Valid for the profile they were built for; fresh copies.
-        repairs: What had to be mended, one sentence each; empty for a sound history.
-        tokens: Size of `messages` by the token counter.
-        positions: Positions of the entries that `messages` show.
-        is_whole: Whether nothing was left out for the budget.
-    """
-
-    messages: list[BaseMessage]
-    repairs: tuple[str, ...]
-    tokens: int
-    positions: frozenset[int]
-    is_whole: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Entries of one owner behind a cursor, in commit order.
-
-    Attributes:
-        entries: Entries after the cursor, control entries included.
-        cursor: Pass it to the next call.
-        generation: Raised by every `forget`; when it differs from the caller's, caches must be
-            rebuilt from cursor 0.
-    """
-
-    entries: tuple[Entry, ...]
-    cursor: int
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class StateDocument:
-    """A small JSON document beside a thread.
-
-    Attributes:
-        value: Plain JSON.
-        version: Changes with every write; pass it back to overwrite just this version.
-    """
-
-    value: Any
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSegment:
-    """What an index derived from one segment of a line, kept so that a cold start is cheap.
-
-    Attributes:
-        position: Position of the line's entry.
-        part: Which line of the entry, from 0.
-        segment: Which segment of the line, from 0.
-        terms: Analysed words, separated by blanks.
-        vector: float16, little endian; None while the embedding is pending.
-    """
-
-    position: int
-    part: int
-    segment: int
-    terms: str
-    vector: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadInfo:
-    """One row of a thread listing.
-
-    Attributes:
-        key: The thread.
-        entries: How many entries the log holds, control entries included.
-        first_ms: Creation of its first entry, milliseconds since the epoch.
-        last_ms: Creation of its last entry.
-    """
-
-    key: ThreadKey
-    entries: int
-    first_ms: int
-    last_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetReceipt:
-    """What `forget` erased: counts only, since a receipt must not keep what it attests.
-
-    Attributes:
-        entries: Log entries.
-        threads: Threads that are gone whole.
-        segments: Derived index rows (terms and vectors).
-        documents: State documents (buffers, cursors, leases).
-        at_ms: When, milliseconds since the epoch.
-    """
-
-    entries: int = 0
-    threads: int = 0
-    segments: int = 0
-    documents: int = 0
-    at_ms: int = 0

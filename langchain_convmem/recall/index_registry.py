@@ -1,0 +1,106 @@
+"""The indexes of a process: one for each set of owners who are searched together."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Literal
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.protocols import MessageLog
+from langchain_convmem.recall.owner_index import OwnerIndex
+from langchain_convmem.records import Owner
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+__all__ = ["IndexRegistry"]
+
+
+class IndexRegistry:
+    """Makes indexes and keeps the latest used ones. Thread-safe."""
+
+    def __init__(
+        self,
+        log: MessageLog,
+        embeddings: Embeddings,
+        *,
+        exact_limit: int,
+        vector_bits: Literal[8, 16] = 16,
+        max_owners: int,
+        max_segments: int,
+    ) -> None:
+        """Create an empty registry.
+
+        Args:
+            log: Where the lines stand.
+            embeddings: What embeds them.
+            exact_limit: See `RecallSettings.exact_limit`.
+            vector_bits: See `RecallSettings.vector_bits`.
+            max_owners: How many indexes stay in memory; the least recently used leave.
+            max_segments: How many segments they hold together, but for the one in use.
+
+        Raises:
+            ConfigError: If a limit is not positive.
+        """
+        for name, limit in (("max_owners", max_owners), ("max_segments", max_segments)):
+            if limit < 1:
+                msg = f"{name} must be at least 1, got {limit!r}"
+                raise ConfigError(msg)
+        self._log = log
+        self._embeddings = embeddings
+        self._exact_limit = exact_limit
+        self._vector_bits: Literal[8, 16] = vector_bits
+        self._max_owners = max_owners
+        self._max_segments = max_segments
+        self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def held(self) -> list[tuple[Owner, ...]]:
+        """Whose indexes are in memory, least recently used first."""
+        with self._lock:
+            return list(self._indexes)
+
+    def involving(self, owner: Owner) -> list[OwnerIndex]:
+        """Return the indexes in memory that hold lines of this owner."""
+        with self._lock:
+            return [index for owners, index in self._indexes.items() if owner in owners]
+
+    def kept(self, owners: tuple[Owner, ...]) -> OwnerIndex | None:
+        """Return the index over these owners if it is in memory."""
+        with self._lock:
+            return self._indexes.get(owners)
+
+    def of(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+        """Return the index over these owners, in memory or made anew; it may have read nothing."""
+        with self._lock:
+            index = self._indexes.pop(owners, None) or self.made(owners)
+            self._indexes[owners] = index
+            self._make_room()
+            return index
+
+    def made(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+        """Return a new index over these owners that nobody else has."""
+        return OwnerIndex(
+            self._log,
+            owners,
+            self._embeddings,
+            exact_limit=self._exact_limit,
+            vector_bits=self._vector_bits,
+        )
+
+    def adopt(self, owners: tuple[Owner, ...], index: OwnerIndex) -> None:
+        """Put an index in the place of the one over these owners."""
+        with self._lock:
+            self._indexes.pop(owners, None)
+            self._indexes[owners] = index
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let the least recently used leave; what an index in use grows by counts next time."""
+        while len(self._indexes) > 1 and (
+            len(self._indexes) > self._max_owners
+            or sum(len(index.table) for index in self._indexes.values()) > self._max_segments
+        ):
+            self._indexes.popitem(last=False)

@@ -1,0 +1,114 @@
+"""The border to a log's own cache: what cannot be read or stored there costs no recall."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from langchain_convmem.errors import LogError
+from langchain_convmem.protocols import SegmentCache
+from langchain_convmem.recall.embedding import fingerprint_of
+from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
+from langchain_convmem.records import Owner, StoredSegment
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+__all__ = ["Place", "StoredSegments"]
+
+_log = logging.getLogger("langchain_convmem")
+
+
+class Place(NamedTuple):
+    """What names a segment among those of its owner."""
+
+    position: int
+    part: int
+    segment: int
+
+
+class StoredSegments:
+    """The rows of one owner under the fingerprint of an embedder, and those yet to be stored.
+
+    Not thread-safe.
+    """
+
+    def __init__(self, cache: SegmentCache | None, owner: Owner, embeddings: Embeddings) -> None:
+        """Create the border around `cache`; without one nothing is found and nothing is kept."""
+        self._cache = cache
+        self._owner = owner
+        self._embeddings = embeddings
+        self._unsaved: dict[Place, StoredSegment] = {}
+        self.problem: str | None = None
+        """What the last failure was; None once rows are stored again."""
+
+    def __len__(self) -> int:
+        """Return how many rows wait to be stored."""
+        return len(self._unsaved)
+
+    @property
+    def fingerprint(self) -> str:
+        """What made the vectors: the embedder, and how lines are cut."""
+        return f"{fingerprint_of(self._embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
+
+    def load(self, first: int) -> dict[Place, StoredSegment] | None:
+        """Return what is stored from position `first` on; None if it cannot be read."""
+        if self._cache is None:
+            return {}
+        try:
+            rows = self._cache.load_segments(self._owner, self.fingerprint, after=first - 1)
+        except LogError as error:
+            self._failed("stored terms and vectors could not be read", error)
+            return None
+        if not self._unsaved:
+            self.problem = None
+        return {Place(row.position, row.part, row.segment): row for row in rows}
+
+    def put(self, row: StoredSegment) -> None:
+        """Keep a row until `save`."""
+        if self._cache is not None:
+            self._unsaved[Place(row.position, row.part, row.segment)] = row
+
+    def drop(self, place: Place) -> None:
+        """Leave out a row that was to be stored."""
+        self._unsaved.pop(place, None)
+
+    def save(self) -> None:
+        """Store what waits; what cannot be stored waits on, since a recall has all it needs."""
+        if self._cache is None or not self._unsaved:
+            return
+        rows = list(self._unsaved.values())
+        try:
+            self._cache.save_segments(self._owner, self.fingerprint, rows)
+        except LogError as error:
+            self._failed("terms and vectors could not be stored", error)
+            return
+        self._unsaved.clear()
+        self.problem = None
+
+    def others(self) -> Sequence[str] | None:
+        """Return the fingerprints of vectors that others made; None if they cannot be read."""
+        if self._cache is None:
+            return ()
+        try:
+            found = self._cache.segment_fingerprints(self._owner)
+        except LogError as error:
+            self._failed("stored terms and vectors could not be read", error)
+            return None
+        own = self.fingerprint
+        return [name for name in found if name != own]
+
+    def delete_others(self) -> None:
+        """Delete the vectors that others made, with the terms beside them."""
+        if self._cache is None:
+            return
+        try:
+            for name in self.others() or ():
+                self._cache.delete_segments(self._owner, name)
+        except LogError as error:
+            self._failed("vectors of an earlier embedder could not be deleted", error)
+
+    def _failed(self, what: str, error: LogError) -> None:
+        self.problem = f"{what}: {error}"
+        _log.warning("%s", self.problem, exc_info=error)

@@ -1,0 +1,52 @@
+"""Summaries as they were written, and who writes them in tests."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from langchain_convmem.records import SummaryRequest
+
+__all__ = ["ScriptedSummarizer", "bare", "everything"]
+
+_FENCE = re.compile(r"<summary>\n[^\n]+\n\n(.*?)\n</summary>", re.DOTALL)
+
+
+def bare(text: str) -> str:
+    """Return a text with the summary in it as it was written, without its fence and notice."""
+    return _FENCE.sub(r"\1", text)
+
+
+def everything(request: SummaryRequest) -> str:
+    """Return all that a request holds."""
+    return f"{request.previous}\n{request.transcript}"
+
+
+class ScriptedSummarizer:
+    """Gives its replies in order, the last one for ever, and keeps what it was asked.
+
+    A reply is text, an exception to raise, or a function of the request that returns one of these.
+    """
+
+    name = "scripted"
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies) or [everything]
+        self.requests: list[SummaryRequest] = []
+
+    @property
+    def asked(self) -> str:
+        """Return all transcripts, in order."""
+        return "".join(request.transcript for request in self.requests)
+
+    def summarize(self, request: SummaryRequest) -> str:
+        self.requests.append(request)
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if callable(reply):
+            reply = reply(request)
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply  # type: ignore[no-any-return]
+
+    async def asummarize(self, request: SummaryRequest) -> str:
+        return self.summarize(request)

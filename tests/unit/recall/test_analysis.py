@@ -1,0 +1,166 @@
+"""Promises of the analysis of words: one word, one term, in a dozen languages and more."""
+
+# ruff: noqa: RUF001 - lines in the letters they are written in
+from __future__ import annotations
+
+import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.recall.analysis import analyze, is_stop_word, query_terms
+from langchain_convmem.recall.languages import LATIN, is_function_word, language_of
+from langchain_convmem.recall.lexical import LexicalIndex
+
+
+def test_words_are_casefolded_and_stemmed():
+    assert analyze("Running DOGS ran, straße") == ["run", "dog", "ran", "strass"]
+
+
+def test_a_possessive_is_the_same_word():
+    assert analyze("Caroline's Caroline\u2019s Caroline") == ["carolin"] * 3
+
+
+def test_underscores_hyphens_and_points_separate_words():
+    assert analyze("snake_case e-mail 3.5") == ["snake", "case", "e", "mail", "3", "5"]
+
+
+def test_scripts_without_blanks_give_pairs_of_characters():
+    assert analyze("東京タワー") == ["東京", "京タ", "タワ", "ワー"]
+    assert analyze("車 and 東京") == ["車", "and", "東京"]
+
+
+def test_composed_and_decomposed_letters_are_the_same_word():
+    text = "café naïve Ünder"
+    assert analyze(unicodedata.normalize("NFD", text)) == analyze(text)
+
+
+def test_letters_typed_without_their_accents_are_the_same_word():
+    assert analyze("cafe naive Malmo") == analyze("café naïve Malmö")
+
+
+def test_vowel_signs_stay_inside_their_word():
+    assert len(analyze("हिन्दी भाषा")) == 2
+
+
+def test_analysis_is_the_same_in_every_thread():
+    texts = [f"running {n} dogs happily jumped over buildings number {n}" for n in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(analyze, texts)) == [analyze(text) for text in texts]
+
+
+@given(st.text())
+def test_terms_hold_no_blanks_so_that_they_can_be_stored_in_one_text(text):
+    terms = analyze(text)
+    assert " ".join(terms).split() == terms
+
+
+@given(st.lists(st.sampled_from([text for row in LATIN for text in (row, "der Hund", "el")])))
+def test_what_a_line_is_analysed_to_depends_on_no_other_line(texts):
+    alone = {text: analyze(text) for text in reversed(texts)}
+    assert [analyze(text) for text in texts] == [alone[text] for text in texts]
+
+
+# -- questions ---------------------------------------------------------------------------------
+
+
+def test_a_question_is_searched_for_without_its_function_words():
+    assert query_terms("Where did you park the Car?") == {"park": "park", "car": "Car"}
+
+
+def test_function_words_can_be_kept():
+    assert set(query_terms("the car", stop_words=True)) == {"the", "car"}
+
+
+def test_a_question_of_function_words_alone_keeps_them():
+    assert set(query_terms("Who are you?")) == {"who", "are", "you"}
+
+
+def test_stop_words_are_recognised_in_any_case():
+    assert is_stop_word("Will")
+    assert not is_stop_word("William")
+
+
+def test_a_word_is_searched_by_the_languages_of_its_question_and_of_the_lines_alone():
+    index = LexicalIndex()
+    index.add([analyze("The dogs sleep")])
+    assert query_terms("Perros!", index) == {"perro": "Perros"}
+    index.add([analyze("Mis perros duermen en la cocina")])
+    assert query_terms("Perros!", index) == {"perro": "Perros", "perr": "Perros"}
+
+
+# -- languages ---------------------------------------------------------------------------------
+
+# Said, asked with other forms of the words, asked in so few words that they tell no language.
+LANGUAGES = {
+    "english": ("My dogs are chasing the cats", "Who chased a cat?", "dog"),
+    "german": ("Unsere Hunde haben die Schlüssel vergraben", "Welcher Hund war das?", "Hund"),
+    "french": ("Mes chiennes ont mangé l'omelette", "Qui a mangé une omelette ?", "omelettes"),
+    "spanish": ("Mis perros duermen en la cocina", "¿Dónde está el perro?", "perro"),
+    "italian": ("I miei gatti hanno rotto la finestra", "Dove sono le finestre?", "gatto"),
+    "portuguese": ("Os meus gatos dormem na varanda", "Onde é que está o gato?", "gato"),
+    "dutch": ("Mijn katten slapen op de zolder", "Waar is de kat?", "kat"),
+    "swedish": ("Jag har sett flickorna under tallen", "Var är min flicka?", "flickor"),
+    "danish": ("Hundene spiser ikke af skålen efter midnat", "Hvad spiser hunden?", "skåle"),
+    "norwegian": ("Vi har fisket etter laksene hele dagen", "Hva med laksen?", "dager"),
+    "finnish": ("Minun avaimet ovat laatikossa", "Missä on laatikko?", "laatikot"),
+    "turkish": ("Anahtarları mutfakta bir yere bıraktım", "Anahtarlar nerede?", "mutfak"),
+    "hungarian": ("A kulcsokat a fiókba tettem és ott van", "Hol van a kulcs?", "fiók"),
+    "romanian": ("Am pus cheile în sertarul meu", "Unde este sertarul?", "sertare"),
+    "russian": ("Я оставил ключи в машине", "Где мой ключ?", "машина"),
+    "greek": ("Άφησα τα κλειδιά στο αυτοκίνητο", "Πού είναι το κλειδί;", "αυτοκίνητα"),
+    "arabic": ("تركت المفاتيح في السيارة", "أين سيارة أبي؟", "سيارة"),
+    "hindi": ("मैंने चाबियाँ गाड़ी में रखी हैं", "मेरी चाबी कहाँ है?", "गाड़ी"),
+    "chinese": ("我把钥匙放在厨房抽屉里了", "钥匙在哪里?", "厨房"),
+    "japanese": ("鍵は台所の引き出しにあります", "鍵はどこですか", "台所"),
+    "korean": ("열쇠는 부엌 서랍에 있어요", "열쇠가 어디 있어요?", "서랍"),
+    "thai": ("กุญแจอยู่ในลิ้นชัก", "กุญแจอยู่ที่ไหน", "ลิ้นชัก"),
+}
+LINES = [said for said, *_ in LANGUAGES.values()]
+
+
+@pytest.fixture(scope="module")
+def many_tongues():
+    index = LexicalIndex()
+    index.add([analyze(said) for said in LINES])
+    return index
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("asked", [1, 2], ids=["question", "word"])
+def test_a_word_is_found_by_its_other_forms_among_lines_of_all_languages(
+    many_tongues, language, asked
+):
+    line, question = LANGUAGES[language][0], LANGUAGES[language][asked]
+    scores = many_tongues.scores(query_terms(question, many_tongues))
+    assert LINES[int(np.argmax(scores))] == line
+    assert scores.max() > 0
+
+
+@pytest.mark.parametrize("language", LATIN)
+def test_a_line_and_a_question_tell_their_language(language):
+    line, question, word = LANGUAGES[language]
+    assert language_of(line.casefold().split()) == language
+    assert language_of(question.strip("¿?").casefold().split()) == language
+    assert language_of([word]) == "english"
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("english", "what was the"),
+        ("german", "wo war das"),
+        ("french", "est-ce qu'il l'a"),
+        ("italian", "dov'è il"),
+        ("swedish", "vad är"),
+        ("russian", "где мой"),
+        ("arabic", "أين هو"),
+        ("hindi", "कहाँ है"),
+    ],
+)
+def test_function_words_say_nothing_about_the_topic(language, words):
+    assert all(is_function_word(word, language) for word in words.split())
+    assert not is_function_word("hund", language)

@@ -1,0 +1,307 @@
+"""What holds for every answer of a recall, whatever was said, by whom, and however it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import BaseDocumentCompressor
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.views.codec import draft_of
+
+WORDS = ["car", "boat", "dog", "river", "paper", "music", "floor", "May", "Ana", "Bo", "red"]
+START_MS = 1_700_000_000_000
+MINUTE_MS = 60_000
+
+
+class Buckets(Embeddings):
+    """A text's vector counts its words in 8 buckets."""
+
+    fingerprint = "buckets"
+
+    def embed_documents(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        vector = np.zeros(8)
+        for word in text.lower().split():
+            vector[zlib.crc32(word.encode()) % 8] += 1
+        return vector.tolist()
+
+    async def aembed_query(self, text):
+        return self.embed_query(text)
+
+
+# -- what was said, and what is asked ----------------------------------------------------------
+
+sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+# Long enough to be cut into segments.
+speeches = st.lists(sentences, min_size=12, max_size=16).map(lambda parts: ". ".join(parts * 3))
+
+
+@dataclass(frozen=True)
+class Said:
+    """One step in the life of a log: a line, or the retraction of an earlier step's."""
+
+    user: str
+    thread: str
+    text: str
+    minute: int
+    speaker: str
+    session: str | None
+    topic: str | None
+    is_reply: bool
+    retracts: int | None = None
+
+    def write(self, log, written):
+        key = ThreadKey(self.user, self.thread)
+        entries = [entry for entry in written if entry is not None and entry.key == key]
+        if self.retracts is not None and entries:
+            gone = entries[self.retracts % len(entries)]
+            log.append(key, [Draft(role="control", control=Control((gone.id,), "undo"))])
+            return None
+        extra = {"timestamp": START_MS + self.minute * MINUTE_MS, "topic": self.topic}
+        if self.session is not None:
+            extra["session"] = self.session
+        kind = AIMessage if self.is_reply else HumanMessage
+        message = kind(content=self.text, name=self.speaker, additional_kwargs=extra)
+        return log.append(key, [draft_of(message)])[0]
+
+
+steps = st.builds(
+    Said,
+    user=st.sampled_from(["ana", "bo"]),
+    thread=st.sampled_from(["t1", "t2"]),
+    text=st.one_of(sentences, sentences, sentences, speeches),
+    minute=st.integers(0, 90),
+    speaker=st.sampled_from(["Ana", "Bo"]),
+    session=st.sampled_from([None, None, "s1", "s2"]),
+    topic=st.sampled_from(["work", "home", None]),
+    is_reply=st.booleans(),
+    retracts=st.one_of(st.none(), st.none(), st.none(), st.integers(0, 9)),
+)
+lives = st.lists(steps, min_size=1, max_size=14)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One question, as it may be asked."""
+
+    query: str
+    amount: dict
+    filter: dict | None
+    since: int | None
+    until: int | None
+    thread: str | None
+    hidden: frozenset
+    settings: RecallSettings = field(default_factory=RecallSettings)
+
+    def options(self, *, user="ana"):
+        keys = (ThreadKey(user, "t1"), ThreadKey(user, "t2"))
+        return {
+            **self.amount,
+            "filter": self.filter,
+            "since": None if self.since is None else START_MS + self.since * MINUTE_MS,
+            "until": None if self.until is None else START_MS + self.until * MINUTE_MS,
+            "within": None if self.thread is None else ThreadKey(user, self.thread),
+            "exclude": dict.fromkeys(keys, self.hidden),
+            "buffer": ThreadKey(user, "now"),
+            "settings": self.settings,
+        }
+
+    def allows(self, line):
+        """Say it again, line by line and slowly, what is in scope."""
+        minute = (line.time_ms - START_MS) / MINUTE_MS
+        known = {
+            "speaker": line.speaker,
+            "role": line.role,
+            "session": line.session,
+            "topic": line.tags.get("topic"),
+        }
+        return (
+            (self.thread is None or line.key.thread_id == self.thread)
+            and line.position not in self.hidden
+            and (self.since is None or minute >= self.since)
+            and (self.until is None or minute < self.until)
+            and all(known[name] in value for name, value in (self.filter or {}).items())
+        )
+
+
+def wishes(**fixed):
+    filters = st.fixed_dictionaries(
+        {},
+        optional={
+            "speaker": st.just(["Ana"]),
+            "role": st.just(["user"]),
+            "session": st.sampled_from([["s1"], ["s1", None]]),
+            "topic": st.sampled_from([["work"], ["work", None]]),
+        },
+    )
+    drawn = {
+        "query": sentences,
+        "amount": st.sampled_from(
+            [
+                {"k": 1},
+                {"k": 3},
+                {"max_tokens": 20},
+                {"max_tokens": 120},
+                {"k": 2, "max_tokens": 90},
+            ]
+        ),
+        "filter": st.one_of(st.none(), filters),
+        "since": st.sampled_from([None, None, 20]),
+        "until": st.sampled_from([None, None, 70]),
+        "thread": st.sampled_from([None, None, "t1"]),
+        "hidden": st.frozensets(st.integers(1, 16), max_size=3),
+        "settings": st.builds(
+            RecallSettings,
+            window=st.integers(0, 3),
+            budget_window=st.integers(0, 2),
+            cross_sessions=st.booleans(),
+            refill=st.booleans(),
+            buffer_size=st.sampled_from([0, 3]),
+            threshold=st.sampled_from([None, None, "auto", 0.5]),
+        ),
+    }
+    return st.builds(Wish, **(drawn | fixed))
+
+
+def told(life):
+    log, written = InMemoryLog(), []
+    for step in life:
+        written.append(step.write(log, written))
+    return log
+
+
+def value(found):
+    """Everything a caller sees, without the log's own ids."""
+    blocks = [
+        (block.text, block.relevance, block.similarity, *map(match_value, block.matches))
+        for block in (*found.blocks, *found.buffer)
+    ]
+    return blocks, [match_value(match) for match in found.matches], found.best_rejected
+
+
+def match_value(match):
+    line = match.line
+    return line.text, line.key, line.position, match.relevance, match.similarity, match.why
+
+
+ANA = Owner(user_id="ana")
+BOTH = (ANA, Owner(user_id="bo"))
+
+
+# -- one answer --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("owners", [ANA, BOTH], ids=["a user", "two users"])
+@settings(max_examples=30)
+@given(life=lives, wish=wishes())
+def test_no_line_comes_twice_none_is_out_of_scope_and_no_budget_is_exceeded(owners, life, wish):
+    recall = LineRecall(told(life), Buckets())
+    # What an earlier and wider question left in the buffer must not show, either.
+    recall.recall(owners, "car red", k=3, buffer=ThreadKey("ana", "now"), settings=wish.settings)
+    options = wish.options()
+    options["exclude"] |= {ThreadKey("bo", name): wish.hidden for name in ("t1", "t2")}
+    assume(owners is ANA or options["within"] is None)
+    found = recall.recall(owners, wish.query, **options)
+    for blocks in (found.blocks, found.buffer):
+        lines = [line for block in blocks for line in block.lines]
+        assert len({line.entry_id for line in lines}) == len(lines)
+        assert all(wish.allows(line) for line in lines)
+        if "max_tokens" in wish.amount:
+            assert sum(len(block.text) for block in blocks) <= 4 * wish.amount["max_tokens"]
+    assert all(wish.allows(match.line) for match in found.matches)
+    assert len(found.blocks) <= wish.amount.get("k", len(found.blocks))
+    asked_for = {owner.user_id for owner in (BOTH if owners is BOTH else (ANA,))}
+    assert {match.line.key.user_id for match in found.matches} <= asked_for
+
+
+@settings(max_examples=30)
+@given(life=lives, wish=wishes())
+def test_a_block_is_a_stretch_of_the_dialogue_in_its_order(life, wish):
+    log = told(life)
+    found = LineRecall(log, Buckets()).recall(ANA, wish.query, **wish.options())
+    live = LineRecall(log, Buckets()).recall(
+        ANA, "x", ranking=99, k=1, settings=RecallSettings(buffer_size=0)
+    )
+    for block in found.blocks:
+        [key] = {line.key for line in block.lines}
+        positions = [line.position for line in block.lines]
+        assert positions == sorted(positions)
+        assert {match.line for match in block.matches} <= set(block.lines)
+        there = sorted(m.line.position for m in live.matches if m.line.key == key)
+        at = [there.index(position) for position in positions]
+        assert all(behind == before + 1 for before, behind in pairwise(at))
+
+
+# -- the same however it came about ------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(life=lives, wish=wishes())
+def test_another_users_lines_change_nothing(life, wish):
+    # As many entries, so that positions are the same, but of somebody else and about one thing.
+    other = Said("cy", "t1", "car " * 9, 0, "Cy", None, None, is_reply=False)
+    others = told([step if step.user == "ana" else other for step in life])
+    found = LineRecall(told(life), Buckets()).recall(ANA, wish.query, **wish.options())
+    same = LineRecall(others, Buckets()).recall(ANA, wish.query, **wish.options())
+    assert value(found) == value(same)
+
+
+@settings(max_examples=30)
+@given(life=lives, cut=st.integers(0, 14), wish=wishes())
+def test_an_index_that_was_kept_up_to_date_answers_as_a_fresh_one(life, cut, wish):
+    log, written = InMemoryLog(), []
+    warm = LineRecall(log, Buckets())
+    options = wish.options() | {"remember": False}
+    for number, step in enumerate(life):
+        written.append(step.write(log, written))
+        if number >= cut:
+            warm.recall(ANA, wish.query, **options)
+    fresh = LineRecall(log, Buckets()).recall(ANA, wish.query, **options)
+    assert value(warm.recall(ANA, wish.query, **options)) == value(fresh)
+
+
+class Reversing(BaseDocumentCompressor):
+    """Puts the worst first and leaves the best out."""
+
+    def compress_documents(self, documents, query, callbacks=None):
+        return documents[:0:-1]
+
+
+@pytest.mark.parametrize(
+    "hooks", [{}, {"rewriter": str.split, "reranker": Reversing()}], ids=["no hooks", "both hooks"]
+)
+@settings(max_examples=15)
+@given(life=lives, wish=wishes())
+def test_an_asynchronous_recall_answers_as_a_synchronous_one(hooks, life, wish):
+    recall = LineRecall(told(life), Buckets(), **hooks)
+    options = wish.options() | {"remember": False}
+    later = asyncio.run(recall.arecall(ANA, wish.query, **options))
+    assert later == recall.recall(ANA, wish.query, **options)
+
+
+@settings(max_examples=30)
+@given(life=lives, wish=wishes())
+def test_hooks_move_no_line_into_scope_and_exceed_no_budget(life, wish):
+    recall = LineRecall(told(life), Buckets(), rewriter=str.split, reranker=Reversing())
+    found = recall.recall(ANA, wish.query, **wish.options())
+    lines = [line for block in found.blocks for line in block.lines]
+    assert len({line.entry_id for line in lines}) == len(lines)
+    assert all(wish.allows(line) for line in lines)
+    if "max_tokens" in wish.amount:
+        size = sum(len(block.text) for block in found.blocks)
+        assert size <= 4 * wish.amount["max_tokens"]
+    assert found.problems == ()

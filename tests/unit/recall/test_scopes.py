@@ -1,0 +1,223 @@
+"""Promises of the scopes of a recall: what is out of scope never comes back, in no way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.views.codec import draft_of
+
+ANA, BO = Owner(user_id="ana"), Owner(user_id="bo")
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WIDE = RecallSettings(window=9, budget_window=9, buffer_size=10)
+
+
+def said(text, minute, *, name="Ana", kind=HumanMessage, **extra):
+    stamp = (NOON + timedelta(minutes=minute)).isoformat()
+    return draft_of(kind(content=text, name=name, additional_kwargs={"timestamp": stamp, **extra}))
+
+
+@pytest.fixture
+def recall(log, embedder):
+    log.append(
+        ThreadKey("ana", "t1"),
+        [
+            said("the car is red", 0, session="one", topic="cars", weight=3, urgent=True),
+            said("a red car it is", 1, name="Bot", kind=AIMessage, session="one", topic="cars"),
+            said("the boat is red", 2, session="one", topic="boats", weight=1),
+            said("the car is sold", 60, session="two", topic=None, price=2.5),
+        ],
+    )
+    log.append(ThreadKey("ana", "t2"), [said("a car for two", 90), said("my car, my dog", 91)])
+    log.append(ThreadKey("bo", "t1"), [said("bo drives a car", 5, name="Bo", topic="cars")])
+    return LineRecall(log, embedder, WIDE)
+
+
+def shown(found):
+    """Every text that a caller sees anywhere in an answer."""
+    blocks = (*found.blocks, *found.buffer)
+    return {line.text for block in blocks for line in block.lines} | {
+        match.line.text for match in found.matches
+    }
+
+
+CARS = {"the car is red", "a red car it is", "the car is sold", "a car for two", "my car, my dog"}
+
+
+# -- what was said of a line -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "texts"),
+    [
+        ({}, CARS | {"the boat is red"}),
+        ({"speaker": "Bot"}, {"a red car it is"}),
+        ({"role": "assistant"}, {"a red car it is"}),
+        ({"session": "two"}, {"the car is sold"}),
+        ({"session": None}, {"a car for two", "my car, my dog"}),
+        ({"thread_id": ["t2", "t3"]}, {"a car for two", "my car, my dog"}),
+        ({"user_id": "bo"}, set()),
+        ({"topic": "cars"}, {"the car is red", "a red car it is"}),
+        ({"topic": ["boats", None]}, {"the boat is red", "the car is sold"}),
+        ({"weight": 1}, {"the boat is red"}),
+        ({"weight": True}, set()),
+        ({"urgent": True}, {"the car is red"}),
+        ({"price": {2.5, 3.5}}, {"the car is sold"}),
+        ({"topic": "cars", "role": "user"}, {"the car is red"}),
+        ({"colour": "red"}, set()),
+        ({"topic": []}, set()),
+    ],
+)
+def test_a_filter_lets_lines_with_one_of_the_values_come_back_and_no_others(recall, wanted, texts):
+    found = recall.recall(ANA, "Which car is red?", filter=wanted, buffer=ThreadKey("ana", "now"))
+    assert shown(found) == texts
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ({"topic": object()}, "topic"),
+        ({"topic": ["cars", {"a": 1}]}, "topic"),
+        ({"topic": {"$in": ["cars"]}}, "topic"),
+        ({3: "cars"}, "filter"),
+        ("cars", "filter"),
+    ],
+)
+def test_a_filter_that_compares_with_no_plain_value_is_refused_by_name(recall, wanted, named):
+    with pytest.raises(ConfigError, match=named):
+        recall.recall(ANA, "car", filter=wanted)
+
+
+def test_a_session_that_is_a_number_is_found_by_it(log, embedder):
+    log.append(
+        ThreadKey("ana", "t"), [said("car one", 0, session=1), said("car two", 1, session=2)]
+    )
+    recall = LineRecall(log, embedder)
+    assert shown(recall.recall(ANA, "car", filter={"session": 2})) == {"car two"}
+    assert shown(recall.recall(ANA, "car", filter={"session": "1"})) == {"car one"}
+
+
+def test_a_long_text_beside_a_message_is_no_tag(log, embedder):
+    reasoning = "hm " * 200
+    [entry] = log.append(ThreadKey("ana", "t"), [said("the car", 0, reasoning=reasoning, a="b")])
+    recall = LineRecall(log, embedder)
+    assert recall.recall(ANA, "car", filter={"reasoning": reasoning}).blocks == ()
+    [match] = recall.recall(ANA, "car", filter={"a": "b"}).matches
+    assert (match.line.tags, match.line.entry_id) == ({"a": "b"}, entry.id)
+
+
+# -- when --------------------------------------------------------------------------------------
+
+
+def at(minute):
+    return NOON + timedelta(minutes=minute)
+
+
+@pytest.mark.parametrize(
+    ("span", "texts"),
+    [
+        ({"since": at(60)}, {"the car is sold", "a car for two", "my car, my dog"}),
+        ({"until": at(1)}, {"the car is red"}),
+        ({"since": at(1), "until": at(60)}, {"a red car it is", "the boat is red"}),
+        ({"since": at(60), "until": at(60)}, set()),
+        ({"since": round(at(91).timestamp() * 1000)}, {"my car, my dog"}),
+        ({"since": at(91).astimezone(timezone(timedelta(hours=9)))}, {"my car, my dog"}),
+        ({"since": at(91) + timedelta(microseconds=1)}, set()),
+    ],
+)
+def test_a_time_range_holds_its_beginning_and_not_its_end(recall, span, texts):
+    assert shown(recall.recall(ANA, "Which car is red?", **span)) == texts
+
+
+@pytest.mark.parametrize(
+    ("span", "named"),
+    [
+        ({"since": datetime(2026, 3, 1)}, "zone"),  # noqa: DTZ001 - the point of the test
+        ({"until": "2026-03-01"}, "until"),
+        ({"since": 1.5}, "since"),
+        ({"since": True}, "since"),
+        ({"since": at(2), "until": at(1)}, "behind"),
+    ],
+)
+def test_a_time_that_may_mean_another_one_is_refused(recall, span, named):
+    with pytest.raises(ConfigError, match=named):
+        recall.recall(ANA, "car", **span)
+
+
+def test_a_line_from_before_all_calendars_is_found_and_is_the_oldest(log, embedder):
+    ages = HumanMessage("a car of old", additional_kwargs={"timestamp": -(10**30)})
+    log.append(ThreadKey("ana", "t"), [draft_of(ages), said("a car of today", 0)])
+    recall = LineRecall(log, embedder)
+    assert shown(recall.recall(ANA, "car", until=NOON)) == {"a car of old"}
+
+
+# -- whose -------------------------------------------------------------------------------------
+
+
+def test_a_set_of_users_is_searched_together_and_documents_could_tell_them_apart(recall):
+    found = recall.recall([ANA, BO], "Who drives a car?")
+    assert shown(found) == CARS | {"the boat is red", "bo drives a car"}
+    assert all(len({line.key for line in block.lines}) == 1 for block in found.blocks)
+    assert recall.recall({BO}, "car") == recall.recall(BO, "car")
+    assert recall.recall([BO, ANA, BO], "car") == recall.recall([ANA, BO], "car")
+
+
+def test_each_set_of_users_has_one_index_of_its_own(log, say, embedder):
+    for user in ("ana", "bo", "cy"):
+        say(log, [f"the car of {user}"], user=user)
+    recall = LineRecall(log, embedder, max_owners=2)
+    sets = [ANA], [ANA, BO], ANA, [BO, ANA]
+    assert [len(recall.recall(one, "car").matches) for one in sets] == [1, 2, 1, 2]
+    assert recall._indexes.held == [(ANA,), (ANA, BO)]
+
+
+@pytest.mark.parametrize("owner", [[], "ana", [ANA, "bo"], None])
+def test_a_set_that_holds_no_owner_is_refused(recall, owner):
+    with pytest.raises(ConfigError, match="owner"):
+        recall.recall(owner, "car")
+
+
+def test_a_thread_of_none_of_the_owners_is_refused(recall):
+    with pytest.raises(ConfigError, match="within"):
+        recall.recall([ANA, BO], "car", within=ThreadKey("cy", "t"))
+    with pytest.raises(ConfigError, match="buffer"):
+        recall.recall([ANA, BO], "car", buffer=ThreadKey("cy", "t"))
+
+
+# -- beside a hit, and in the buffer -----------------------------------------------------------
+
+
+def test_the_buffer_shows_only_what_is_in_scope_and_keeps_the_rest_for_later(recall):
+    now = ThreadKey("ana", "now")
+    whole = recall.recall(ANA, "boat", k=1, buffer=now)
+    assert {"the boat is red", "the car is red"} <= shown(whole)
+    narrow = recall.recall(ANA, "Which?", k=1, buffer=now, filter={"topic": "boats"})
+    assert shown(narrow) == {"the boat is red"}
+    assert {"the boat is red", "the car is red"} <= shown(recall.recall(ANA, "x", k=1, buffer=now))
+
+
+def test_another_users_lines_do_not_outlive_the_set_in_a_buffer(recall):
+    now = ThreadKey("ana", "now")
+    assert "bo drives a car" in shown(recall.recall([ANA, BO], "bo drives", buffer=now))
+    assert "bo drives a car" not in shown(recall.recall(ANA, "bo drives", buffer=now))
+
+
+def test_the_live_context_stays_out_under_every_other_scope(recall, log):
+    live = {
+        ThreadKey("ana", "t1"): [entry.position for entry in log.entries(ThreadKey("ana", "t1"))]
+    }
+    found = recall.recall([ANA, BO], "car", filter={"topic": "cars"}, exclude=live)
+    assert shown(found) == {"bo drives a car"}
+
+
+def test_a_scope_changes_only_what_may_come_back_and_not_how_it_is_scored(recall):
+    dense = replace(WIDE, lexical_weight=0)
+    [match] = recall.recall(ANA, "the boat", filter={"topic": "boats"}, settings=dense).matches
+    everything = recall.recall(ANA, "the boat", settings=dense).matches
+    assert match.similarity == next(m for m in everything if m.line == match.line).similarity
