@@ -36,16 +36,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from benchmarks.log.dialogue import Exchange, exchange
 from benchmarks.log.measuring import progress
 from benchmarks.log.stores import file_bytes
+from benchmarks.scripted_model import InstantModel
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
 
@@ -96,22 +95,14 @@ def _found(number: int) -> str:
     return exchange(number + _FOUND).answer
 
 
-class _ScriptedModel(BaseChatModel):
+class _ScriptedModel(InstantModel):
     """Says what it was given to say, one message a call."""
 
     replies: Any
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Runnable[Any, AIMessage]:
-        return self
-
-    def _generate(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any
-    ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=next(self.replies))])
+    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        said: AIMessage = next(self.replies)
+        return said
 
 
 def _replies(turns: int, tool_every: int) -> Iterator[AIMessage]:

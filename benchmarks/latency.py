@@ -47,11 +47,10 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from benchmarks.scripted_model import InstantModel
 from benchmarks.sql_history import HistoryFile, at_session, question, with_history
 from benchmarks.synthetic_dialogue import answer, said, threads
 from langchain_convmem import ConversationMemory
@@ -66,23 +65,13 @@ _FIRST = 10
 _WINDOW = 100
 
 
-class InstantModel(BaseChatModel):
-    """Answers at once, with the next of its answers."""
+class TurnModel(InstantModel):
+    """Answers with what is answered in its turn."""
 
     turn: int = 0
 
-    @property
-    def _llm_type(self) -> str:
-        return "instant"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(answer(self.turn)))])
+    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        return AIMessage(answer(self.turn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +143,7 @@ def windows(turns: int) -> list[Window]:
 
 def measured(turns: int, lines: int, folder: Path) -> list[Window]:
     """Take the turns of all windows; return the windows with their times."""
-    model = InstantModel()
+    model = TurnModel()
     found = windows(turns)
     _said_before(lines, folder / "before.db")
     with ExitStack() as stack:
@@ -182,9 +171,7 @@ def _said_before(lines: int, path: Path) -> None:
         memory.refresh(user_id="ana")
 
 
-def _systems(
-    model: InstantModel, memory: ConversationMemory, file: HistoryFile
-) -> dict[str, System]:
+def _systems(model: TurnModel, memory: ConversationMemory, file: HistoryFile) -> dict[str, System]:
     wrapped = memory.wrap(model, history_tokens=HISTORY_TOKENS)
     config: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}
     with_messages = with_history(model, file.history)
@@ -197,7 +184,7 @@ def _systems(
 
 def _filled(
     first: int,
-    model: InstantModel,
+    model: TurnModel,
     memory: ConversationMemory,
     file: HistoryFile,
     systems: dict[str, System],
@@ -215,7 +202,7 @@ def _filled(
                 systems[name].turn_ms(number)
 
 
-def _taken(model: InstantModel, places: list[tuple[int, tuple[Window, dict[str, System]]]]) -> None:
+def _taken(model: TurnModel, places: list[tuple[int, tuple[Window, dict[str, System]]]]) -> None:
     """Take one turn of each window with each system, in changing order."""
     is_odd = places[0][0] % 2
     for number, (window, systems) in places if is_odd else places[::-1]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.logs import DynamoDBLog, InMemoryLog, PostgresLog, SQLiteLog, to_dynamodb
-    from langchain_convmem.memory import ConversationMemory
+    from langchain_convmem.memory import ConversationMemory, SummarizingMemory
     from langchain_convmem.prompts import PromptFile
     from langchain_convmem.recall import DialogLineRetriever, EmbeddedEmbeddings, RecallSettings
+    from langchain_convmem.summarizing import SummarySettings
 
 __all__ = [
     "ConversationHistory",
@@ -26,6 +27,8 @@ __all__ = [
     "PromptFile",
     "RecallSettings",
     "SQLiteLog",
+    "SummarizingMemory",
+    "SummarySettings",
     "to_dynamodb",
 ]
 
@@ -40,6 +43,8 @@ _HOMES = {
     "PromptFile": "prompts",
     "RecallSettings": "recall",
     "SQLiteLog": "logs",
+    "SummarizingMemory": "memory",
+    "SummarySettings": "summarizing",
     "to_dynamodb": "logs",
 }
 

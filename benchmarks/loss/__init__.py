@@ -2,10 +2,12 @@
 
     python -m benchmarks.loss [--only NAME ...] [--system NAME ...] [--json]
 
-Every scenario is written once (scenarios.py, tool_scenarios.py and processes.py in this package)
-and run against every system in a folder of its own, offline, with scripted models. Afterwards the
-files are opened anew, the user says one thing more, and what the model is then called with is
-judged:
+Every scenario is written once and run against every system in a folder of its own, offline, with
+scripted models. There are two sets of them, each with systems of its own.
+
+Chats (scenarios.py, tool_scenarios.py and processes.py in this package): failures, readers who
+leave, turns at once, edits. Afterwards the files are opened anew, the user says one thing more, and
+what the model is then called with is judged:
 
     lost       something the user said, or was shown, that is no longer there
     doubled    something that is there more often than it was said, or though it was taken back
@@ -21,8 +23,32 @@ Systems, each the way its own documentation tells to write it:
     checkpointer     a LangGraph graph over `MessagesState`, with ToolNode and the SQLite
                      checkpointer, called with `durability="sync"`, its safest setting
 
-A dash means that the system has no such thing to try. Every message of the user has an id, which is
-what lets a checkpointer tell a retry from a new message; it would double without. The bar is that
-`convmem` is clean throughout; it alone decides the exit code. All this needs the extra `agents` and
-the group `bench`.
+Summaries (the package summaries in this one): conversations that grow too long. Everything said
+bears a mark, and the scripted summariser notes all that it reads; so what is neither in the last
+call of the model nor in the summary there, no summariser ever saw, or it was dropped behind one.
+Judged is the last call of the model:
+
+    lost        what was said and is gone; a system message that is no longer one
+    question    the question that waits for an answer is not there in the user's own words
+    orphaned    a tool's result without its call, or a call without its result
+    invented    a message that nobody said and no summariser wrote, such as a placeholder
+    doubled     what stands there twice, or a second summary
+    commanded   an order that somebody else gave stands in a message of the user
+    unanswered  a turn failed because its summary did
+    evicted     no fault: messages that gave way to summaries; read: of these, seen by a summariser
+
+Systems, all with the same marks and the same summariser:
+    convmem          `memory.wrap(model)` with a summarizer, over a SQLite file
+    convmem-step     `SummarizingMemory() | model`; it stores nothing
+    middleware       `create_agent` with LangChain's `SummarizationMiddleware`, as it comes but for
+                     the trigger, and LangGraph's SQLite checkpointer
+    middleware-best  the same, told to keep tokens and to trim nothing before the summary
+    langmem          langmem's `SummarizationNode` before the model, with one budget, as in its
+                     example, and the SQLite checkpointer
+    langmem-best     the same, with a window in which each conversation here fits at once
+
+A dash means that the system has no such thing to try. In the chats, every message of the user has
+an id, which is what lets a checkpointer tell a retry from a new message; it would double without.
+The bar is that `convmem` and `convmem-step` are clean throughout; they alone decide the exit code.
+All this needs the extra `agents` and the group `bench`.
 """

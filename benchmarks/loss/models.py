@@ -9,11 +9,11 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import ConfigDict, Field
+
+from benchmarks.scripted_model import InstantModel
 
 __all__ = [
     "GRACE_S",
@@ -60,7 +60,7 @@ async def _anothing() -> None:
     """Do nothing while answering."""
 
 
-class ScriptedModel(BaseChatModel):
+class ScriptedModel(InstantModel):
     """Answers by a function, word by word where it streams, and keeps what it was called with."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -76,41 +76,23 @@ class ScriptedModel(BaseChatModel):
     """Streams raise `ProviderError` after so many words."""
     seen: list[list[BaseMessage]] = Field(default_factory=list)
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
+    def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        return self.reply(messages)
 
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        return self.bind(tools=[tool.name for tool in tools])
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.seen.append(messages)
         self.during()
-        return ChatResult(generations=[ChatGeneration(message=self.reply(messages))])
+        return super()._generate(messages)
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> ChatResult:
         self.seen.append(messages)
         await self.aduring()
-        return ChatResult(generations=[ChatGeneration(message=self.reply(messages))])
+        return super()._generate(messages)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         self.seen.append(messages)
         self.during()
@@ -118,16 +100,10 @@ class ScriptedModel(BaseChatModel):
             self._break_at(number)
             if number == self.lingers_after:
                 threading.Event().wait(GRACE_S)
-            if run_manager is not None:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         self.seen.append(messages)
         await self.aduring()
@@ -135,8 +111,6 @@ class ScriptedModel(BaseChatModel):
             self._break_at(number)
             if number == self.lingers_after:
                 await asyncio.sleep(GRACE_S)
-            if run_manager is not None:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
 
     def _break_at(self, number: int) -> None:

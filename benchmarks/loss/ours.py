@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -12,10 +12,10 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from benchmarks.loss.systems import (
     Chat,
+    CheckpointedSystem,
     RunnableChat,
     Setup,
     System,
-    T,
     edit_by_time_travel,
     tool_loop,
 )
@@ -79,18 +79,17 @@ class _WrappedChat(RunnableChat):
 # -- an agent --------------------------------------------------------------------------------
 
 
-class MemoryAgent(MemoryChain):
+class MemoryAgent(CheckpointedSystem, MemoryChain):
     """`create_agent` with our middleware; a checkpointer keeps where the agent stands."""
 
     name = "convmem-agent"
-    can_pause = True
 
     def open(self) -> None:
         from langgraph.checkpoint.sqlite import SqliteSaver
 
         super().open()
-        self._db = sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False)
-        self.saver: Any = SqliteSaver(self._db)
+        self._db = sqlite3.connect(self.checkpoints, check_same_thread=False)
+        self.saver = SqliteSaver(self._db)
 
     def close(self) -> None:
         super().close()
@@ -98,20 +97,6 @@ class MemoryAgent(MemoryChain):
 
     def chat(self, setup: Setup) -> Chat:
         return _AgentChat(self, setup)
-
-    def arun(self, job: Callable[[], Awaitable[T]]) -> T:
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
-        async def with_saver() -> T:
-            path = str(self.folder / "checkpoints.db")
-            async with AsyncSqliteSaver.from_conn_string(path) as saver:
-                self.saver, usual = saver, self.saver
-                try:
-                    return await job()
-                finally:
-                    self.saver = usual
-
-        return super().arun(with_saver)
 
 
 class _AgentChat(RunnableChat):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -12,11 +12,11 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.loss.systems import (
     Chat,
+    CheckpointedSystem,
     RunnableChat,
     Setup,
     StorageError,
     System,
-    T,
     edit_by_time_travel,
     tool_loop,
 )
@@ -85,15 +85,14 @@ class _HistoryChat(RunnableChat):
 # -- a graph with a checkpointer -------------------------------------------------------------
 
 
-class Checkpointer(System):
+class Checkpointer(CheckpointedSystem):
     """A LangGraph graph over `MessagesState` with the SQLite checkpointer."""
 
     name = "checkpointer"
-    can_pause = True
 
     def open(self) -> None:
-        self._db = sqlite3.connect(self.folder / "checkpoints.db", check_same_thread=False)
-        self.saver: Any = _breakable_saver()(self._db)
+        self._db = sqlite3.connect(self.checkpoints, check_same_thread=False)
+        self.saver = _breakable_saver()(self._db)
         self.saver.system = self
 
     def close(self) -> None:
@@ -101,20 +100,6 @@ class Checkpointer(System):
 
     def chat(self, setup: Setup) -> Chat:
         return _GraphChat(self, setup)
-
-    def arun(self, job: Callable[[], Awaitable[T]]) -> T:
-        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
-        async def with_saver() -> T:
-            path = str(self.folder / "checkpoints.db")
-            async with AsyncSqliteSaver.from_conn_string(path) as saver:
-                self.saver, usual = saver, self.saver
-                try:
-                    return await job()
-                finally:
-                    self.saver = usual
-
-        return super().arun(with_saver)
 
 
 def _breakable_saver() -> Any:

@@ -18,6 +18,7 @@ from benchmarks.loss.models import ScriptedModel
 
 __all__ = [
     "Chat",
+    "CheckpointedSystem",
     "RunnableChat",
     "Setup",
     "StorageError",
@@ -168,6 +169,32 @@ class System(ABC):
             return await job()
 
         return asyncio.run(whole())
+
+
+class CheckpointedSystem(System):
+    """A system whose runs a LangGraph checkpointer in a SQLite file keeps."""
+
+    can_pause = True
+    saver: Any
+    """The checkpointer in use."""
+
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpointer's file."""
+        return self.folder / "checkpoints.db"
+
+    def arun(self, job: Callable[[], Awaitable[T]]) -> T:
+        from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+        async def with_saver() -> T:
+            async with AsyncSqliteSaver.from_conn_string(str(self.checkpoints)) as saver:
+                self.saver, usual = saver, self.saver
+                try:
+                    return await job()
+                finally:
+                    self.saver = usual
+
+        return super().arun(with_saver)
 
 
 def tool_loop(setup: Setup) -> Callable[[Sequence[BaseMessage]], list[BaseMessage]]:

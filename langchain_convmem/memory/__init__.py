@@ -9,12 +9,26 @@ from langchain_convmem.memory.conversation_memory import ConversationMemory
 from langchain_convmem.views.drafting import WriteHook
 
 if TYPE_CHECKING:
+    from langchain_convmem.memory.memory_options import MemoryOptions
+    from langchain_convmem.memory.summarizing_memory import SummarizingMemory
     from langchain_convmem.memory.thread_stats import ThreadStats
     from langchain_convmem.memory.wrapping import RememberingRunnable
 
-__all__ = ["ConversationMemory", "RememberingRunnable", "ThreadStats", "WriteHook"]
+__all__ = [
+    "ConversationMemory",
+    "MemoryOptions",
+    "RememberingRunnable",
+    "SummarizingMemory",
+    "ThreadStats",
+    "WriteHook",
+]
 
-_LATER = {"RememberingRunnable": "wrapping", "ThreadStats": "thread_stats"}
+_LATER = {
+    "MemoryOptions": "memory_options",
+    "RememberingRunnable": "wrapping",
+    "SummarizingMemory": "summarizing_memory",
+    "ThreadStats": "thread_stats",
+}
 """What is imported when it is first asked for: most of its import time is LangChain's."""
 
 __getattr__, __dir__ = lazy_names(__name__, _LATER)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory.memory_part import MemoryPart, owner_of
+from langchain_convmem.memory.memory_part import owner_of
+from langchain_convmem.memory.summarizing import SummarizingPart
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
 
 __all__ = ["ForgettingMemory"]
 
 
-class ForgettingMemory(MemoryPart):
+class ForgettingMemory(SummarizingPart):
     """Erases for good what was said, and all that was derived from it."""
 
     def forget(
@@ -23,6 +24,10 @@ class ForgettingMemory(MemoryPart):
         entry_ids: Iterable[str] | None = None,
     ) -> ForgetReceipt:
         """Erase for good: a user with all threads, a thread, or entries of a thread.
+
+        What recall keeps of it in this process's memory goes too; other processes notice when they
+        next recall for this user. Summaries that tell of it go with it, and with a summarizer
+        the thread is compacted anew.
 
         Args:
             user_id: Alone: everything of this user.
@@ -55,4 +60,10 @@ class ForgettingMemory(MemoryPart):
         scope = ThreadKey(user_id, thread_id) if thread_id is not None else Owner(user_id=user_id)
         ids = None if entry_ids is None else list(entry_ids)
         receipt: ForgetReceipt = yield step(self.log, "forget", scope, ids)
+        if self._recall is not None:
+            owner = scope if isinstance(scope, Owner) else scope.owner
+            yield from self._recall.forgotten_steps(owner)
+        if isinstance(scope, ThreadKey) and ids:
+            # Summaries that told of it are gone, and what else they covered is shown again.
+            yield from self.after_turn_steps(scope)
         return receipt

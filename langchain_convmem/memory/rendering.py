@@ -8,10 +8,19 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
 
-from langchain_convmem.records import RecalledBlock
+from langchain_convmem.records import Recall, RecalledBlock
 from langchain_convmem.views.codec import text_pieces
+from langchain_convmem.views.tokens import count_text_tokens
 
-__all__ = ["RECALL_SOURCE", "MessageList", "fenced", "folded", "recalled_messages"]
+__all__ = [
+    "RECALL_SOURCE",
+    "MessageList",
+    "fenced",
+    "folded",
+    "in_sight",
+    "recalled_messages",
+    "shown_blocks",
+]
 
 RECALL_SOURCE = "convmem_recall"
 """Marks messages made of recalled lines: `additional_kwargs["source"]`."""
@@ -35,6 +44,14 @@ class MessageList(list[BaseMessage]):
         return format(str(self), spec)
 
 
+def in_sight(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
+    """Return which blocks a model is shown, and whether they come by time, oldest first.
+
+    With a relevance buffer these are its blocks, and they come as it has them: latest find first.
+    """
+    return (found.buffer, False) if has_buffer else (found.blocks, True)
+
+
 def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 
@@ -47,6 +64,24 @@ def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
     body = "\n\n".join(_FENCE.sub("&lt;", block.text) for block in blocks)
     return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
+
+
+def shown_blocks(
+    blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
+) -> tuple[Sequence[RecalledBlock], str]:
+    """Return as many of the first blocks as fit, and their fenced text.
+
+    Args:
+        blocks: Best first, or in the order of a relevance buffer.
+        by_time: Whether they are shown oldest first instead.
+        max_tokens: How long the text may be, fence included; None for any length.
+    """
+    shown = list(blocks)
+    text = fenced(shown, by_time=by_time)
+    while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
+        shown.pop()
+        text = fenced(shown, by_time=by_time)
+    return shown, text
 
 
 def folded(message: HumanMessage, recalled: str) -> HumanMessage:

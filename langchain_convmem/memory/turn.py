@@ -5,9 +5,8 @@ Written as steps, so that the synchronous and the asynchronous Runnable run the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -21,7 +20,7 @@ from langchain_convmem.history import (
 )
 from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.memory.chain_shape import ChainShape
-from langchain_convmem.memory.rendering import MessageList, fenced, folded, recalled_messages
+from langchain_convmem.memory.rendering import MessageList, folded, recalled_messages
 from langchain_convmem.memory.replies import (
     ReplyCollector,
     is_unfinished,
@@ -32,7 +31,6 @@ from langchain_convmem.memory.replies import (
 from langchain_convmem.memory.spoken import human_of
 from langchain_convmem.memory.turn_entries import (
     entry_said,
-    framing,
     is_answered,
     replies_of,
     said_before,
@@ -41,22 +39,21 @@ from langchain_convmem.memory.turn_entries import (
 )
 from langchain_convmem.memory.turn_switches import TurnSwitches
 from langchain_convmem.memory.turn_trace import OWN_TOKENS, TurnTrace
+from langchain_convmem.memory.turn_view import TurnView
 from langchain_convmem.records import (
     Context,
     Control,
     Draft,
     Entry,
     Metadata,
-    Recall,
     RecalledBlock,
     ThreadKey,
 )
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.codec import draft_of, text_pieces
-from langchain_convmem.views.context import Profile, SummaryPlace, context
+from langchain_convmem.views.context import Profile
 from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.tokens import count_tokens
 
 if TYPE_CHECKING:
     from langchain_convmem.memory.conversation_memory import ConversationMemory
@@ -87,6 +84,7 @@ class Turn:
     turn_id: str = ""
     start: int = 0
     given: Sequence[BaseMessage] = ()
+    view: Context | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
 
@@ -141,28 +139,37 @@ class Turn:
         view: Context | None = None
         if mine is None or thread.holds(mine.position):
             asked, seen = self._so_far(thread, mine)
-            view = self._viewed(seen)
+            view = self._view.viewed(seen)
         if view is None:  # an old message is said again, or the budget reaches further back
             thread = yield from read_all_steps(log, thread)
             asked, seen = self._so_far(thread, mine)
-            view = self._viewed(seen) or self._viewed_without_unanswered(seen)
+            view = self._view.viewed(seen) or self._view.viewed_without_unanswered(seen)
         if self.switches.remember:
-            yield from note_steps(log, thread, view, self._view_options())
+            yield from note_steps(log, thread, view, self._view.options(seen.entries))
+        self.view = view
         self.turn_id = asked.turn_id
         self.start = start_of(thread.entries, asked)
-        blocks: Sequence[RecalledBlock] = ()
-        recalled = ""
-        if self.switches.recall:
-            later = {one.position for one in thread.entries if one.position >= self.start}
-            found = yield from self._recalled(view.positions | later)
-            has_buffer = bool(self.memory.line_recall.settings.buffer_size)
-            blocks = found.buffer if has_buffer else found.blocks
-            # A buffer shows the latest find first, as it keeps it.
-            recalled = fenced(blocks, by_time=not has_buffer)
+        later = {one.position for one in thread.entries if one.position >= self.start}
+        blocks, recalled = yield from self._view.recalled(
+            seen.entries, view, view.positions | later
+        )
         payload = self._payload(view, asked, recalled, seen.entries)
         yield from self.trace.told("convmem.context", _counts(seen.entries, view, blocks))
         self.started_ms = now_ms()
         return payload
+
+    @property
+    def _view(self) -> TurnView:
+        return TurnView(
+            self.memory,
+            self.key,
+            self.human,
+            self.kept,
+            self.switches,
+            self.slots,
+            self.profile,
+            self.trace,
+        )
 
     @property
     def place(self) -> tuple[Hashable, ThreadKey]:
@@ -211,49 +218,6 @@ class Turn:
             self.human, entry_id=entry_id, key=self.key, position=position, turn_id=entry_id
         )
 
-    def _view_options(self) -> dict[str, Any]:
-        budget = self.switches.history_tokens
-        place: SummaryPlace = "omit" if self.slots and "summary" in self.slots else "system"
-        return {
-            "profile": self.profile,
-            # The history's budget does not count what the user says now.
-            "max_tokens": None if budget is None else budget + count_tokens([self.human]),
-            "summary": place,
-        }
-
-    def _viewed(self, thread: LiveThread) -> Context | None:
-        """Return the messages up to the user's; see `LiveThread.viewed`."""
-        return thread.viewed(**self._view_options())
-
-    def _viewed_without_unanswered(self, thread: LiveThread) -> Context:
-        """Return the user's message alone behind the system messages.
-
-        What was said before and never answered is one exchange with it, which is never cut; but an
-        old message must not block the thread for good.
-        """
-        *before, asked = thread.entries
-        return context([*framing(before), asked], **self._view_options())
-
-    def _recalled(self, seen: Collection[int]) -> Steps[Recall]:
-        """Return lines of other places than the positions that the model sees anyway.
-
-        A turn that is tried again must not quote its own earlier answer, nor what followed.
-        """
-        engine = self.memory.line_recall
-        wish: dict[str, Any] = {"exclude": {self.key: seen}, **self.switches.recall_limits}
-        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        if not query:
-            return (yield from engine.buffer_steps(self.key, **wish))
-        recall = partial(
-            engine.recall_steps,
-            self.key.owner,
-            query,
-            buffer=self.key,
-            remember=self.switches.remember,
-            **wish,
-        )
-        return (yield from self.trace.recalled(query, recall))
-
     def _payload(
         self, view: Context, asked: Entry, recalled: str, entries: Sequence[Entry]
     ) -> list[BaseMessage] | dict[str, Any]:
@@ -263,8 +227,7 @@ class Turn:
         human = self.human.model_copy(
             update={"id": asked.message_id, "content": last.content, "name": last.name}, deep=True
         )
-        has_slot = self.slots is not None and "recalled" in self.slots
-        spoken = human if has_slot else folded(human, recalled)
+        spoken = human if self._view.has_slot("recalled") else folded(human, recalled)
         self.given = [*history, spoken]
         if self.slots is None:
             return list(self.given)
@@ -338,6 +301,9 @@ class Turn:
         )
         if own:
             yield from self.trace.told("convmem.own_models", own)
+        if self.view is not None:
+            said = [draft.message for draft in drafts if draft.message is not None]
+            yield from self.memory.after_turn_steps(self.key, self.view, said)
 
     def _timing(self) -> dict[str, int]:
         timing = {"llmStart": self.started_ms, "llmEnd": now_ms()}

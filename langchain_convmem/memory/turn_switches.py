@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from langchain_convmem.views.budget import ContextBudget
+
 __all__ = ["TurnSwitches"]
 
 
@@ -24,6 +26,7 @@ class TurnSwitches:
     max_tokens: int | None = None
     k: int | None = None
     history_tokens: int | None = None
+    budget: ContextBudget | None = None
     remember: bool = True
 
     @property

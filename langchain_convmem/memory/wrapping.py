@@ -26,6 +26,7 @@ from langchain_convmem.memory.turn import Turn, TurnSwitches
 from langchain_convmem.memory.turn_queue import TurnQueue
 from langchain_convmem.memory.turn_trace import TurnTrace, stamped
 from langchain_convmem.steps import arun, run
+from langchain_convmem.views.budget import ContextBudget
 
 __all__ = ["RememberingRunnable"]
 
@@ -42,6 +43,8 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     max_tokens: int | None = None
     k: int | None = None
     history_tokens: int | None = None
+    context_tokens: int | None = None
+    reserved_tokens: int = 0
     queue_timeout_s: float = 300.0
     profile: Any = Field(default=None, repr=False)
     user_id_key: SecretStr | None = Field(default=None, repr=False)
@@ -252,12 +255,19 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     # -- the turn -------------------------------------------------------------------------------
 
+    @property
+    def _budget(self) -> ContextBudget | None:
+        if self.context_tokens is None:
+            return None
+        return ContextBudget(self.context_tokens, self.reserved_tokens)
+
     def _turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> Turn:
         defaults = TurnSwitches(
             recall=self.recall,
             max_tokens=self.max_tokens,
             k=self.k,
             history_tokens=self.history_tokens,
+            budget=self._budget,
         )
         configurable = config.get("configurable", {})
         return Turn.of(

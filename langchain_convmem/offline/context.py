@@ -14,7 +14,7 @@ from typing import Literal
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.offline.fences import FencedText, read_fence, split_fences
+from langchain_convmem.offline.fences import FencedText, read_fence, read_summary, split_fences
 from langchain_convmem.views.codec import line_time_ms
 from langchain_convmem.views.context import SUMMARY_SOURCE
 
@@ -152,7 +152,7 @@ class _Collector:
                 self._read_recalled(body)
             for body in text.summaries:
                 self._groups += 1
-                self._add("", body, None, "summary")
+                self._add("", read_summary(body), None, "summary")
 
     def _read_recalled(self, body: str) -> None:
         first = self._groups + 1

@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["FencedText", "RecalledLine", "read_fence", "split_fences"]
+from langchain_convmem.views.summary_text import SUMMARY_NOTICE
+
+__all__ = ["FencedText", "RecalledLine", "read_fence", "read_summary", "split_fences"]
 
 _FENCE = re.compile(
     r"<(?P<tag>recalled|summary)(?:\s[^<>]*)?>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
@@ -21,6 +23,7 @@ _FENCE = re.compile(
 )
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
+_DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*summary\b)", re.IGNORECASE)
 _UTTERANCE = re.compile(r"(?P<speaker>[^\s:\[\]<>\"*#-][^:\n\[\]<>\"]{0,39}):(?: (?P<text>.*))?")
 _ROLE_NAMES = frozenset({"user", "assistant", "human", "ai"})
 _MAX_NAME_WORDS = 4
@@ -146,6 +149,12 @@ class _Reader:
             if text:
                 self.done.append(RecalledLine(self._block, speaker, text, self._date))
         self._open = None
+
+
+def read_summary(body: str) -> str:
+    """Return the text inside a `<summary>` fence as it was written; the notice is left out."""
+    text = body.strip().removeprefix(SUMMARY_NOTICE).strip()
+    return _DEFUSED_SUMMARY.sub("<", text)
 
 
 def read_fence(body: str, *, speakers: Collection[str] = ()) -> list[RecalledLine]:

@@ -8,16 +8,16 @@ stays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.errors import BudgetError
+from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.records import Role
 from langchain_convmem.views.profiles.reasoning import without_reasoning
 
-__all__ = ["Piece", "TokenCount", "within"]
+__all__ = ["ContextBudget", "Piece", "TokenCount", "within"]
 
 TokenCount: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 
@@ -35,6 +35,51 @@ class Piece:
     role: Role
     message: BaseMessage
     positions: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBudget:
+    """One budget for all that a model gets, shared out by need.
+
+    First what cannot be cut: the prompt around the messages, system messages, the summary and the
+    latest exchange with the new message. Then recalled lines, up to what is wished for. What is
+    left holds earlier exchanges, so how many of them a model sees does not depend on what recall
+    happens to find, and what it reads begins alike from turn to turn.
+
+    Attributes:
+        tokens: All of it.
+        reserved: Of these so many stay free for what stands outside the messages, such as the
+            prompt's own words and the descriptions of tools.
+    """
+
+    tokens: int
+    reserved: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that leaves nothing."""
+        if self.tokens < 1 or not 0 <= self.reserved < self.tokens:
+            msg = (
+                "a context budget needs room for messages, got "
+                f"context_tokens={self.tokens!r} and reserved_tokens={self.reserved!r}"
+            )
+            raise ConfigError(msg)
+
+    def of_messages(self, wished: int) -> tuple[int, ...]:
+        """Return the budgets of a thread's messages to try, until what cannot be cut fits.
+
+        Args:
+            wished: Tokens of recalled lines that are wished for.
+        """
+        room = self.tokens - self.reserved
+        return (room - wished, room) if 0 < wished < room else (room,)
+
+    def without(self, tokens: int) -> ContextBudget:
+        """Return the budget with so many more tokens reserved, as far as there are any."""
+        return replace(self, reserved=min(self.reserved + tokens, self.tokens - 1))
+
+    def of_recall(self, wished: int, messages: int) -> int:
+        """Return how many tokens of recalled lines fit behind messages of so many tokens."""
+        return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
 def within(

@@ -34,6 +34,7 @@ from langchain_convmem.views.profiles.reasoning import (
     without_idle_reasoning,
     without_reasoning,
 )
+from langchain_convmem.views.summary_text import shown_summary
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
@@ -243,7 +244,7 @@ def _blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
 
 def _summary_piece(entry: Entry) -> Piece:
     message = SystemMessage(
-        clean_text("\n".join(entry.contents)),
+        shown_summary([clean_text(piece) for piece in entry.contents]),
         id=entry.id,
         additional_kwargs={"source": SUMMARY_SOURCE},
     )

@@ -26,6 +26,7 @@ from langchain_convmem.views.window import SummaryWindow, crossing_results
 __all__ = [
     "applied_summary",
     "checked_pieces",
+    "replacing_draft",
     "summaries_over",
     "summary_draft",
     "undoing_summary",
@@ -90,6 +91,26 @@ def summary_draft(
     return written_summary(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
 
+def replacing_draft(
+    text: str | Sequence[str],
+    window: SummaryWindow,
+    entries: Sequence[Entry],
+    *,
+    model: str = "",
+    prompt_version: str = "",
+) -> Draft:
+    """Return the entry that takes the place of an earlier summary of the same window.
+
+    Raises:
+        InvalidMessageError: If the text is blank.
+        StaleWindowError: If what the window holds is no longer all there.
+    """
+    pieces = checked_pieces(text, what="a summary")
+    _check_alive(window, {entry.id for entry in live_entries(entries)})
+    cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
+    return written_summary(pieces, cover, Metadata(summary_ids=window.summary_ids))
+
+
 def written_summary(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> Draft:
     """Return a summary's draft, its message named after what it covers."""
     message = SystemMessage(content_of(pieces), id=f"summary-{cover.digest}")
@@ -103,17 +124,20 @@ def written_summary(pieces: Sequence[str], cover: Cover, metadata: Metadata) -> 
 
 
 def _check_fresh(window: SummaryWindow, live: Sequence[Entry]) -> None:
-    alive = {entry.id for entry in live}
-    gone = [name for name in window.entry_ids if name not in alive]
-    if gone:
-        raise _stale(window, f"{len(gone)} of its messages are undone, replaced or forgotten")
-    if window.previous is not None and window.previous.id not in alive:
-        raise _stale(window, "the summary that it continues was undone")
+    _check_alive(window, {entry.id for entry in live})
     spoken = [entry for entry in live if entry.role != "summary"]
     if crossing_results(spoken, set(window.entry_ids)):
         raise _stale(window, "a tool that it calls has returned since")
     if not _advances(window, live, spoken):
         raise _stale(window, "a newer summary covers its messages")
+
+
+def _check_alive(window: SummaryWindow, alive: Collection[str]) -> None:
+    gone = [name for name in window.entry_ids if name not in alive]
+    if gone:
+        raise _stale(window, f"{len(gone)} of its messages are undone, replaced or forgotten")
+    if window.previous is not None and window.previous.id not in alive:
+        raise _stale(window, "the summary that it continues was undone")
 
 
 def _advances(window: SummaryWindow, live: Sequence[Entry], spoken: Sequence[Entry]) -> bool:

@@ -8,12 +8,25 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from langchain_convmem.records import Cover, Entry, ThreadKey, Turn
-from langchain_convmem.views.live import live_entries, live_summary, uncovered
+from langchain_convmem.views.live import (
+    covered_by,
+    live_entries,
+    live_summary,
+    summary_chain,
+)
 from langchain_convmem.views.summary_text import TextStyle, end_sentence, window_text
 from langchain_convmem.views.tool_calls import answered_calls
 from langchain_convmem.views.turns import has_calls, runs, turn_of
 
-__all__ = ["SummaryWindow", "cover_of", "crossing_results", "summary_window"]
+__all__ = [
+    "SummaryWindow",
+    "closing_points",
+    "cover_of",
+    "crossing_results",
+    "said_since",
+    "summary_window",
+    "window_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,33 +130,72 @@ def summary_window(key: ThreadKey, entries: Sequence[Entry]) -> SummaryWindow:
         entries: Its entries by ascending position, control entries included.
     """
     live = live_entries(entries)
-    said = [entry for entry in uncovered(live) if entry.role != "system"]
-    found = _closed(runs(said))
+    before = live_summary(live)
+    said = said_since(live, before)
+    ends = closing_points(said)
+    return window_of(key, entries, said[: ends[-1]] if ends else (), before)
+
+
+def said_since(live: Sequence[Entry], summary: Entry | None) -> list[Entry]:
+    """Return what was said that neither a summary covers nor those it builds on, in order.
+
+    Args:
+        live: Live entries.
+        summary: One of them; None is for all that was said.
+    """
+    chain = [] if summary is None else summary_chain(live, summary)
+    covered = covered_by(live, chain)
+    return [
+        entry
+        for entry in live
+        if entry.role not in ("summary", "system") and entry.id not in covered
+    ]
+
+
+def window_of(
+    key: ThreadKey, entries: Sequence[Entry], covered: Sequence[Entry], previous: Entry | None
+) -> SummaryWindow:
+    """Return the window of a summary that covers these entries and continues another summary.
+
+    Args:
+        key: The thread.
+        entries: Its entries by ascending position, those to cover among them.
+        covered: What `said_since(previous)` begins with, up to one of its closing points.
+        previous: What the next summary continues.
+    """
+    found = runs(covered)
     if not found:
         return SummaryWindow(key)
-    last = found[-1][-1].id
-    end = next(number for number, entry in enumerate(said) if entry.id == last)
-    before = live_summary(live)
     return SummaryWindow(
         key,
         turns=tuple(turn_of(run) for run in found),
-        previous=None if before is None else turn_of([before]),
+        previous=None if previous is None else turn_of([previous]),
         # Blank messages are in no turn, but left uncovered they would be mended again each time.
-        cover=cover_of(entries, said[: end + 1]),
+        cover=cover_of(entries, covered),
     )
 
 
-def _closed(found: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:
-    """Return the runs up to the last reply that no tool call reaches across."""
-    run_of = {entry.id: number for number, run in enumerate(found) for entry in run}
+def closing_points(said: Sequence[Entry]) -> list[int]:
+    """Return where a window may end: how many entries it then covers, ascending.
+
+    That is behind replies across which no tool call reaches. So neither a question that waits for
+    an answer nor an open tool loop is ever covered.
+    """
+    found = runs(said)
+    at = {entry.id: number for number, entry in enumerate(said)}
     pairs = answered_calls([entry for run in found for entry in run])
-    spans = [(run_of[call], run_of[result]) for call, result in pairs]
-    for number in range(len(found) - 1, -1, -1):
-        last = found[number][-1]
-        crossed = any(call <= number < result for call, result in spans)
-        if last.role == "assistant" and not has_calls(last) and not crossed:
-            return found[: number + 1]
-    return []
+    crossed = sorted((at[call], at[result]) for call, result in pairs)
+    points: list[int] = []
+    reach, upcoming = -1, 0
+    for run in found:
+        last = run[-1]
+        place = at[last.id]
+        while upcoming < len(crossed) and crossed[upcoming][0] <= place:
+            reach = max(reach, crossed[upcoming][1])
+            upcoming += 1
+        if last.role == "assistant" and not has_calls(last) and reach <= place:
+            points.append(place + 1)
+    return points
 
 
 def crossing_results(entries: Sequence[Entry], covered: Collection[str]) -> list[str]:

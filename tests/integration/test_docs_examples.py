@@ -24,6 +24,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/privacy.md",
         "docs/vector_stores.md",
         "docs/recall.md",
+        "docs/summaries.md",
     ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(

@@ -149,6 +149,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         mark = yield from _mark_of(state, thread)
         if mark is not None:
             yield from thread.finish(mark, state["messages"])
+            yield from self.memory.after_turn_steps(thread.key)
 
     # -- the model ------------------------------------------------------------------------------
 

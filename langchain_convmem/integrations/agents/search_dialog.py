@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.agents.run_scope import current_context, user_of
-from langchain_convmem.memory.rendering import fenced
+from langchain_convmem.memory.rendering import fenced, in_sight
 from langchain_convmem.memory.turn_entries import SPOKEN
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
@@ -61,7 +61,8 @@ def search_dialog_tool(
     The content is what a model reads: verbatim lines, fenced and marked as data. The artifact
     holds the same as plain values, one map per block of neighbouring lines, best first:
     `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `time` (ISO 8601,
-    UTC) and `text`. Thread-safe.
+    UTC) and `text`. Where the settings keep a relevance buffer, what is found enters that of the
+    thread, and the whole buffer is shown, latest find first. Thread-safe.
 
     Args:
         memory: Stays the caller's to close.
@@ -123,10 +124,13 @@ def _searched(
     if key is not None:
         latest: list[Entry] = yield step(memory.log, "entries", key, last=_LATEST)
         exclude[key] = _under_way(latest)
-    found: Recall = yield from memory.line_recall.recall_steps(
-        owner, query, exclude=exclude, **limits
+    engine = memory.line_recall
+    found: Recall = yield from engine.recall_steps(
+        owner, query, exclude=exclude, buffer=key, **limits
     )
-    return fenced(found.blocks) or _NOTHING, [_map(block) for block in found.blocks]
+    has_buffer = key is not None and bool(engine.settings.buffer_size)
+    blocks, by_time = in_sight(found, has_buffer=has_buffer)
+    return fenced(blocks, by_time=by_time) or _NOTHING, [_map(block) for block in blocks]
 
 
 def _under_way(latest: Sequence[Entry]) -> set[int]:

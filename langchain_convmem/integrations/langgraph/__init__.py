@@ -1,4 +1,4 @@
-"""A memory in LangGraph: the nodes `recall`, `model` and `record`, and a graph made of them.
+"""A memory in LangGraph: the nodes `recall`, `model`, `record` and `summarize`, and a graph.
 
 Needs the extra `langgraph`. The log keeps what was said; a checkpointer keeps where a graph stands.
 """
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         model_node,
         recall_node,
         record_node,
+        summarize_node,
     )
     from langchain_convmem.integrations.langgraph.state import MemoryState
 
@@ -28,6 +29,7 @@ __all__ = [
     "model_node",
     "recall_node",
     "record_node",
+    "summarize_node",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "model_node": "nodes",
     "recall_node": "nodes",
     "record_node": "nodes",
+    "summarize_node": "nodes",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""A ready graph: recall, model, record."""
+"""A ready graph: recall, model, record, and summarize where the memory has a summarizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.integrations.langgraph.nodes import model_node, recall_node, record_node
+from langchain_convmem.integrations.langgraph.nodes import (
+    model_node,
+    recall_node,
+    record_node,
+    summarize_node,
+)
 from langchain_convmem.integrations.langgraph.state import MemoryState
 from langchain_convmem.memory import ConversationMemory
 
@@ -30,7 +35,7 @@ def memory_graph(
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "memory",
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return a graph of the nodes `recall`, `model` and `record`.
+    """Return a graph of the nodes `recall`, `model` and `record`, and `summarize` if there is need.
 
     It runs by itself, or as a node of another graph whose state has the same keys. Call it with
     `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is required. Per
@@ -67,5 +72,10 @@ def memory_graph(
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "model")
     builder.add_edge("model", "record")
-    builder.add_edge("record", END)
+    if memory.summarizes:
+        builder.add_node("summarize", summarize_node(memory))
+        builder.add_edge("record", "summarize")
+        builder.add_edge("summarize", END)
+    else:
+        builder.add_edge("record", END)
     return builder.compile(checkpointer=checkpointer, name=name)

@@ -142,6 +142,15 @@ class Jobs:
             yield from keep_reply(self.memory, moment, _turn_in(state), reply)
         return update
 
+    # -- summarize ------------------------------------------------------------------------------
+
+    def summarizing(self, _state: Any, config: RunnableConfig) -> Steps[Update]:
+        """Compact the thread if that is due; the state learns nothing of it."""
+        moment = Moment.of(config)
+        if self._switched(moment).remember:
+            yield from self.memory.after_turn_steps(moment.key)
+        return {}
+
     # -- model ----------------------------------------------------------------------------------
 
     def asking(

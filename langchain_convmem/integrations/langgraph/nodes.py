@@ -22,7 +22,14 @@ from langchain_convmem.memory.turn_trace import TurnTrace
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.context import Profile
 
-__all__ = ["amodel_messages", "model_messages", "model_node", "recall_node", "record_node"]
+__all__ = [
+    "amodel_messages",
+    "model_messages",
+    "model_node",
+    "recall_node",
+    "record_node",
+    "summarize_node",
+]
 
 
 def recall_node(
@@ -77,6 +84,23 @@ def record_node(
     _require_langgraph("record_node")
     jobs = Jobs(memory, TurnSwitches(), messages_key, follow_edits)
     return _node("record", jobs.recording)
+
+
+def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
+    """Return the node that compacts the thread when that is due.
+
+    It comes behind `record`. It works by the memory's options: in the node, behind its back, or by
+    telling whoever does it; a memory without a summarizer does nothing. What it covers leaves the
+    model's view, not the log, and not the state of a graph that keeps messages.
+
+    Args:
+        memory: Whose log and summarizer; stays the caller's to close.
+
+    Raises:
+        MissingExtraError: If langgraph is not installed.
+    """
+    _require_langgraph("summarize_node")
+    return _node("summarize", Jobs(memory, TurnSwitches()).summarizing)
 
 
 def model_node(

@@ -16,7 +16,13 @@ from langchain_convmem.history import LiveThread, note_steps, read_all_steps, re
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.langgraph.moment import Moment
 from langchain_convmem.memory.conversation_memory import ConversationMemory
-from langchain_convmem.memory.rendering import MessageList, fenced, folded, recalled_messages
+from langchain_convmem.memory.rendering import (
+    MessageList,
+    fenced,
+    folded,
+    in_sight,
+    recalled_messages,
+)
 from langchain_convmem.memory.turn import TurnSwitches
 from langchain_convmem.memory.turn_entries import (
     entry_said,
@@ -42,11 +48,13 @@ class Outlook:
     Attributes:
         messages: What was said in the thread, up to and with this turn; fresh copies.
         blocks: Recalled lines of other places.
+        by_time: Whether they are shown oldest first, rather than in their order.
         summary: The live summary; empty without one.
     """
 
     messages: list[BaseMessage]
     blocks: tuple[RecalledBlock, ...]
+    by_time: bool
     summary: str
 
     @property
@@ -56,10 +64,13 @@ class Outlook:
         if asked is None:
             return list(self.messages)
         message = self.messages[asked]
-        said = (
-            folded(message, fenced(self.blocks)) if isinstance(message, HumanMessage) else message
-        )
+        said = folded(message, self.recalled) if isinstance(message, HumanMessage) else message
         return [*self.messages[:asked], said, *self.messages[asked + 1 :]]
+
+    @property
+    def recalled(self) -> str:
+        """The recalled lines as a model reads them."""
+        return fenced(self.blocks, by_time=self.by_time)
 
     @property
     def line_refs(self) -> list[str]:
@@ -76,13 +87,12 @@ class Outlook:
         given = self.given
         if slots is None:
             return given
-        recalled = fenced(self.blocks)
         at = len(given) if self._asked is None else self._asked
         plain = "recalled" in slots
         return {
             "history": MessageList(given[:at]),
             "input": MessageList((self.messages if plain else given)[at:]),
-            "recalled": recalled_messages(recalled),
+            "recalled": recalled_messages(self.recalled),
             "summary": self.summary,
             "messages": MessageList(given),
         }
@@ -185,21 +195,33 @@ class _Viewer:
             return context([*framing(seen), *own.seen], **self.options(own))
 
     def recalled(
-        self, view: Context, thread: LiveThread, own: _Own
-    ) -> Steps[tuple[RecalledBlock, ...]]:
-        """Return lines of other places than those that the model sees anyway, or later ones."""
+        self, view: Context, thread: LiveThread, own: _Own, *, is_first: bool
+    ) -> Steps[tuple[tuple[RecalledBlock, ...], bool]]:
+        """Return lines of other places than those that the model sees anyway, or later ones.
+
+        And whether they come by time. A relevance buffer takes in what is found `is_first` alone.
+        """
+        engine = self.memory.line_recall
+        has_buffer = bool(engine.settings.buffer_size)
         query = "\n".join(self._asked_for(own))
-        if not query or not self.switches.recall:
-            return ()
+        if not self.switches.recall or not (query or has_buffer):
+            return (), True
         end = max((entry.position for entry in thread.entries), default=0)
         start = start_of(thread.entries, own.stored[0]) if own.stored else end + 1
-        found = yield from self.memory.line_recall.recall_steps(
-            self.key.owner,
-            query,
-            exclude={self.key: view.positions.union(range(start, end + 1))},
-            **self.switches.recall_limits,
-        )
-        return found.blocks
+        exclude = {self.key: view.positions.union(range(start, end + 1))}
+        limits = self.switches.recall_limits
+        if query:
+            found = yield from engine.recall_steps(
+                self.key.owner,
+                query,
+                exclude=exclude,
+                buffer=self.key,
+                remember=is_first and self.switches.remember,
+                **limits,
+            )
+        else:
+            found = yield from engine.buffer_steps(self.key, exclude=exclude, **limits)
+        return in_sight(found, has_buffer=has_buffer)
 
     def _asked_for(self, own: _Own) -> Iterator[str]:
         """Yield what may be searched for of what the user says: an embedder may be another's."""
@@ -233,10 +255,11 @@ def outlook_steps(
     """
     viewer = _Viewer(memory, moment.key, switches, profile, known, now)
     view, thread, own = yield from viewer.viewed()
-    blocks = yield from viewer.recalled(view, thread, own)
+    is_first = recalled_ids is None
+    blocks, by_time = yield from viewer.recalled(view, thread, own, is_first=is_first)
     if recalled_ids is not None:
         blocks = tuple(
             one for one in blocks if any(_line_ref(x) in recalled_ids for x in one.lines)
         )
     summary = summary_text(viewer.so_far(thread.entries, own))
-    return Outlook(view.messages, blocks, summary)
+    return Outlook(view.messages, blocks, by_time, summary)

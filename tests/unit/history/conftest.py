@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from summaries import bare
 
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
@@ -32,5 +33,5 @@ def shape(history):
 
 @pytest.fixture
 def read(history):
-    """Returns what the model's messages say, the summary included."""
-    return lambda: [message.text for message in history.messages]
+    """Returns what the model's messages say, the summary without its fence included."""
+    return lambda: [bare(message.text) for message in history.messages]

@@ -361,6 +361,20 @@ def test_scores_that_are_no_cosines_order_the_answer_and_are_not_shown(log, stor
         recall.recall(ANA, "two", threshold=0.5)
 
 
+@pytest.mark.parametrize(
+    ("owner", "scope", "named"),
+    [
+        ([ANA, Owner(user_id="bo")], {}, "several owners"),
+        (ANA, {"filter": {"speaker": "User"}}, "filter"),
+        (ANA, {"since": 0}, "since"),
+        (ANA, {"until": 0, "filter": {"topic": 1}}, "filter, until"),
+    ],
+)
+def test_a_scope_that_no_store_can_filter_by_is_refused_by_name(recall, owner, scope, named):
+    with pytest.raises(ConfigError, match=f"does not support {named}:"):
+        recall.recall(owner, "barked", **scope)
+
+
 # -- errors ----------------------------------------------------------------------------------
 
 

@@ -80,7 +80,8 @@ class Life:
         self.said.append((key, entry.id))
 
     def lines(self) -> set[str]:
-        everything = LineRecall(self.log, HashedEmbeddings()).recall(ANA, "anything", ranking=9999)
+        recall = LineRecall(self.log, HashedEmbeddings())
+        everything = recall.recall(ANA, "anything", ranking=9999, threshold=-1)
         return {match.line.text for match in everything.matches}
 
 

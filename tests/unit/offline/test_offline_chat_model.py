@@ -163,6 +163,19 @@ def test_tool_results_and_summaries_are_quoted_as_such():
     assert marathon.text == 'The summary says: "Ana trains for a marathon."'
 
 
+def test_a_summary_of_a_memory_is_quoted_without_its_notice():
+    told = shown_summary(["Ana trains for a marathon."])
+    messages = [
+        SystemMessage(told, additional_kwargs={"source": "convmem_summary"}),
+        HumanMessage("Who trains for a marathon?"),
+    ]
+    assert OfflineChatModel().invoke(messages).text == (
+        'The summary says: "Ana trains for a marathon."'
+    )
+    asked = HumanMessage("What was said earlier in this conversation?")
+    assert "instructions" not in OfflineChatModel().invoke([messages[0], asked]).text
+
+
 def test_the_answer_ends_before_a_stop_text_of_the_call_or_of_the_model():
     assert OfflineChatModel().invoke(HISTORY, stop=["level", " on"]).text == 'You said: "I parked'
     assert OfflineChatModel(stop=[" said"]).invoke(HISTORY).text == "You"

@@ -18,6 +18,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.context import INTERRUPTED_RESULT, SUMMARY_SOURCE, context
+from langchain_convmem.views.summary_text import shown_summary
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.turns import PLACEHOLDER_TEXT, turns
 
@@ -274,7 +275,7 @@ def test_the_live_summary_is_one_marked_system_message():
         without = context(log.entries(KEY), summary="omit")
     assert shape(found) == [
         ("system", "s"),
-        ("system", "S\nT"),
+        ("system", shown_summary(["S", "T"])),
         ("human", PLACEHOLDER_TEXT),
         ("ai", "c"),
     ]

@@ -68,3 +68,12 @@ def test_summaries_and_controls_are_no_lines():
     [entry] = spoken("a")
     assert dialog_lines(replace(entry, role="summary")) == []
     assert dialog_lines(replace(entry, role="control", message=None)) == []
+
+
+def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
+    tags = {"topic": "boats", "weight": 2, "share": 0.5, "urgent": False, "mood": None}
+    other = {"session": "one", "timestamp": 7, "speaker": "Bo", "call": {"a": 1}, "why": "hm " * 99}
+    [entry] = spoken(HumanMessage(["one", "two"], additional_kwargs={**tags, **other}))
+    first, second = dialog_lines(entry)
+    assert first.tags == second.tags == tags
+    assert hash(first) == hash(replace(first, tags={}))

@@ -6,6 +6,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
+from summaries import bare
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
@@ -54,11 +55,12 @@ def test_a_rewound_turn_is_recalled_no_more(memory, kept, schema):
     chat(graph, schema, "Hello there", "I parked on level C")
     first = [state.config for state in graph.get_state_history(at()) if not state.next][-1]
     graph.invoke(
-        says(schema, "Never mind"), {"configurable": {**first["configurable"], "user_id": "ana"}}
+        says(schema, "I parked by the river"),
+        {"configurable": {**first["configurable"], "user_id": "ana"}},
     )
     graph.invoke(says(schema, "Where did I park?"), at("other"))
     assert "level C" not in str(model.seen[-1][-1].content)
-    assert "Never mind" in str(model.seen[-1][-1].content)
+    assert "by the river" in str(model.seen[-1][-1].content)
 
 
 @pytest.mark.parametrize("schema", FORMS)
@@ -192,7 +194,7 @@ def test_a_summary_that_tells_of_what_is_taken_back_goes_with_it(memory, kept, s
     assert shown(memory) == ["one", "re: one", "another two", "re: another two"]
     graph.invoke(says(schema, "four"), snapshot(graph, ended("three")))
     assert history.last_summary.contents == ("They said one and two.",)
-    assert history.messages[0].text == "They said one and two."
+    assert bare(history.messages[0].text) == "They said one and two."
 
 
 @pytest.mark.parametrize("schema", KINDS)

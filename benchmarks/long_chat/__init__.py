@@ -1,0 +1,34 @@
+"""A chat of 2,000 turns with tools: is everything said still within the model's reach?
+
+    python -m benchmarks.long_chat [--turns 2000] [--facts 200] [--json]
+
+The chat is seeded: small talk, some of it full of other names and numbers, and tool calls, one or
+two at once, in a quarter of the turns. In between, 200 facts are said once each, at random turns,
+in varied words: names, codes, dates, amounts, places, tastes, things to do, some of them corrected
+later, some of them said by the assistant. The last 200 turns ask for them, in other words than they
+were said in, and a quarter are asked for earlier, too. Answers of the model tell nothing.
+
+Systems, in the same run:
+    convmem     `memory.wrap(chain, context_tokens=4000)` with the offline summariser, in the
+                foreground, and recall, over a SQLite file
+    full        all messages, always
+    last 20     the last 20 messages, cut forward to the next message of the user
+
+Measured of `convmem`, in every turn, with what its model was called with:
+    invalid     messages that a provider would refuse, by the rules of the fuzz tests (tests/fuzz)
+    too large   more tokens than the budget
+    uncovered   entries that neither stand there nor are covered by the live summary chain
+    prefix      whether all messages before the new one begin as in the turn before, byte for byte,
+                where no compaction came between
+and afterwards:
+    findable    whether recall, asked with an evicted entry's own text, returns that text within
+                three blocks; on a sample of what the user and the assistant said (tool calls and
+                results are no dialog lines: the summary alone tells them)
+    tokens      mean of what the model got, by hundreds of turns
+    facts       share of the questions for which the answer stands in what the model got
+    time        of a whole turn, milliseconds
+
+Bars, which decide the exit code: nothing invalid, too large, uncovered or not findable; no broken
+prefix; tokens of the last hundred turns at most 1.1 times those of the second (in the first the
+budget is filled); 95 % of the facts.
+"""

@@ -1,0 +1,269 @@
+"""One chat, taken by our memory, and what it would be for its two simpler rivals."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+
+from benchmarks.long_chat.chat import Exchange, chat
+from langchain_convmem import ConversationMemory
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.records import Entry, SummaryRequest
+from langchain_convmem.summarizing import SummarySettings
+from langchain_convmem.views.tokens import count_tokens
+from tests.fuzz.validators import VALIDATORS
+
+__all__ = ["SETTINGS", "WINDOW", "Asked", "Measured", "TurnSeen", "measured"]
+
+CONTEXT_TOKENS = 4000
+SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
+WINDOW = 20
+"""Messages that the simplest rival keeps."""
+_HERE = {"user_id": "ana", "thread_id": "long"}
+_BLOCKS = 3
+"""Within so many blocks an entry has to be found."""
+
+
+class _CountingSummarizer(ExtractiveSummarizer):
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def summarize(self, request: SummaryRequest) -> str:
+        self.calls += 1
+        return super().summarize(request)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSeen:
+    """What the model got in one turn, in numbers.
+
+    Attributes:
+        tokens: Of all messages, by system.
+        taken_ms: How long the turn took.
+        calls: Of the summariser, after the turn.
+        faults: Why a provider would refuse the messages.
+        uncovered: Entries that are neither there nor covered by the live summary chain.
+        is_same_prefix: Whether all before the new message begins as in the turn before; None where
+            a compaction came between.
+    """
+
+    tokens: dict[str, int]
+    taken_ms: float
+    calls: int
+    faults: tuple[str, ...]
+    uncovered: int
+    is_same_prefix: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question for a fact, and in whose context the answer stood."""
+
+    kind: str
+    question: str
+    answer: str
+    is_at_the_end: bool
+    found: dict[str, bool]
+
+
+@dataclass(slots=True)
+class Measured:
+    """Everything measured in one run.
+
+    Attributes:
+        turns: In order.
+        asked: In order.
+        summaries: What stands with each summary about how it was made.
+        evicted: Entries that the model no longer sees as they were said, by role.
+        sought: How many of them were looked for.
+        not_found: Texts of those that recall did not find.
+        seconds: Time of the whole run.
+    """
+
+    turns: list[TurnSeen] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    evicted: dict[str, int] = field(default_factory=dict)
+    sought: int = 0
+    not_found: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def measured(turns: int, planted: int, sample: int) -> Measured:
+    """Take the chat; return what was seen of it."""
+    begun = time.perf_counter()
+    with (
+        tempfile.TemporaryDirectory(prefix="benchmark-long-chat-") as folder,
+        _LongChat(Path(folder) / "memory.db") as long,
+    ):
+        for exchange in chat(turns, planted):
+            _progress(f"turn {exchange.number:,} of {turns:,}")
+            long.take(exchange, is_at_the_end=exchange.number > turns - planted)
+        _progress("looking for what was evicted")
+        long.look_for_evicted(sample)
+    long.found.seconds = time.perf_counter() - begun
+    return long.found
+
+
+class _LongChat:
+    """A chat with our memory, judged turn by turn. A context manager; not thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self.found = Measured()
+        self._summarizer = _CountingSummarizer()
+        self._memory = ConversationMemory.open(
+            path,
+            summarizer=self._summarizer,
+            summary_settings=SETTINGS,
+            summarize_when="foreground",
+        )
+        self._chain = self._memory.wrap(RunnableLambda(self._answer), context_tokens=CONTEXT_TOKENS)
+        self._said: list[BaseMessage] = []
+        self._said_tokens = 0
+        self._uncovered: set[str] = set()
+        self._prefix: list[str] | None = None
+        self._got: list[BaseMessage] = []
+        self._replies: list[BaseMessage] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
+
+    def _answer(self, given: dict[str, Any]) -> list[BaseMessage]:
+        self._got = list(given["messages"])
+        return self._replies
+
+    def take(self, exchange: Exchange, *, is_at_the_end: bool) -> None:
+        """Take one turn, and judge what the model got."""
+        human = HumanMessage(exchange.user, id=f"{exchange.number}-said")
+        self._replies = _replies(exchange)
+        config: RunnableConfig = {"configurable": dict(_HERE)}
+        calls, start = self._summarizer.calls, time.perf_counter()
+        self._chain.invoke(human, config)
+        taken_ms = (time.perf_counter() - start) * 1000
+        whole = [*self._said, human]
+        contexts = {"convmem": self._got, "full": whole, f"last {WINDOW}": _window(whole)}
+        self._said_tokens += count_tokens([human])
+        self.found.turns.append(
+            TurnSeen(
+                tokens={
+                    name: self._said_tokens if name == "full" else count_tokens(messages)
+                    for name, messages in contexts.items()
+                },
+                taken_ms=taken_ms,
+                calls=self._summarizer.calls,
+                faults=tuple(VALIDATORS["strict"](self._got)),
+                uncovered=len(self._uncovered - {str(one.id) for one in self._got}),
+                is_same_prefix=self._has_same_prefix(),
+            )
+        )
+        if exchange.asks is not None:
+            found = {name: _tells(one, exchange.asks.answer) for name, one in contexts.items()}
+            fact = exchange.asks
+            self.found.asked.append(
+                Asked(fact.kind, fact.question, fact.answer, is_at_the_end, found)
+            )
+        self._remember([human, *self._replies], is_compacted=self._summarizer.calls > calls)
+
+    def _has_same_prefix(self) -> bool | None:
+        now = [_digest(message) for message in self._got[:-1]]
+        before, self._prefix = self._prefix, now
+        return None if before is None else now[: len(before)] == before
+
+    def _remember(self, messages: Sequence[BaseMessage], *, is_compacted: bool) -> None:
+        self._said += messages
+        self._said_tokens += count_tokens(list(messages[1:]))
+        self._uncovered.update(str(message.id) for message in messages)
+        if is_compacted:
+            self._prefix = None
+            entries = self._entries()
+            self._uncovered.difference_update(str(one.message_id) for one in _covered(entries))
+
+    def _entries(self) -> list[Entry]:
+        return self._memory.history(_HERE["thread_id"], user_id=_HERE["user_id"]).entries
+
+    def look_for_evicted(self, sample: int) -> None:
+        """Look for entries that the model no longer sees by their own text."""
+        entries = self._entries()
+        self.found.summaries = [
+            dict(one.metadata.aux["summary"]) for one in entries if one.role == "summary"
+        ]
+        evicted = _covered(entries)
+        for entry in evicted:
+            self.found.evicted[entry.role] = self.found.evicted.get(entry.role, 0) + 1
+        lines = [one for one in evicted if one.contents and one.role in ("user", "assistant")]
+        chosen = random.Random(5).sample(lines, min(sample, len(lines)))
+        self.found.sought = len(chosen)
+        for entry in chosen:
+            text = "\n".join(entry.contents)
+            blocks = self._memory.recall(text, user_id=_HERE["user_id"], k=_BLOCKS).blocks
+            # What was said twice in the same words may be found where it was said first.
+            if not any(line.text == text for one in blocks for line in one.lines):
+                self.found.not_found.append(text)
+
+
+def _replies(exchange: Exchange) -> list[BaseMessage]:
+    """Return what the model and its tools say: calls, all at once, their results, the answer."""
+    name = f"{exchange.number}"
+    messages: list[BaseMessage] = []
+    if exchange.calls:
+        calls: list[Any] = [
+            {"name": call.name, "args": {"topic": call.topic}, "id": f"call-{name}-{place}"}
+            for place, call in enumerate(exchange.calls)
+        ]
+        messages.append(AIMessage("", tool_calls=calls, id=f"{name}-calls"))
+        messages += [
+            ToolMessage(call.result, tool_call_id=made["id"], id=f"{name}-result-{place}")
+            for place, (call, made) in enumerate(zip(exchange.calls, calls, strict=True))
+        ]
+    return [*messages, AIMessage(exchange.answer, id=f"{name}-answer")]
+
+
+def _window(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    kept = list(messages[-WINDOW:])
+    start = next(number for number, one in enumerate(kept) if one.type == "human")
+    return kept[start:]
+
+
+def _covered(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that the live summary and those it continues stand for.
+
+    Read from the summaries' own records, apart from the package's views.
+    """
+    summaries = {one.id: one for one in entries if one.role == "summary"}
+    ranges: list[tuple[int, int]] = []
+    link = max(summaries.values(), key=lambda one: one.position, default=None)
+    while link is not None:
+        ranges += link.cover.ranges if link.cover is not None else ()
+        link = next((summaries[one] for one in link.metadata.summary_ids if one in summaries), None)
+    positions = {place for first, last in ranges for place in range(first, last + 1)}
+    return [one for one in entries if one.position in positions and one.role != "summary"]
+
+
+def _tells(messages: Sequence[BaseMessage], answer: str) -> bool:
+    pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
+    return any(pattern.search(str(message.text)) for message in messages)
+
+
+def _digest(message: BaseMessage) -> str:
+    return hashlib.blake2b(message.model_dump_json().encode(), digest_size=16).hexdigest()
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,303 @@
+"""What a summary must not lose: names, numbers, dates, ids and open promises. Pure.
+
+Everything here compares texts, and asks no model. A fact is told by a text that holds its key, so
+a summary may say it in any words; what cannot be found by its key counts as missing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+__all__ = ["Fact", "KnownFacts", "Said", "facts_in", "sentences", "told", "untold"]
+
+Kind = Literal["id", "date", "number", "name", "promise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A text with its place.
+
+    Attributes:
+        text: What was said.
+        speaker: By whom; empty for what was no dialog line.
+        position: Of the entry that says it; 0 for the summary before.
+    """
+
+    text: str
+    speaker: str = ""
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that a summary has to tell.
+
+    Attributes:
+        kind: What it is.
+        key: What a text that tells it holds, normalised.
+        text: As it was said.
+        sentence: Where it was said.
+        said: Who said it where.
+    """
+
+    kind: Kind
+    key: str
+    text: str
+    sentence: str
+    said: Said
+
+
+# Behind a mark only before a blank, so that "3.5", "a.b" and "e.g." inside a word stay whole.
+_SENTENCE = re.compile(
+    r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
+)
+_MOST_CHARS = 240
+
+_URL = r"https?://[^\s<>\"')\]]+"
+_MAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+# Codes are of ASCII letters: where words are not parted by blanks, a number stands alone.
+_CODE = r"(?=[\w/#-]*\d)(?=[\w/#-]*[a-z])[\w#](?:[\w/#-]*\w)"
+_ID = re.compile(rf"{_URL}|{_MAIL}|(?a:(?<![\w.]){_CODE}(?!\w))", re.IGNORECASE)
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DATE = re.compile(
+    rf"\b\d{{4}}-\d\d?-\d\d?\b|\b\d\d?[./]\d\d?[./]\d\d(?:\d\d)?\b|\b\d\d?:\d\d(?::\d\d)?\b"
+    rf"|\b\d\d?(?:st|nd|rd|th)?(?:\s+of)?\s+{_MONTH}\b(?:,?\s+\d{{4}})?"
+    rf"|\b{_MONTH}\s+\d\d?(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}})?"
+    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"(?<![A-Za-z0-9_.,])[+-]?(?:\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:[.,\u2019']\d+)*(?![A-Za-z0-9_])"
+)
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_PROMISE = re.compile(
+    r"\b(?:i(?:'|\u2019)ll|i will|we(?:'|\u2019)ll|we will|i promise|promised? (?:to|you|me)"
+    r"|remind me|don(?:'|\u2019)t forget|remember to|todo|to-do|follow up|get back to you"
+    r"|still (?:have|need) to|i have to|i need to|deadline|due (?:on|by)|ich werde|erinnere mich"
+    r"|je vais|rappelle[- ]moi|recu\u00e9rdame|voy a|ricordami|lembre-me|vou)\b",
+    re.IGNORECASE,
+)
+_PROMISE_SHARE = 0.6
+"""A promise is told by a text that holds so much of its words."""
+
+# Capitalised as a matter of grammar, not because they name somebody.
+_NO_NAMES_TEXT = """
+    a about after all also am an and any are as at be because been before but by can could did do
+    does don't for from get go going good great had has have he hello her here hey hi him his how
+    i i'd i'll i'm i've if in is it it's its just let let's like maybe me more my no not now of off
+    oh ok okay on one or our out please really right she should so some sorry sure thank thanks
+    that that's the their them then there these they they're this those to today tomorrow tonight
+    too up us user very was we we'll we're well were what what's when where which who why will
+    with would wow yeah yes yesterday yet you you'll you're you've your assistant tool system
+"""
+_NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
+_NOUN_SHARE = 0.3
+"""Where so many words inside sentences begin with a capital, capitals say little (German)."""
+_ENOUGH_WORDS = 60
+"""Of fewer words no share can be told; then a capital counts."""
+
+
+def facts_in(texts: Sequence[Said]) -> list[Fact]:
+    """Return the facts of texts, in order, each key once."""
+    capitals = not _capitalises_nouns(texts)
+    names = _sure_names(texts) if capitals else frozenset()
+    found: dict[str, Fact] = {}
+    for said in texts:
+        for sentence in sentences(said.text):
+            for kind, text in _in_sentence(sentence, names):
+                key = f"{kind}:{_key(kind, text)}"
+                found.setdefault(key, Fact(kind, _key(kind, text), text, sentence, said))
+    return list(found.values())
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text; long ones cut at blanks."""
+    return [part for whole in _SENTENCE.split(text) for part in _short(whole.strip()) if part]
+
+
+def _short(sentence: str) -> Iterator[str]:
+    while len(sentence) > _MOST_CHARS:
+        blank = sentence.rfind(" ", _MOST_CHARS // 2, _MOST_CHARS)
+        end = _MOST_CHARS if blank < 0 else blank
+        yield sentence[:end].strip()
+        sentence = sentence[end:].strip()
+    yield sentence
+
+
+def _in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Kind, str]]:
+    rest = sentence
+    patterns: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+        ("date", _DATE),
+        ("id", _ID),
+        ("number", _NUMBER),
+    )
+    for kind, pattern in patterns:
+        for match in pattern.finditer(rest):
+            yield kind, match.group()
+        # A year inside a date is no number of its own, and a number no part of an id.
+        rest = _blanked(pattern, rest)
+    for word in _WORD.findall(rest):
+        if _fold(word) in names and word[0].isupper():
+            yield "name", word
+    if _PROMISE.search(sentence):
+        yield "promise", sentence
+
+
+def _blanked(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda match: " " * len(match.group()), text)
+
+
+# -- names -----------------------------------------------------------------------------------
+
+
+def _capitalises_nouns(texts: Iterable[Said]) -> bool:
+    inside = [word for said in texts for word in _inside(said.text)]
+    upper = sum(word[0].isupper() for word in inside)
+    return len(inside) >= _ENOUGH_WORDS and upper > _NOUN_SHARE * len(inside)
+
+
+def _sure_names(texts: Sequence[Said]) -> frozenset[str]:
+    """Return the words that begin with a capital where grammar asks for none, folded."""
+    speakers = {_fold(word) for said in texts for word in _WORD.findall(said.speaker)}
+    upper = (_fold(word) for said in texts for word in _inside(said.text) if word[0].isupper())
+    return frozenset(upper) - speakers - _NO_NAMES
+
+
+def _inside(text: str) -> Iterator[str]:
+    """Yield the words that do not open a sentence."""
+    for sentence in sentences(text):
+        words = _WORD.findall(sentence)
+        yield from (word for word in words[1:] if len(word) > 1)
+
+
+# -- comparing -------------------------------------------------------------------------------
+
+
+def told(facts: Sequence[Fact], text: str) -> list[bool]:
+    """Return for each fact whether a text tells it."""
+    body = _Body(text)
+    return [body.tells(fact) for fact in facts]
+
+
+def untold(facts: Sequence[Fact], text: str) -> list[Fact]:
+    """Return the facts that a text does not tell."""
+    return [fact for fact, is_told in zip(facts, told(facts, text), strict=True) if not is_told]
+
+
+class KnownFacts:
+    """Facts by kind, to be looked for in many short texts. Immutable."""
+
+    def __init__(self, facts: Iterable[Fact]) -> None:
+        """Take the facts, each kind and key once."""
+        self._by_kind: dict[Kind, dict[str, Fact]] = {}
+        for fact in facts:
+            self._by_kind.setdefault(fact.kind, {})[fact.key] = fact
+
+    def told_in(self, text: str) -> list[Fact]:
+        """Return those that a text tells; promises only where it promises something."""
+        body = _Body(text)
+        kind: Kind
+        kinds: list[Kind] = ["id", "date"] if body.dates else ["id"]
+        if _PROMISE.search(text):
+            kinds.append("promise")
+        found = [fact for kind in kinds for fact in self._of(kind).values() if body.tells(fact)]
+        for kind, keys in (("name", body.words), ("number", body.numbers)):
+            known = self._of(kind)
+            found += [known[key] for key in sorted(keys) if key in known]
+        return found
+
+    def _of(self, kind: Kind) -> dict[str, Fact]:
+        return self._by_kind.get(kind, {})
+
+
+class _Body:
+    """A text, taken apart once for many facts."""
+
+    def __init__(self, text: str) -> None:
+        self._folded = _fold(text)
+        self.words = frozenset(map(_bare, _words_in(self._folded)))
+        # Facts are read sentence by sentence; a summary may also tell a date across a line's end.
+        parts = dict.fromkeys((text, *sentences(text)))
+        self.dates = [_date_parts(date) for part in parts for date in _DATE.findall(part)]
+        self.numbers = frozenset(_key("number", number) for number in _numbers_in(text))
+
+    def tells(self, fact: Fact) -> bool:
+        if fact.kind == "name":
+            return fact.key in self.words
+        if fact.kind == "number":
+            return fact.key in self.numbers
+        if fact.kind == "date":
+            parts = _date_parts(fact.text)
+            return any(parts <= date for date in self.dates)
+        if fact.kind == "id":
+            return fact.key in self._folded
+        words = _promise_words(fact.key)
+        return sum(word in self.words for word in words) >= _PROMISE_SHARE * len(words)
+
+
+def _words_in(text: str) -> Iterator[str]:
+    """Yield the words of a text, and the parts of those that hyphens or apostrophes join."""
+    for word in _WORD.findall(text):
+        yield word
+        if not word.isalpha():
+            yield from re.split(r"['\u2019-]", word)
+
+
+def _numbers_in(text: str) -> Iterator[str]:
+    """Yield all numbers that a text can be read to hold: groups of digits as one, and apart."""
+    yield from _NUMBER.findall(text)
+    yield from _NUMBER.findall(_blanked(_DATE, text))
+    yield from _DIGITS.findall(text)
+
+
+@lru_cache(maxsize=4096)
+def _promise_words(key: str) -> tuple[str, ...]:
+    words = dict.fromkeys(_key("name", word) for word in _WORD.findall(key))
+    return tuple(word for word in words if word not in _NO_NAMES) or tuple(words)
+
+
+def _key(kind: Kind, text: str) -> str:
+    folded = _fold(text)
+    if kind == "number":
+        return _digits(folded)
+    if kind == "date":
+        return " ".join(sorted(_date_parts(text)))
+    if kind == "name":
+        return _bare(folded)
+    return folded
+
+
+def _bare(folded: str) -> str:
+    """Return a word without the ending of what belongs to somebody."""
+    return folded.removesuffix("'s").removesuffix("\u2019s")
+
+
+@lru_cache(maxsize=4096)
+def _date_parts(date: str) -> frozenset[str]:
+    """Return the parts of a date, so that 8 May 2023 and 2023-05-08 hold the same."""
+    iso = re.fullmatch(r"(\d{4})-(\d\d?)-(\d\d?)", date)
+    if iso:
+        year, month, day = map(int, iso.groups())
+        return frozenset({str(year), _MONTHS[month - 1] if 1 <= month <= 12 else "", str(day)})  # noqa: PLR2004
+    words = re.findall(r"\d+(?::\d+)+|\d+|[a-z]{3,}", _fold(date))
+    return frozenset(word.lstrip("0")[:3] if word.isalpha() else word.lstrip("0") for word in words)
+
+
+def _digits(number: str) -> str:
+    """Return a number without what groups its digits: 1,200 and 1200 are one."""
+    return re.sub(r"[,\u2019' ](?=\d{3}(?:\D|$))", "", number).strip(".,+ \u2019'")
+
+
+def _fold(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -1,0 +1,137 @@
+"""A memory whose lines are found in a vector store: chains, retrievers and hooks as ever."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.vectorstores import InMemoryVectorStore
+from scripted_agents import agent_with, says
+from scripted_chat import WAYS, ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, RecallSettings
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.integrations import VectorStoreRecall, search_dialog_tool
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import LineRecall
+
+KEY = "The spare key is with Teresa upstairs."
+
+
+class Embedder(EmbeddedEmbeddings):
+    """Notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def embed_query(self, text):
+        self.asked.append(text)
+        return super().embed_query(text)
+
+
+def without_teresa(message):
+    text = message.content.replace("Teresa", "somebody")
+    return message.model_copy(update={"content": text})
+
+
+@pytest.fixture
+def store():
+    return InMemoryVectorStore(Embedder())
+
+
+@pytest.fixture
+def memory(store):
+    log = InMemoryLog()
+    return ConversationMemory(log, line_recall=VectorStoreRecall(log, store))
+
+
+def told(memory):
+    history = memory.history("monday", user_id="ana")
+    history.add("user", KEY)
+    memory.history("monday", user_id="ben").add("user", "The spare key is under the mat.")
+    return history
+
+
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+def test_a_wrapped_chain_recalls_from_the_store(memory, store, way):
+    told(memory)
+    model = ScriptedChatModel(replies=["With Teresa."])
+    WAYS[way](memory.wrap(model), "Who has the spare key?", at("tuesday"))
+    asked = str(model.seen[0][-1].content)
+    assert KEY in asked
+    assert "under the mat" not in asked
+    assert {row["text"] for row in store.store.values()} == {KEY, "Who has the spare key?"}
+
+
+def test_retriever_tool_and_agent_recall_from_the_store(memory):
+    told(memory)
+    [found] = memory.retriever(user_id="ana").invoke("Who has the spare key?")
+    assert isinstance(found, Document)
+    assert KEY in found.page_content
+    tool = search_dialog_tool(memory)
+    assert KEY in tool.invoke({"query": "spare key"}, at("tuesday"))
+    model = ScriptedChatModel(replies=[AIMessage("With Teresa.")])
+    agent_with(memory, model, options={"recall": True}).invoke(
+        says("The spare key?"), at("tuesday")
+    )
+    assert KEY in str(model.seen[0][-1].content)
+
+
+@pytest.mark.parametrize("way", ["forget", "aforget"])
+async def test_what_is_forgotten_leaves_the_store_with_it(memory, store, way):
+    told(memory)
+    for user in ("ana", "ben"):
+        memory.refresh(user_id=user)
+    if way == "forget":
+        memory.forget(user_id="ana")
+    else:
+        await memory.aforget(user_id="ana")
+    assert [row["text"] for row in store.store.values()] == ["The spare key is under the mat."]
+
+
+def test_forgetting_holds_though_the_store_is_away(memory, store, monkeypatch, caplog):
+    told(memory)
+    memory.refresh(user_id="ana")
+
+    def away(*_, **__):
+        raise OSError("no route to the store")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "delete", away)
+        assert memory.forget(user_id="ana").entries == 1
+    assert "no route to the store" in caplog.text
+    assert memory.recall("spare key", user_id="ana").blocks == ()
+    assert not store.store
+
+
+def test_questions_pass_the_write_hook_first(store):
+    log = InMemoryLog()
+    recall = VectorStoreRecall(log, store)
+    memory = ConversationMemory(log, line_recall=recall, before_write=without_teresa)
+    told(memory)
+    memory.recall("Is Teresa upstairs?", user_id="ana")
+    assert store.embeddings.asked == ["Is somebody upstairs?"]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("embeddings", EmbeddedEmbeddings()),
+        ("settings", RecallSettings()),
+        ("rewriter", str.lower),
+    ],
+    ids=["embeddings", "settings", "rewriter"],
+)
+def test_parts_of_another_recall_are_refused_beside_one(name, part):
+    log = InMemoryLog()
+    with pytest.raises(ConfigError, match=name):
+        ConversationMemory(log, line_recall=LineRecall(log), **{name: part})
+
+
+def test_a_recall_of_another_log_or_none_at_all_is_refused():
+    with pytest.raises(ConfigError, match="one log"):
+        ConversationMemory(InMemoryLog(), line_recall=LineRecall(InMemoryLog()))
+    with pytest.raises(ConfigError, match="VectorStoreRecall"):
+        ConversationMemory(InMemoryLog(), line_recall="recall")
+    with pytest.raises(ConfigError, match="one log"):
+        ConversationMemory.open(":memory:", line_recall=LineRecall(InMemoryLog()))

@@ -1,0 +1,149 @@
+"""At most one summary of a thread in the making; after failures a thread rests ever longer."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.steps import run
+from langchain_convmem.summarizing.leases import Leases
+
+KEY = ThreadKey("ana", "t")
+SETTINGS = SummarySettings(lease_s=10, first_pause_s=30)
+
+
+class Clock:
+    def __init__(self):
+        self.now_ms = 1_000_000
+
+    def __call__(self):
+        return self.now_ms
+
+    def goes_on(self, seconds):
+        self.now_ms += round(1000 * seconds)
+
+
+class StatelessLog:
+    """A log that keeps no state beside its entries."""
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite", "stateless"])
+def log(request, tmp_path):
+    if request.param == "stateless":
+        yield StatelessLog()
+        return
+    with InMemoryLog() if request.param == "memory" else SQLiteLog(tmp_path / "log.db") as log:
+        yield log
+
+
+@pytest.fixture
+def leases(log, clock):
+    return Leases(log, SETTINGS, clock=clock)
+
+
+def take(leases, key=KEY, **options):
+    return run(leases.take(key, **options))
+
+
+def give_back(leases, lease, *, failed=False):
+    run(leases.give_back(lease, failed=failed))
+
+
+def test_a_thread_is_leased_once_until_it_is_given_back(leases):
+    lease = take(leases)
+    assert take(leases) is None
+    assert take(leases, even_resting=True) is None
+    assert take(leases, ThreadKey("ben", "t")) is not None
+    assert run(leases.renew(lease))
+    give_back(leases, lease)
+    assert take(leases) is not None
+
+
+def test_a_thread_rests_after_a_failure_twice_as_long_each_time(leases, clock):
+    for pause_s in (30, 60, 120):
+        give_back(leases, take(leases), failed=True)
+        clock.goes_on(pause_s - 0.001)
+        assert take(leases) is None
+        clock.goes_on(0.001)
+    give_back(leases, take(leases), failed=False)
+    give_back(leases, take(leases), failed=True)
+    clock.goes_on(30)
+    assert take(leases) is not None
+
+
+def test_a_pause_is_an_hour_at_most_however_often_it_failed(leases, clock):
+    for _ in range(40):
+        give_back(leases, take(leases, even_resting=True), failed=True)
+    clock.goes_on(3599.999)
+    assert take(leases) is None
+    clock.goes_on(0.001)
+    assert take(leases) is not None
+
+
+def test_on_request_a_resting_thread_is_taken(leases):
+    give_back(leases, take(leases), failed=True)
+    assert take(leases) is None
+    assert take(leases, even_resting=True) is not None
+
+
+def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock):
+    with SQLiteLog(tmp_path / "log.db") as one, SQLiteLog(tmp_path / "log.db") as two:
+        first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
+        lost = take(first)
+        clock.goes_on(9.999)
+        assert take(second) is None
+        clock.goes_on(0.001)
+        held = take(second)
+        assert held is not None
+        assert not run(first.renew(lost))
+        give_back(first, lost, failed=True)
+        assert run(second.renew(held))
+        give_back(second, held)
+        assert take(first) is not None
+
+
+def test_a_renewed_lease_lasts_anew(tmp_path, clock):
+    with SQLiteLog(tmp_path / "log.db") as one, SQLiteLog(tmp_path / "log.db") as two:
+        first, second = (Leases(log, SETTINGS, clock=clock) for log in (one, two))
+        lease = take(first)
+        clock.goes_on(8)
+        assert run(first.renew(lease))
+        clock.goes_on(8)
+        assert take(second) is None
+
+
+def test_a_failed_call_to_the_log_leaves_the_thread_free(clock):
+    class Broken(InMemoryLog):
+        def set_state(self, *args, **kwargs):
+            raise OSError("gone")
+
+    leases = Leases(Broken(), SETTINGS, clock=clock)
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            take(leases)
+
+
+@pytest.mark.parametrize("handles", [1, 2])
+def test_threads_that_ask_at_once_get_one_lease(tmp_path, handles):
+    logs = [SQLiteLog(tmp_path / "log.db") for _ in range(handles)]
+    all_leases = [Leases(log, SETTINGS) for log in logs]
+    barrier = threading.Barrier(8)
+
+    def ask(number):
+        barrier.wait()
+        return take(all_leases[number % handles])
+
+    with ThreadPoolExecutor(8) as pool:
+        taken = [lease for lease in pool.map(ask, range(8)) if lease is not None]
+    for log in logs:
+        log.close()
+    assert len(taken) == 1

@@ -1,0 +1,210 @@
+"""What is covered when: all that is older than the low mark, once, and nothing that waits."""
+
+from __future__ import annotations
+
+from histories import KEY, histories, spoken
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_convmem import SummarySettings
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.summarizing.planning import ROLLED, make_plan, remade_plan, size_of
+from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.live import covered_by, live_entries, summary_chain
+from langchain_convmem.views.summaries import summary_draft
+from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.turns import has_calls
+from langchain_convmem.views.window import said_since
+
+TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2), rebuild_every=0)
+
+
+def talk(exchanges):
+    return [
+        message
+        for number in range(exchanges)
+        for message in (HumanMessage(f"q{number}"), AIMessage(f"a{number}"))
+    ]
+
+
+def covered(plan):
+    return [text for turn in plan.window.turns for text in turn.contents]
+
+
+def commit(log, plan, text="S"):
+    draft = summary_draft(text, plan.window, log.entries(KEY))
+    draft.metadata.aux["summary"] = {ROLLED: plan.rolled}
+    return log.append(KEY, [draft])[0]
+
+
+def say(log, *messages, turn_id=None):
+    return log.append(KEY, [draft_of(message, turn_id=turn_id) for message in messages])
+
+
+# -- examples -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_due_below_the_high_mark():
+    assert make_plan(KEY, spoken(*talk(1), "q"), TIGHT) is None
+
+
+def test_the_fewest_are_covered_that_leave_as_little_as_the_low_mark():
+    plan = make_plan(KEY, spoken(*talk(3), "pending"), TIGHT)
+    assert covered(plan) == ["q0", "a0", "q1", "a1", "q2", "a2"]
+    plan = make_plan(KEY, spoken(*talk(3)), TIGHT)
+    assert covered(plan) == ["q0", "a0", "q1", "a1"]
+
+
+def test_on_request_all_is_covered_but_the_question_that_waits():
+    plan = make_plan(KEY, spoken(*talk(1), "pending"), TIGHT, force=True)
+    assert covered(plan) == ["q0", "a0"]
+    assert make_plan(KEY, spoken("pending"), TIGHT, force=True) is None
+
+
+def test_an_open_tool_loop_stays_however_large_it_is():
+    calls = [
+        message
+        for number in range(20)
+        for message in (
+            AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": f"c{number}"}]),
+            ToolMessage("seen " * 100, tool_call_id=f"c{number}"),
+        )
+    ]
+    assert covered(make_plan(KEY, spoken(*talk(1), "look", *calls), TIGHT)) == ["q0", "a0"]
+    assert make_plan(KEY, spoken("look", *calls), TIGHT) is None
+
+
+def test_the_next_summary_continues_the_one_before():
+    with InMemoryLog() as log:
+        say(log, *talk(3))
+        first = commit(log, make_plan(KEY, log.entries(KEY), TIGHT))
+        say(log, *[HumanMessage("q3"), AIMessage("a3")])
+        plan = make_plan(KEY, log.entries(KEY), TIGHT)
+    assert covered(plan) == ["q2", "a2"]
+    assert plan.window.previous.id == first.id
+    assert plan.rolled == 1
+
+
+def test_a_rebuilt_summary_covers_what_was_said_since_the_last_that_was_made_of_it():
+    with InMemoryLog() as log:
+        for number in range(4):
+            say(log, HumanMessage(f"q{number}"), AIMessage(f"a{number}"))
+            commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
+        first = next(entry for entry in log.entries(KEY) if entry.role == "summary")
+        say(log, HumanMessage("q4"), AIMessage("a4"))
+        plan = make_plan(KEY, log.entries(KEY), TIGHT, force=True, rebuild=True)
+        assert covered(plan) == [f"{who}{number}" for number in range(1, 5) for who in "qa"]
+        assert (plan.window.previous.id, plan.rolled) == (first.id, 0)
+        commit(log, plan)
+
+
+def test_a_rebuilt_summary_also_covers_what_a_late_part_of_a_turn_stands_before():
+    with InMemoryLog() as log:
+        say(log, HumanMessage("A?"), AIMessage("a!"), turn_id="1")
+        say(log, HumanMessage("B?"), AIMessage("b!"), turn_id="2")
+        for _ in range(2):
+            commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
+            say(log, HumanMessage("more"), AIMessage("said"))
+        for turn_id in "12":
+            say(log, HumanMessage(f"{turn_id}?"), AIMessage(f"{turn_id}!"), turn_id=turn_id)
+        # Of what no summary covers yet, only the first late part goes into the next one.
+        settings = SummarySettings(trigger=("messages", 6), keep=("messages", 4))
+        plan = make_plan(KEY, log.entries(KEY), settings, rebuild=True)
+        assert covered(plan) == ["1?", "1!", "more", "said"]
+        commit(log, plan)
+        live = live_entries(log.entries(KEY))
+    assert [entry.contents[0] for entry in said_since(live, summary_chain(live)[0])] == [
+        "2?",
+        "2!",
+        "more",
+        "said",
+    ]
+
+
+def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
+    with InMemoryLog() as log:
+        assert remade_plan(KEY, log.entries(KEY)) is None
+        say(log, *talk(1))
+        first = commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
+        assert remade_plan(KEY, log.entries(KEY)).window.previous is None
+        say(log, HumanMessage("q1"), AIMessage("a1"))
+        plan = make_plan(KEY, log.entries(KEY), TIGHT, force=True)
+        second = commit(log, plan)
+        say(log, HumanMessage("q2"), AIMessage("a2"))
+        again = remade_plan(KEY, log.entries(KEY))
+    assert covered(again) == ["q1", "a1"]
+    assert again.window == plan.window
+    assert again.window.previous.id == first.id
+    assert (again.rolled, again.is_redone) == (1, True)
+    assert second.cover.digest == again.window.cover.digest
+
+
+# -- properties ---------------------------------------------------------------------------------
+
+marks = st.builds(
+    lambda low, more, measure: SummarySettings(
+        trigger=(measure, low + more), keep=(measure, low), rebuild_every=0
+    ),
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.sampled_from(["tokens", "messages"]),
+)
+
+
+@given(histories, marks)
+def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, settings):
+    live = live_entries(entries)
+    newest = next(iter(summary_chain(live)), None)
+    said = said_since(live, newest)
+    plan = make_plan(KEY, entries, settings)
+    if plan is None:
+        whole = make_plan(KEY, entries, settings, force=True)
+        assert whole is None or not settings.is_due(size_of(said))
+        return
+    under = {
+        entry.id
+        for entry in said
+        for first, last in plan.window.cover.ranges
+        if first <= entry.position <= last
+    }
+    covers = [entry for entry in said if entry.id in under]
+    rest = said[len(covers) :]
+    assert covers == said[: len(covers)]
+    assert covers[-1].role == "assistant"
+    assert not has_calls(covers[-1])
+    further = make_plan(KEY, entries, settings, force=True)
+    assert settings.is_small(size_of(rest)) or further.window.cover == plan.window.cover
+
+
+turns = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 120)), max_size=12)
+
+
+@given(turns, marks, st.booleans())
+def test_over_many_compactions_each_entry_is_covered_exactly_once(script, settings, rebuild):
+    with InMemoryLog() as log:
+        for questions, tools, length in script:
+            say(log, *[HumanMessage("q" * length)] * questions, *_loop(tools), AIMessage("a"))
+            plan = make_plan(KEY, log.entries(KEY), settings, rebuild=rebuild)
+            if plan is not None:
+                commit(log, plan)
+        live = live_entries(log.entries(KEY))
+    chain = summary_chain(live)
+    shown = said_since(live, chain[0] if chain else None)
+    told = [covered_by(live, [summary]).keys() for summary in chain]
+    assert sum(map(len, told)) + len(shown) == sum(entry.role != "summary" for entry in live)
+    assert all(told_ids.isdisjoint(entry.id for entry in shown) for told_ids in told)
+
+
+def _loop(tools):
+    names = [f"c{number}" for number in range(tools)]
+    calls = [{"name": "look", "args": {}, "id": name} for name in names]
+    results = [ToolMessage("seen", tool_call_id=name) for name in names]
+    return [AIMessage("", tool_calls=calls), *results] if names else []
+
+
+def test_sizes_are_those_of_the_token_counter():
+    entries = spoken(*talk(2))
+    size = size_of(entries)
+    assert size.messages == 4
+    assert size.tokens == count_tokens([entry.message for entry in entries])
