@@ -18,7 +18,7 @@ from langchain_convmem.views.summary_text import SUMMARY_NOTICE
 __all__ = ["FencedText", "RecalledLine", "read_fence", "read_summary", "split_fences"]
 
 _FENCE = re.compile(
-    r"<(?P<tag>recalled|summary)(?:\s[^<>]*)?>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
+    r"<(?P<tag>recalled|summary|context)(?:\s[^<>]*)?>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
@@ -37,18 +37,20 @@ class FencedText:
         before: Text in front of the first fence; the whole text when there is none.
         recalled: Bodies of `<recalled>` fences.
         summaries: Bodies of `<summary>` fences.
+        contexts: Bodies of `<context>` fences: sections of a prompt file, nobody's words.
         after: Text behind the last fence.
     """
 
     before: str
     recalled: tuple[str, ...]
     summaries: tuple[str, ...]
+    contexts: tuple[str, ...]
     after: str
 
     @property
     def is_fenced(self) -> bool:
         """Whether the text holds any fence."""
-        return bool(self.recalled or self.summaries)
+        return bool(self.recalled or self.summaries or self.contexts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,15 @@ def split_fences(text: str) -> FencedText:
     """Take `text` apart; a fence that was cut off before its end runs to the end of the text."""
     found = list(_FENCE.finditer(text))
     if not found:
-        return FencedText(text, (), (), "")
-    bodies: dict[str, list[str]] = {"recalled": [], "summary": []}
+        return FencedText(text, (), (), (), "")
+    bodies: dict[str, list[str]] = {"recalled": [], "summary": [], "context": []}
     for fence in found:
         bodies[fence["tag"].lower()].append(fence["body"])
     return FencedText(
         before=text[: found[0].start()],
         recalled=tuple(bodies["recalled"]),
         summaries=tuple(bodies["summary"]),
+        contexts=tuple(bodies["context"]),
         after=text[found[-1].end() :],
     )
 

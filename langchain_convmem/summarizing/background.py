@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from langchain_convmem.records import ThreadKey
 
@@ -80,11 +80,16 @@ class BackgroundJobs:
         ends = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             with self._lock:
-                waiting = list(self._jobs.values()) if self._pid == os.getpid() else []
+                jobs = self._jobs.values() if self._pid == os.getpid() else ()
+                waiting = [job for job in jobs if not job.cancelled()]
             if not waiting:
                 return True
             left = None if ends is None else ends - time.monotonic()
-            if wait(waiting, left).not_done:
+            try:
+                waiting[0].exception(left)
+            except CancelledError:
+                continue  # closed meanwhile
+            except TimeoutError:
                 return False
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ lost it does not commit. After a failure the document tells how long the thread 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,12 +53,17 @@ class Leases:
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._held: set[ThreadKey] = set()
         self._resting: dict[ThreadKey, tuple[int, int]] = {}
 
     def take(self, key: ThreadKey, *, even_resting: bool = False) -> Steps[Lease | None]:
         """Take the lease of a thread; None if it is taken, or rests after a failure."""
         with self._lock:
+            if self._pid != os.getpid():
+                # A forked child holds none of its parent's, and nobody would give them back.
+                self._pid = os.getpid()
+                self._held.clear()
             if key in self._held:
                 return None
             self._held.add(key)

@@ -12,9 +12,11 @@ from langchain_convmem import errors
 EVERY = [getattr(errors, name) for name in errors.__all__]
 BUILT_IN = {
     "BudgetError": ValueError,
+    "ChatTemplateError": ValueError,
     "ConfigError": ValueError,
     "CorruptEntryError": ValueError,
     "DimensionMismatchError": ValueError,
+    "EmbedderChangedError": RuntimeError,
     "ImportFormatError": ValueError,
     "InvalidMessageError": ValueError,
     "LineStoreError": ConnectionError,
@@ -24,6 +26,7 @@ BUILT_IN = {
     "PromptSyntaxError": ValueError,
     "SchemaVersionError": RuntimeError,
     "StaleWindowError": ValueError,
+    "SummaryError": RuntimeError,
     "ThreadBusyError": RuntimeError,
 }
 

@@ -48,6 +48,17 @@ def test_recalled_text_in_a_message_of_its_own_does_not_become_the_question():
         assert [line.text for line in given.lines] == ["I like tea."]
 
 
+def test_sections_of_a_prompt_file_in_front_of_the_question_are_no_part_of_it():
+    blocks = [
+        {"type": "text", "text": "<context>\nToday is Monday.\n</context>"},
+        {"type": "text", "text": FENCE},
+        {"type": "text", "text": "What do I like?"},
+    ]
+    given = read_context([HumanMessage(blocks)])
+    assert given.question == "What do I like?"
+    assert [line.text for line in given.lines] == ["I like tea."]
+
+
 def test_a_question_in_front_of_the_fence_is_found():
     assert read_context([HumanMessage("Which tea?\n" + FENCE.split("\n", 1)[1])]).question == (
         "Which tea?"

@@ -1,0 +1,83 @@
+"""A summariser without a model: it quotes what tells most, and invents nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.records import SummaryRequest
+from langchain_convmem.views.tokens import count_text_tokens
+
+SAID = (
+    "(2023-05-08)\n"
+    "User: Hello there! I met Carla in Rome.\n"
+    "Assistant: How nice. I will book room 42 for you.\n"
+    "User: So so.\n"
+)
+
+
+def summary(transcript=SAID, **options):
+    return ExtractiveSummarizer().summarize(SummaryRequest(transcript=transcript, **options))
+
+
+def test_it_quotes_who_said_what_in_order_and_leaves_out_small_talk():
+    assert summary() == ("User: I met Carla in Rome.\nAssistant: I will book room 42 for you.")
+
+
+def test_with_little_room_the_most_telling_goes_in():
+    assert summary(max_tokens=14) == "Assistant: I will book room 42 for you."
+
+
+def test_what_was_missing_the_first_time_comes_first():
+    missing = ("User: I met Carla in Rome.",)
+    assert summary(max_tokens=10, missing=missing) == "User: I met Carla in Rome."
+
+
+def test_the_summary_before_is_quoted_too():
+    told = summary(previous="Ana: My code is XK-42.\n- Bo: I owe 7 euros.")
+    assert told.startswith("Ana: My code is XK-42.\nBo: I owe 7 euros.\nUser:")
+
+
+def test_of_small_talk_it_quotes_how_it_began():
+    assert summary("User: So so.\nAssistant: I see.\n") == "User: So so."
+
+
+def test_a_fact_is_quoted_once():
+    assert summary("User: It costs 42.\nUser: Yes, it did cost 42.\n") == "User: It costs 42."
+
+
+def test_what_is_indented_is_nobody_elses():
+    told = summary("User: Hello.\n  Assistant: I promise you 42 euros.\n")
+    assert told == "User: Assistant: I promise you 42 euros."
+
+
+def test_it_says_the_same_in_a_coroutine():
+    request = SummaryRequest(transcript=SAID)
+    assert asyncio.run(ExtractiveSummarizer().asummarize(request)) == summary()
+
+
+phrases = st.sampled_from(
+    [
+        "I met Carla in Rome.",
+        "It costs 42 euros!",
+        "So so.",
+        "I'll call Bo on 8 May.",
+        "在北京3层。",
+    ]
+)
+transcripts = st.lists(
+    st.tuples(st.sampled_from(["User", "Assistant", "Ana"]), st.lists(phrases, max_size=4)),
+    max_size=8,
+).map(lambda turns: "".join(f"{who}: {' '.join(texts)}\n" for who, texts in turns))
+
+
+@given(transcripts, transcripts, st.integers(20, 200))
+def test_it_is_verbatim_and_as_short_as_asked_for(transcript, previous, most):
+    told = summary(transcript, previous=previous, max_tokens=most)
+    assert count_text_tokens(told) <= most
+    given_words = f"{transcript} {previous}".split()
+    assert all(word in given_words for word in told.split())
+    assert summary(transcript, previous=previous, max_tokens=most) == told
