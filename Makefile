@@ -80,8 +80,11 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.import_time
 	@$(RUN) -m benchmarks.log
 	@$(RUN) -m benchmarks.latency
+	@$(RUN) -m benchmarks.summary_latency
+	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
 	@$(RUN) -m benchmarks.loss
+	@$(RUN) -m benchmarks.prompts
 	@$(RUN) -m benchmarks.agent_storage
 
 N ?= 2000

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from langchain_convmem.cli.prompts_arguments import add_prompts
+
 __all__ = ["build_parser"]
 
 _DESCRIPTION = "Talk with an assistant that remembers, verbatim, what was said."
@@ -29,7 +31,8 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
     Args:
-        environ: Gives defaults: `CONVMEM_DB`, `CONVMEM_USER`, `CONVMEM_MODEL`.
+        environ: Gives defaults: `CONVMEM_DB`, `CONVMEM_USER`, `CONVMEM_MODEL` and
+            `CONVMEM_EMBEDDINGS`.
     """
     parser = argparse.ArgumentParser(prog="convmem", description=_DESCRIPTION)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
@@ -46,9 +49,16 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_json(command("threads", "List the threads, latest first."))
     _add_export(command("export", "Write everything of a user, or a thread, as JSONL."))
     _add_copy(commands)
+    _add_reindex(
+        command(
+            "reindex", "Embed lines anew after a change of the embedder; goes on after Ctrl-C."
+        ),
+        environ,
+    )
     _add_forget(command("forget", "Erase a thread, or everything of a user, for good."))
     _add_verify(commands)
     _add_backup(commands)
+    add_prompts(commands)
     return parser
 
 
@@ -121,6 +131,17 @@ def _add_copy(commands: Any) -> None:
         action="append",
         help="copy this user only; may be repeated (default: everybody)",
     )
+
+
+def _add_reindex(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    parser.add_argument(
+        "--embeddings",
+        metavar="NAME",
+        default=environ.get("CONVMEM_EMBEDDINGS") or None,
+        help="provider and model, such as openai:text-embedding-3-small "
+        "(default: $CONVMEM_EMBEDDINGS, else the embedded one)",
+    )
+    parser.add_argument("--everybody", action="store_true", help="the lines of all users")
 
 
 def _add_forget(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
     from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.records import ThreadInfo
 
@@ -17,16 +19,18 @@ __all__ = ["existing_memory", "known_thread", "memory_at"]
 
 
 @contextlib.contextmanager
-def memory_at(path: str) -> Iterator[ConversationMemory]:
+def memory_at(path: str, embeddings: Embeddings | None = None) -> Iterator[ConversationMemory]:
     """Open the database, made anew where there is no such file, and close it behind the block."""
     from langchain_convmem.memory import ConversationMemory
 
-    with ConversationMemory.open(path) as memory:
+    with ConversationMemory.open(path, embeddings=embeddings) as memory:
         yield memory
 
 
 @contextlib.contextmanager
-def existing_memory(path: str) -> Iterator[ConversationMemory]:
+def existing_memory(
+    path: str, embeddings: Embeddings | None = None
+) -> Iterator[ConversationMemory]:
     """Open a database that must be there: reading from an empty new file would mislead.
 
     Raises:
@@ -38,7 +42,7 @@ def existing_memory(path: str) -> Iterator[ConversationMemory]:
             f"or 'convmem chat --db {path}', or name another with --db"
         )
         raise ConfigError(msg)
-    with memory_at(path) as memory:
+    with memory_at(path, embeddings) as memory:
         yield memory
 
 

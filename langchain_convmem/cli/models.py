@@ -1,20 +1,23 @@
-"""From a model's name to a chat model, and the border to the code of its provider."""
+"""From a model's name to a model, and the border to the code of its provider."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from langchain_convmem.cli.errors import ModelCallError
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.prompt_values import PromptValue
     from langchain_core.runnables import Runnable
 
-__all__ = ["OFFLINE_NOTICE", "ChosenModel", "bordered", "choose_model"]
+__all__ = ["OFFLINE_NOTICE", "ChosenModel", "bordered", "choose_embeddings", "choose_model"]
+
+T = TypeVar("T")
 
 OFFLINE_NOTICE = (
     "offline model: quotes what it remembers, not a language model; use --model PROVIDER:NAME"
@@ -49,17 +52,40 @@ def choose_model(name: str | None, *, base_url: str | None = None) -> ChosenMode
     return ChosenModel(OfflineChatModel(), OFFLINE_NOTICE)
 
 
+def choose_embeddings(name: str | None) -> Embeddings | None:
+    """Return the embedder called `name` (any that LangChain's `init_embeddings` takes).
+
+    Args:
+        name: None for the embedded one, which is None too.
+
+    Raises:
+        ConfigError: If the embedder cannot be made.
+        MissingExtraError: If LangChain is not installed.
+    """
+    if name is None:
+        return None
+    try:
+        from langchain.embeddings import init_embeddings
+    except ImportError as error:
+        raise MissingExtraError.for_extra(f"--embeddings {name}", "cli") from error
+    return _made(f"the embedder {name!r}", lambda: init_embeddings(name))
+
+
 def _provided_model(name: str, base_url: str | None) -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
         raise MissingExtraError.for_extra(f"--model {name}", "cli") from error
     options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
+    made = _made(f"the model {name!r}", lambda: init_chat_model(name, **options))
+    return cast("BaseChatModel", made)
+
+
+def _made(what: str, make: Callable[[], T]) -> T:
     try:
-        return cast("BaseChatModel", init_chat_model(name, **options))
+        return make()
     except Exception as error:  # foreign code: each provider has its own way to miss a key
-        msg = f"the model {name!r} cannot be used: {_reason(error)}"
-        raise ConfigError(msg) from error
+        raise ConfigError(f"{what} cannot be used: {_reason(error)}") from error
 
 
 def bordered(model: BaseChatModel) -> Runnable[PromptValue, AIMessage]:

@@ -1,174 +1,174 @@
-"""Prompt files as LangChain chat prompts; the only file of the room that names LangChain's types.
+"""Prompt files as LangChain chat prompts.
 
-Section text never becomes template source: the system message keeps literal text and variables
-apart, so braces, `$` and backslashes of a prompt file reach the model as they are. What is built
-here survives `dumpd` and `load` when `load` is given `CHAT_PROMPT_TYPES` and the namespace
-`langchain_convmem`.
+What is built here survives `dumpd` and `load` when `load` is given `CHAT_PROMPT_TYPES` and the
+namespace `langchain_convmem`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_core.load.serializable import (
-    Serializable,
-    SerializedConstructor,
-    SerializedNotImplemented,
-)
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.load.serializable import Serializable
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.prompts.message import BaseMessagePromptTemplate
-from pydantic import Field
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts.layout import join_blocks
-from langchain_convmem.prompts.placeholders import fill_pieces
-from langchain_convmem.prompts.variables import VariableFunction, evaluate
+from langchain_convmem.prompts.examples import (
+    ExampleRole,
+    alternation_problem,
+    example_problems,
+    example_roles,
+)
+from langchain_convmem.prompts.layout import heading
+from langchain_convmem.prompts.message_templates import (
+    InputPlaceholder,
+    RunTimeVariable,
+    SectionsMessagePromptTemplate,
+    SectionText,
+)
+from langchain_convmem.prompts.placeholders import split_pieces
+from langchain_convmem.prompts.variables import Failed, VariableFunction
 
-__all__ = [
-    "CHAT_PROMPT_TYPES",
-    "RunTimeVariable",
-    "SectionsMessagePromptTemplate",
-    "build_chat_prompt",
-]
+if TYPE_CHECKING:
+    from langchain_convmem.prompts.prompt_file import PromptFile
 
-_VARIABLE_PREFIX = "variable_"
-
-
-class RunTimeVariable(Serializable):
-    """A variable function as a partial of a chat prompt: called whenever the prompt is formatted.
-
-    It is serialised by the function's name, which the loading process must have registered. A
-    function that belongs to one file has no such name: LangChain marks it as not serialisable, and
-    `load` refuses the prompt instead of calling something else.
-    """
-
-    function_name: str
-    """The name in prompt files."""
-
-    function: VariableFunction | None = Field(default=None, exclude=True)
-    """The function of one file; None calls what is registered under the name."""
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """Return True: a registered function is named by text."""
-        return True
-
-    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
-        """Return LangChain's serialised form."""
-        return super().to_json() if self.function is None else self.to_json_not_implemented()
-
-    def __call__(self) -> str:
-        """Return the value of this moment; an empty string if the function fails (logged)."""
-        return evaluate(self.function_name, self.function)
-
-
-class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
-    """The system message of a prompt file; no message at all when all its parts are blank."""
-
-    headings: list[str]
-    """What stands over each section, line end included."""
-
-    bodies: list[list[str]]
-    """For each section: literal text at even places, names of template variables at odd ones."""
-
-    summary_at: int | None = None
-    """Before which section the summary stands (their number: behind all); None for nowhere."""
-
-    summary_heading: str = ""
-    """What stands over the summary when there is one."""
-
-    @classmethod
-    def get_lc_namespace(cls) -> list[str]:
-        """Return the module path, which the base class replaces by its own."""
-        return cls.__module__.split(".")
-
-    @property
-    def input_variables(self) -> list[str]:
-        """Names of the run-time variables; `summary` is optional and not among them."""
-        return list(dict.fromkeys(name for body in self.bodies for name in body[1::2]))
-
-    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the system message, or nothing.
-
-        Args:
-            **kwargs: A string for each input variable; `summary` may be missing, None or blank.
-
-        Raises:
-            ConfigError: If `summary` is no string.
-        """
-        text = self._text(kwargs, _summary_of(kwargs))
-        return [SystemMessage(text)] if text else []
-
-    def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
-        """Return the text with `{name}` for what is filled in later."""
-        names = {name: f"{{{name}}}" for name in self.input_variables}
-        return self._text(names, "{summary}")
-
-    def _text(self, values: Mapping[str, str], summary: str) -> str:
-        texts = (fill_pieces(body, values) for body in self.bodies)
-        blocks = list(zip(self.headings, texts, strict=True))
-        if self.summary_at is not None:
-            blocks.insert(self.summary_at, (self.summary_heading, summary))
-        return join_blocks(blocks)
-
+__all__ = ["CHAT_PROMPT_TYPES", "Evaluation", "Layout", "build_chat_prompt"]
 
 CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (
     ChatPromptTemplate,
+    InputPlaceholder,
     MessagesPlaceholder,
     RunTimeVariable,
+    SectionText,
     SectionsMessagePromptTemplate,
 )
 """What `langchain_core.load.load` must be allowed to make for a prompt of `build_chat_prompt`."""
 
+_VARIABLE_PREFIX = "variable_"
+
+
+class Layout(NamedTuple):
+    """What stands where; see `PromptFile.to_chat_prompt`."""
+
+    sections: Sequence[str] | None
+    history: bool
+    volatile: Literal["tail", "head"]
+    include_titles: bool
+    include_summary: bool
+
+
+class Evaluation(NamedTuple):
+    """How variables get their values; see `evaluate_steps`."""
+
+    functions: Mapping[str, VariableFunction]
+    strict: bool
+    failed: Failed | None
+
 
 def build_chat_prompt(
-    *,
-    headings: Sequence[str],
-    bodies: Sequence[Sequence[str]],
-    functions: Mapping[str, VariableFunction],
-    summary_at: int | None,
-    summary_heading: str,
-    history: bool,
+    prompt: PromptFile, layout: Layout, evaluation: Evaluation
 ) -> ChatPromptTemplate:
-    """Return the chat prompt of sections: system message, `history`, `input`.
+    """Return the chat prompt of a file: system message, examples, `history`, `input`.
 
-    Args:
-        headings: See `SectionsMessagePromptTemplate`.
-        bodies: For each section: literal text at even places, function names at odd ones.
-        functions: Functions that go before registered ones, by name.
-        summary_at: See `SectionsMessagePromptTemplate`.
-        summary_heading: See `SectionsMessagePromptTemplate`.
-        history: Whether there is a place for earlier messages.
+    Raises:
+        ConfigError: See `PromptFile.to_chat_prompt`.
     """
+    if layout.volatile not in ("tail", "head"):
+        raise ConfigError(f"volatile must be 'tail' or 'head', got {layout.volatile!r}")
+    order = _order(prompt, layout.sections)
+    roles = _example_roles(prompt, order)
+    plain = [title for title in order if title not in roles]
+    late = [one for one in plain if layout.volatile == "tail" and one in prompt.occurrences]
+    early = [title for title in plain if title not in late]
     system = SectionsMessagePromptTemplate(
-        headings=list(headings),
-        bodies=[_name_variables(body) for body in bodies],
-        summary_at=summary_at,
-        summary_heading=summary_heading,
+        sections=_text(prompt, early, has_headings=layout.include_titles),
+        summary_heading=_summary_heading(prompt, layout),
     )
-    names = dict.fromkeys(name for body in bodies for name in body[1::2])
-    partials: dict[str, Any] = {
-        _VARIABLE_PREFIX + name: RunTimeVariable(function_name=name, function=functions.get(name))
+    examples = [
+        SectionsMessagePromptTemplate(
+            sections=_text(prompt, [title], has_headings=False), role=roles[title]
+        )
+        for title in order
+        if title in roles
+    ]
+    tail = _text(prompt, late, has_headings=layout.include_titles)
+    return _assembled(
+        [system, *examples],
+        InputPlaceholder(variable_name="input", sections=tail),
+        layout,
+        partials=_variables(prompt, order, evaluation),
+        metadata=prompt.trace_metadata or None,
+    )
+
+
+def _assembled(
+    messages: Iterable[BaseMessagePromptTemplate],
+    last: InputPlaceholder,
+    layout: Layout,
+    *,
+    partials: dict[str, Any],
+    metadata: dict[str, Any] | None,
+) -> ChatPromptTemplate:
+    past = [MessagesPlaceholder("history", optional=True)] if layout.history else []
+    optional = {"history": layout.history, "recalled": True, "summary": layout.include_summary}
+    return ChatPromptTemplate(
+        [*messages, *past, last],
+        partial_variables={**partials, **({"history": []} if past else {})},
+        optional_variables=[name for name, is_there in optional.items() if is_there],
+        metadata=metadata,
+    )
+
+
+def _order(prompt: PromptFile, sections: Sequence[str] | None) -> list[str]:
+    if sections is None:
+        return list(prompt.sections)
+    for title in sections:
+        if title not in prompt.sections:
+            msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
+            raise ConfigError(msg)
+    return list(sections)
+
+
+def _example_roles(prompt: PromptFile, order: Iterable[str]) -> dict[str, ExampleRole]:
+    roles = example_roles(prompt.metadata)
+    problems = [message for _, message in example_problems(prompt.metadata, prompt.sections)]
+    problem = problems[0] if problems else alternation_problem(order, roles)
+    if problem is not None:
+        raise ConfigError(f"{prompt.name}: {problem}")
+    return roles
+
+
+def _summary_heading(prompt: PromptFile, layout: Layout) -> str | None:
+    if not layout.include_summary:
+        return None
+    return heading(prompt.summary_title) if layout.include_titles else ""
+
+
+def _text(prompt: PromptFile, titles: Iterable[str], *, has_headings: bool) -> SectionText:
+    titles = list(titles)
+    return SectionText(
+        headings=[heading(title) if has_headings else "" for title in titles],
+        bodies=[_named(prompt, title) for title in titles],
+    )
+
+
+def _named(prompt: PromptFile, title: str) -> list[str]:
+    """Return the section's pieces, with safe names of template variables at odd places."""
+    pieces = split_pieces(prompt.sections[title], prompt.occurrences.get(title, ()))
+    return [_VARIABLE_PREFIX + part if at % 2 else part for at, part in enumerate(pieces)]
+
+
+def _variables(prompt: PromptFile, titles: Iterable[str], evaluation: Evaluation) -> dict[str, Any]:
+    names = dict.fromkeys(
+        found.function_name for title in titles for found in prompt.occurrences.get(title, ())
+    )
+    return {
+        _VARIABLE_PREFIX + name: RunTimeVariable(
+            function_name=name,
+            function=evaluation.functions.get(name),
+            strict=evaluation.strict,
+            failed=evaluation.failed,
+        )
         for name in names
     }
-    optional = [] if summary_at is None else ["summary"]
-    messages: list[BaseMessagePromptTemplate] = [system, MessagesPlaceholder("input")]
-    if history:
-        messages.insert(1, MessagesPlaceholder("history", optional=True))
-        partials["history"] = []
-        optional.insert(0, "history")
-    return ChatPromptTemplate(messages, partial_variables=partials, optional_variables=optional)
-
-
-def _name_variables(body: Sequence[str]) -> list[str]:
-    return [_VARIABLE_PREFIX + part if place % 2 else part for place, part in enumerate(body)]
-
-
-def _summary_of(kwargs: Mapping[str, Any]) -> str:
-    summary = kwargs.get("summary")
-    if summary is not None and not isinstance(summary, str):
-        msg = f"summary must be a string, got {type(summary).__name__}"
-        raise ConfigError(msg)
-    return summary or ""

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from langchain_convmem.errors import PromptSyntaxError
 
-__all__ = ["Diagnostic", "Findings", "Level", "Where", "split_lines"]
+__all__ = ["Diagnostic", "Findings", "Level"]
 
 Level: TypeAlias = Literal["error", "warning", "info"]
 """`error`: what was written has no effect; `warning`: hardly meant so; `info`: worth knowing."""
-
-Where: TypeAlias = tuple[int, int]
-"""Line and column, both from 1."""
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _SHOWN_COLUMNS = 120
@@ -77,34 +75,42 @@ class Findings:
 
     @cached_property
     def _lines(self) -> list[str]:
-        return split_lines(self._text)
+        return _LINE_END.split(self._text)
 
-    def add(self, level: Level, message: str, where: Where) -> None:
-        """Add a finding at `where`."""
-        line, column = where
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(end.end() for end in _LINE_END.finditer(self._text))]
+
+    def line_of(self, position: int) -> int:
+        """Return the line of the character at `position`, from 1."""
+        return bisect_right(self._starts, position)
+
+    def place_of(self, position: int) -> tuple[int, int]:
+        """Return line and column of the character at `position`, both from 1."""
+        line = self.line_of(position)
+        return line, position - self._starts[line - 1] + 1
+
+    def add(self, level: Level, message: str, position: int) -> None:
+        """Add a finding at a position of the text, in code points."""
+        line, column = self.place_of(position)
         source_line = self._lines[line - 1]
         self._found.append(Diagnostic(level, message, line, column, source_line, self._name))
 
-    def error(self, message: str, where: Where) -> None:
+    def error(self, message: str, position: int) -> None:
         """Add an error: something that was written has no effect."""
-        self.add("error", message, where)
+        self.add("error", message, position)
 
-    def warning(self, message: str, where: Where) -> None:
+    def warning(self, message: str, position: int) -> None:
         """Add a warning: something is hardly meant the way it was taken."""
-        self.add("warning", message, where)
+        self.add("warning", message, position)
 
-    def info(self, message: str, where: Where) -> None:
+    def info(self, message: str, position: int) -> None:
         """Add a note."""
-        self.add("info", message, where)
+        self.add("info", message, position)
 
     def in_order(self) -> tuple[Diagnostic, ...]:
         """Return all findings by place in the source; those of one place as they were added."""
         return tuple(sorted(self._found, key=lambda found: (found.line, found.column)))
-
-
-def split_lines(text: str) -> list[str]:
-    """Return the lines without their ends, whichever these are; there is always at least one."""
-    return _LINE_END.split(text)
 
 
 def _printable(text: str) -> str:

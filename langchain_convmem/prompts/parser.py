@@ -6,10 +6,11 @@ in the diagnostics. Structure is read before any value is filled in.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from langchain_convmem.prompts.diagnostics import Diagnostic, Findings, Where
+from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
 from langchain_convmem.prompts.fields import (
     Field,
     check_fillings,
@@ -17,21 +18,24 @@ from langchain_convmem.prompts.fields import (
     read_fields,
 )
 from langchain_convmem.prompts.placeholders import (
+    MAX_FILLED,
+    Filler,
     Occurrence,
     clean_lines,
     clean_name,
-    fill_constants,
-    find_occurrences,
     find_placeholders,
     open_placeholder,
+    unquote,
 )
-from langchain_convmem.prompts.scanner import Line, read_lines, scan
-from langchain_convmem.prompts.titles import read_title, report_title_lookalike
+from langchain_convmem.prompts.scanner import Line, find_comments, read_lines
+from langchain_convmem.prompts.titles import is_starred, read_title, report_title_lookalike
 
-__all__ = ["ParsedPrompt", "parse_prompt"]
+__all__ = ["Block", "ParsedPrompt", "parse_prompt", "split_blocks"]
 
-_META, _CONST, _VAR = "meta", "const", "var"
-_START: Where = (1, 1)
+_META, _CONST, _VAR = _SPECIAL = ("meta", "const", "var")
+_PROMPT = "prompt"
+_BETWEEN = "\n\n"
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class ParsedPrompt(NamedTuple):
@@ -45,12 +49,36 @@ class ParsedPrompt(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-class _Block(NamedTuple):
-    """A title and the lines below it, up to the next title."""
+class Block(NamedTuple):
+    """A title and the lines below it, up to the next title.
+
+    Attributes:
+        title: The title, quoted text without its quotes.
+        kind: `prompt`, one of the special sections, or empty if there is no such special section.
+        line: The line of the title.
+        lines: The lines below.
+    """
 
     title: str
-    where: Where
+    kind: str
+    line: Line
     lines: list[Line]
+
+    @property
+    def position(self) -> int:
+        """Where its title stands."""
+        return self.line.position
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether it is a prompt section, not a special one."""
+        return self.kind == _PROMPT
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether anything of it is kept."""
+        has_content = not self.is_prompt or any(line.text.strip() for line in self.lines)
+        return bool(self.title and self.kind) and has_content
 
 
 class _Names:
@@ -78,11 +106,16 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
         name: What diagnostics call the text.
         functions: Names of the functions that variables may use.
     """
-    text = text.removeprefix("\ufeff")
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     findings = Findings(name, text)
-    blocks = _split_blocks(read_lines(scan(text, findings)), findings)
-    special: dict[str, dict[str, Field]] = {_META: {}, _CONST: {}, _VAR: {}}
-    prompts = [block for block in blocks if _is_prompt(block, special, findings)]
+    preamble, blocks = split_blocks(read_lines(text, find_comments(text, findings)))
+    _report_preamble(preamble, findings)
+    special: dict[str, dict[str, Field]] = {kind: {} for kind in _SPECIAL}
+    for block in blocks:
+        _report_title(block, findings)
+        if block.title and block.kind in special:
+            read_fields(block.lines, special[block.kind], findings)
+    prompts = [block for block in blocks if block.is_prompt and block.has_effect]
     _report_merges(prompts, findings)
     if not prompts:
         _report_no_prompt(blocks, findings)
@@ -92,15 +125,14 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
     names = _Names([*special[_CONST], *special[_VAR]])
     for block in prompts:
         _report_body(block, names, findings)
-    constants = _values(special[_CONST])
-    sections = _merge(prompts, constants)
-    found = ((title, find_occurrences(body, variables)) for title, body in sections.items())
+    written = {key: field.written for key, field in special[_CONST].items()}
+    sections, occurrences = _merge(prompts, Filler(written, variables), findings)
     return ParsedPrompt(
         metadata=_values(special[_META]),
-        constants=constants,
+        constants=_values(special[_CONST]),
         variable_definitions=variables,
         sections=sections,
-        occurrences={title: places for title, places in found if places},
+        occurrences=occurrences,
         diagnostics=findings.in_order(),
     )
 
@@ -109,74 +141,76 @@ def _values(fields: Mapping[str, Field]) -> dict[str, str]:
     return {key: field.value for key, field in fields.items()}
 
 
-def _split_blocks(lines: Iterable[Line], findings: Findings) -> list[_Block]:
-    preamble = _Block("", _START, [])
-    blocks = [preamble]
+def split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[Block]]:
+    """Return the lines in front of the first title, and the blocks."""
+    preamble: list[Line] = []
+    blocks: list[Block] = []
+    below = preamble
     for line in lines:
-        title = read_title(line)
+        title = read_title(line.text)
         if title is None:
-            blocks[-1].lines.append(line)
+            below.append(line)
         else:
-            blocks.append(_Block(title, line.start, []))
-    ignored = [line for line in preamble.lines if line.text.strip()]
+            below = []
+            blocks.append(Block(unquote(title), _kind(title), line, below))
+    return preamble, blocks
+
+
+def _kind(title: str) -> str:
+    if not is_starred(title):
+        return _PROMPT
+    is_paired = len(title) > 1 and title.startswith("*") and title.endswith("*")
+    kind = clean_name(title[1:-1]).casefold() if is_paired else ""
+    return kind if kind in _SPECIAL else ""
+
+
+def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
+    ignored = [line for line in lines if line.text.strip()]
     if ignored:
-        findings.warning("text in front of the first title is ignored", ignored[0].start)
+        message = "text in front of the first title is ignored"
+        findings.warning(message, ignored[0].position)
     for line in ignored:
         report_title_lookalike(line, findings)
-    return blocks[1:]
 
 
-def _is_prompt(block: _Block, special: dict[str, dict[str, Field]], findings: Findings) -> bool:
-    """Tell whether the block is a prompt section with text; read it if it is a special section."""
+def _report_title(block: Block, findings: Findings) -> None:
     title = block.title
     if not title:
-        findings.warning("this title is empty; the text below it is dropped", block.where)
-    elif not (title.startswith("*") or title.endswith("*")):
-        if "*" in title:
-            findings.warning(
-                "only stars around the whole title make a section special", block.where
-            )
-        return _has_text(block, findings)
-    elif (kind := _special_kind(title)) in special:
-        read_fields(block.lines, special[kind], findings)
-    else:
+        message = "this title is empty; the text below it is dropped"
+        findings.warning(message, block.position)
+    elif not block.kind:
         message = (
             f"there is no special section '{title}'; it is dropped with all below it. "
             "There are '*Meta*', '*Const*' and '*Var*'; a prompt section's title has no stars"
         )
-        findings.error(message, block.where)
-    return False
+        findings.error(message, block.position)
+    elif not block.has_effect:
+        message = f"'{title}' has no text below it; it is dropped"
+        findings.warning(message, block.position)
+    elif block.is_prompt and "*" in title:
+        message = "only stars around the whole title make a section special"
+        findings.warning(message, block.position)
 
 
-def _special_kind(title: str) -> str:
-    is_starred = len(title) > 1 and title.startswith("*") and title.endswith("*")
-    return clean_name(title[1:-1]).casefold() if is_starred else ""
-
-
-def _has_text(block: _Block, findings: Findings) -> bool:
-    if any(line.text.strip() for line in block.lines):
-        return True
-    findings.warning(f"'{block.title}' has no text below it; it is dropped", block.where)
-    return False
-
-
-def _report_merges(prompts: Iterable[_Block], findings: Findings) -> None:
+def _report_merges(prompts: Iterable[Block], findings: Findings) -> None:
     first: dict[str, int] = {}
-    for title, where, _ in prompts:
+    for block in prompts:
+        title, position = block.title, block.position
         if title in first:
-            findings.warning(f"'{title}' continues the section of line {first[title]}", where)
-        first.setdefault(title, where[0])
+            before = findings.line_of(first[title])
+            findings.warning(f"'{title}' continues the section of line {before}", position)
+        first.setdefault(title, position)
 
 
-def _report_no_prompt(blocks: list[_Block], findings: Findings) -> None:
+def _report_no_prompt(blocks: list[Block], findings: Findings) -> None:
     if blocks:
-        findings.warning("there is no prompt section with text in it", _START)
+        findings.warning("there is no prompt section with text in it", 0)
     else:
         message = "there is no section; a section starts with its title alone on a line: __ Role __"
-        findings.error(message, _START)
+        findings.error(message, 0)
 
 
-def _report_body(block: _Block, names: _Names, findings: Findings) -> None:
+def _report_body(block: Block, names: _Names, findings: Findings) -> None:
     for line in block.lines:
         report_title_lookalike(line, findings)
         if "{{" in line.text:
@@ -184,21 +218,39 @@ def _report_body(block: _Block, names: _Names, findings: Findings) -> None:
 
 
 def _report_placeholders(line: Line, names: _Names, findings: Findings) -> None:
-    for placeholder in find_placeholders(line.text):
-        if placeholder.name not in names.defined:
-            hint = names.suggestion(placeholder.name)
-            message = f"'{placeholder.name}' is neither a constant nor a variable; it stays{hint}"
-            findings.warning(message, line.where(placeholder.start))
+    for name, start, _, quoted in find_placeholders(line.text):
+        if not quoted and name not in names.defined:
+            hint = names.suggestion(name)
+            message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
+            findings.warning(message, line.at(start))
     opened = open_placeholder(line.text)
     if opened >= 0:
         message = "this placeholder is not closed by '}}' on its line; it stays"
-        findings.warning(message, line.where(opened))
+        findings.warning(message, line.at(opened))
 
 
-def _merge(prompts: Iterable[_Block], constants: Mapping[str, str]) -> dict[str, str]:
-    """Return the cleaned sections with constants filled in; equal titles become one section."""
+def _merge(
+    prompts: Iterable[Block], filler: Filler, findings: Findings
+) -> tuple[dict[str, str], dict[str, tuple[Occurrence, ...]]]:
+    """Return the cleaned and filled sections, and where variables stand in them.
+
+    Blocks of one title become one section, with a blank line between them.
+    """
     bodies: dict[str, list[str]] = {}
+    found: dict[str, list[Occurrence]] = {}
+    lengths: Counter[str] = Counter()
     for block in prompts:
-        body = clean_lines(line.text for line in block.lines)
-        bodies.setdefault(block.title, []).append(fill_constants(body, constants))
-    return {title: "\n\n".join(parts) for title, parts in bodies.items()}
+        was_full = filler.is_full
+        body, occurrences = filler.fill(clean_lines(line.text for line in block.lines))
+        if filler.is_full and not was_full:
+            message = f"constants fill in more than {MAX_FILLED} characters; the rest of them stay"
+            findings.error(message, block.position)
+        title = block.title
+        bodies.setdefault(title, []).append(body)
+        for function_name, start, end in occurrences:
+            before = lengths[title]
+            at = Occurrence(function_name, start + before, end + before)
+            found.setdefault(title, []).append(at)
+        lengths[title] += len(body) + len(_BETWEEN)
+    sections = {title: _BETWEEN.join(parts) for title, parts in bodies.items()}
+    return sections, {title: tuple(found[title]) for title in sections if title in found}

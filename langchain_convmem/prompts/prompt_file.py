@@ -5,28 +5,44 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from langchain_convmem.errors import ConfigError, PromptSyntaxError
-from langchain_convmem.prompts.diagnostics import Diagnostic, Findings, split_lines
+from langchain_convmem.prompts.compiled import (
+    CompiledForm,
+    CompiledPrompt,
+    Source,
+    compile_prompt,
+)
+from langchain_convmem.prompts.diagnostics import Diagnostic
+from langchain_convmem.prompts.failures import OnProblem, report_failure
 from langchain_convmem.prompts.layout import SUMMARY_TITLE_KEY, heading, join_blocks
-from langchain_convmem.prompts.parser import parse_prompt
+from langchain_convmem.prompts.loading import (
+    MAX_BYTES,
+    Limits,
+    digest,
+    form_of,
+    load_file,
+    parse_source,
+    write_whole,
+)
+from langchain_convmem.prompts.parser import ParsedPrompt
 from langchain_convmem.prompts.placeholders import Occurrence, fill_pieces, split_pieces
 from langchain_convmem.prompts.variables import (
+    Failed,
     VariableFunction,
     check_functions,
-    evaluate,
-    registered_functions,
+    evaluate_steps,
+    overridden,
 )
+from langchain_convmem.prompts.writing import write_prompt
+from langchain_convmem.steps import Steps, arun, run
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
 
 __all__ = ["MAX_BYTES", "PromptFile"]
-
-MAX_BYTES = 1 << 20
-"""Largest file that `PromptFile.load` reads unless told otherwise."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,7 +51,8 @@ _LOG = logging.getLogger(__name__)
 class PromptFile:
     """A prompt file after parsing. Made by `load` and `parse`; treat its mappings as read-only.
 
-    Safe to share between threads as far as its variable functions are.
+    Safe to share between threads as far as its variable functions are. Two are equal if they say
+    the same: names, diagnostics and sources are not compared.
 
     Attributes:
         name: The path it was loaded from, or the name given to `parse`.
@@ -48,16 +65,18 @@ class PromptFile:
             without variables are left out.
         diagnostics: All that was found wrong, by place.
         functions: Functions of this file alone, by name; they go before registered ones.
+        source: Name and hash of the file it was parsed from, also when it was loaded compiled.
     """
 
-    name: str = "<text>"
+    name: str = field(default="<text>", compare=False)
     metadata: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, str] = field(default_factory=dict)
     variable_definitions: Mapping[str, str] = field(default_factory=dict)
     sections: Mapping[str, str] = field(default_factory=dict)
     occurrences: Mapping[str, tuple[Occurrence, ...]] = field(default_factory=dict)
-    diagnostics: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = field(default=(), compare=False)
     functions: Mapping[str, VariableFunction] = field(default_factory=dict)
+    source: Source = field(default=Source(), compare=False)
 
     @classmethod
     def load(
@@ -67,31 +86,32 @@ class PromptFile:
         strict: bool = False,
         functions: Mapping[str, VariableFunction] | None = None,
         max_bytes: int = MAX_BYTES,
+        base: str | Path | None = None,
     ) -> PromptFile:
-        """Read and parse a file in UTF-8, with or without a byte order mark.
+        """Read a source in UTF-8, or what `save` wrote.
+
+        A compiled prompt whose source lies beside it with another content has a warning, or in
+        strict mode an error: it says what the source said before.
 
         Args:
-            path: The file.
+            path: The file; if its name ends in `.json` it is a compiled one.
             strict: See `parse`.
             functions: See `parse`.
-            max_bytes: Larger files are refused without being read whole.
+            max_bytes: Larger files are refused without being read whole; compiled ones may have
+                32 times as many, for constants are filled in there.
+            base: A folder that `path` must lie in, and is relative to; for names that come from
+                elsewhere. Absolute paths, `..` and symbolic links out of it are refused.
 
         Raises:
             OSError: If the file cannot be read (`FileNotFoundError` if there is none).
-            PromptSyntaxError: If it is too large or not UTF-8; in strict mode also as in `parse`.
-            ConfigError: See `parse`.
+            PromptSyntaxError: If it is too large, not UTF-8, or a compiled one that is damaged;
+                in strict mode also as in `parse`.
+            ConfigError: If `path` leads out of `base`; see also `parse`.
         """
-        with Path(path).open("rb") as file:
-            data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            msg = (
-                f"{path}: this file is larger than the {max_bytes} bytes a prompt file may have; "
-                "pass max_bytes= to read a larger one"
-            )
-            raise PromptSyntaxError(msg, path=str(path))
-        return cls.parse(
-            _decode(data, str(path)), name=str(path), strict=strict, functions=functions
-        )
+        own = _checked(functions)
+        limits = Limits(max_bytes, None if base is None else Path(base))
+        parsed, source = load_file(Path(path), own, limits, strict=strict)
+        return cls._made(parsed, str(path), own, source, strict=strict)
 
     @classmethod
     def parse(
@@ -115,14 +135,67 @@ class PromptFile:
                 message shows the line and a caret.
             ConfigError: If `functions` holds what is no function without arguments.
         """
-        own = dict(functions or {})
-        check_functions(own)
-        parsed = parse_prompt(text, name=name, functions={*own, *registered_functions()})
-        if strict:
-            for diagnostic in parsed.diagnostics:
-                if diagnostic.level == "error":
-                    raise diagnostic.to_error()
-        return cls(name=name, functions=own, **parsed._asdict())
+        own = _checked(functions)
+        source = Source(sha256=digest(text.encode("utf-8", "surrogatepass")))
+        return cls._made(parse_source(text, name, own), name, own, source, strict=strict)
+
+    @classmethod
+    def _made(
+        cls,
+        parsed: ParsedPrompt,
+        name: str,
+        own: dict[str, VariableFunction],
+        source: Source,
+        *,
+        strict: bool,
+    ) -> PromptFile:
+        errors = (found for found in parsed.diagnostics if found.level == "error")
+        if strict and (first := next(errors, None)) is not None:
+            raise first.to_error()
+        return cls(name=name, functions=own, source=source, **parsed._asdict())
+
+    def to_text(self) -> str:
+        """Return a prompt file's text that says the same, in one canonical form.
+
+        Parsed, it equals this file (given the same functions). Special sections stand first,
+        constants are filled in, comments are gone, and what would read otherwise is in quotes.
+
+        Raises:
+            ConfigError: If no file says this; that happens only to what was made by hand.
+        """
+        return write_prompt(self._plain())
+
+    def compile(self, form: CompiledForm = "binary") -> bytes:
+        """Return what `save` writes: all but the functions, and the hash of the source.
+
+        Args:
+            form: `"json"` to be read by people, `"binary"` for the smaller one.
+        """
+        return compile_prompt(CompiledPrompt(self._plain(), self.source), form)
+
+    def save(self, path: str | Path) -> None:
+        """Write the compiled form, for `load`: others see the whole file or what was there before.
+
+        Args:
+            path: Ends in `.json` or in `.bytes` (binary). Put it beside the source, and `load`
+                notices when the source has changed.
+
+        Raises:
+            ConfigError: If it ends otherwise.
+            OSError: If it cannot be written.
+        """
+        place = Path(path)
+        write_whole(place, self.compile(form_of(place)))
+
+    def _plain(self) -> ParsedPrompt:
+        return ParsedPrompt(
+            metadata=dict(self.metadata),
+            constants=dict(self.constants),
+            variable_definitions=dict(self.variable_definitions),
+            sections=dict(self.sections),
+            occurrences=dict(self.occurrences),
+            diagnostics=self.diagnostics,
+        )
 
     def __repr__(self) -> str:
         errors = sum(found.level == "error" for found in self.diagnostics)
@@ -138,16 +211,43 @@ class PromptFile:
         """The sections with the variables' values of this moment: the same as `render()`."""
         return self.render()
 
-    def render(self, *, strict: bool = False) -> dict[str, str]:
+    @property
+    def trace_metadata(self) -> dict[str, str]:
+        """The fields of the Meta section for traces: all but those with a star around their key."""
+        return {key: text for key, text in self.metadata.items() if not key.startswith("*")}
+
+    def render(
+        self,
+        *,
+        strict: bool = False,
+        functions: Mapping[str, VariableFunction] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> dict[str, str]:
         """Return title -> text with the variables' values of this moment.
 
         Each function is called once, however often it occurs. Values are not parsed again.
 
         Args:
-            strict: Let a function's exception through; otherwise its value is an empty string,
-                and the failure is logged.
+            strict: Let a function's exception through; otherwise its value is an empty string.
+            functions: Functions of this call alone, by name; they go before all others.
+            on_problem: Called with a diagnostic for each function that failed, such as `append`
+                of a list; without it, failures are logged.
+
+        Raises:
+            ConfigError: If a function that is needed is asynchronous, or one of `functions` is
+                none; nothing was called then.
         """
-        return self._render(self.sections, strict=strict)
+        return run(self._render_steps(self.sections, strict, functions, on_problem))
+
+    async def arender(
+        self,
+        *,
+        strict: bool = False,
+        functions: Mapping[str, VariableFunction] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> dict[str, str]:
+        """Return what `render` returns; functions may be asynchronous, others run in a thread."""
+        return await arun(self._render_steps(self.sections, strict, functions, on_problem))
 
     def format(
         self,
@@ -157,6 +257,8 @@ class PromptFile:
         include_summary: bool = True,
         summary: str = "",
         strict: bool = False,
+        functions: Mapping[str, VariableFunction] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> str:
         """Return a system prompt made of sections, with the variables' values of this moment.
 
@@ -168,65 +270,90 @@ class PromptFile:
                 is one and titles are included.
             summary: The summary; a blank one leaves no trace.
             strict: See `render`.
+            functions: See `render`.
+            on_problem: See `render`.
+
+        Raises:
+            ConfigError: See `render`.
         """
-        wanted = [title for title in _as_titles(titles) if self._has(title)]
-        texts = self._render(dict.fromkeys(wanted), strict=strict)
-        blocks = [(heading(title) if include_titles else "", texts[title]) for title in wanted]
-        if include_summary:
-            blocks.append((heading(self.summary_title) if include_titles else "", summary))
-        return join_blocks(blocks)
+        wanted = self._known(titles)
+        texts = run(self._render_steps(wanted, strict, functions, on_problem))
+        return self._joined(wanted, texts, include_titles, summary if include_summary else "")
+
+    async def aformat(
+        self,
+        titles: Iterable[str],
+        *,
+        include_titles: bool = True,
+        include_summary: bool = True,
+        summary: str = "",
+        strict: bool = False,
+        functions: Mapping[str, VariableFunction] | None = None,
+        on_problem: OnProblem | None = None,
+    ) -> str:
+        """Return what `format` returns; functions may be asynchronous, others run in a thread."""
+        wanted = self._known(titles)
+        texts = await arun(self._render_steps(wanted, strict, functions, on_problem))
+        return self._joined(wanted, texts, include_titles, summary if include_summary else "")
 
     def to_chat_prompt(
         self,
         *,
         sections: Iterable[str] | None = None,
         history: bool = True,
+        volatile: Literal["tail", "head"] = "tail",
         include_titles: bool = True,
         include_summary: bool = True,
+        strict: bool = False,
+        functions: Mapping[str, VariableFunction] | None = None,
+        on_problem: OnProblem | None = None,
     ) -> ChatPromptTemplate:
-        """Return a chat prompt: one system message of sections, the history, the input.
+        """Return a chat prompt: system message, example turns, the history, the input.
 
-        The template takes `input` (a list with the user's message), and optionally `history` (a
-        list of messages) and `summary` (a string). Text of the file and of the summary is literal
-        in it; variable functions are called each time it is formatted.
+        The template takes `input` (the user's message: text, a message, or a list of them), and
+        optionally `history` (a list of messages), `summary` (a string; it is fenced and labelled
+        as data) and `recalled` (text or messages; folded into the input). Text of the file and of
+        values is literal in it; variable functions are called once each time it is formatted,
+        asynchronous ones in asynchronous calls only. Fields of the Meta section are metadata of
+        its traces.
+
+        Sections that the Meta fields `*HumanExamples*` and `*AIExamples*` name (titles, separated
+        by commas) are turns between system message and history, without a heading.
 
         Args:
-            sections: Titles in the order wanted, the summary behind them. None takes all and puts
-                what changes least first: sections without variables, the summary, sections with
-                variables; so a provider can cache the longest possible beginning.
+            sections: Titles in the order wanted; None takes all, as in the file.
             history: Have a place for earlier messages.
+            volatile: Where sections with run-time variables stand. `"tail"`: fenced, as the first
+                text block of the user's message, so that all before it is the same text from turn
+                to turn and providers can reuse it. `"head"`: in the system message, in order.
             include_titles: See `format`.
-            include_summary: Have a place for the summary.
+            include_summary: Have a place for the summary, at the end of the system message.
+            strict: See `render`.
+            functions: See `render`; of all calls of this template.
+            on_problem: See `render`; not kept when the template is dumped.
 
         Raises:
-            ConfigError: If `sections` names a section that the file does not have.
+            ConfigError: If `sections` names a section that the file does not have, examples do
+                not alternate from human to AI, or a function is none.
         """
-        from langchain_convmem.prompts.chat_prompt import build_chat_prompt
+        from langchain_convmem.prompts.chat_prompt import Evaluation, Layout, build_chat_prompt
 
-        order, summary_at = self._order(sections)
+        titles = None if sections is None else _as_titles(sections)
         return build_chat_prompt(
-            headings=[heading(title) if include_titles else "" for title in order],
-            bodies=[
-                split_pieces(self.sections[title], self.occurrences.get(title, ()))
-                for title in order
-            ],
-            functions=self.functions,
-            summary_at=summary_at if include_summary else None,
-            summary_heading=heading(self.summary_title) if include_titles else "",
-            history=history,
+            self,
+            Layout(titles, history, volatile, include_titles, include_summary),
+            Evaluation(overridden(self.functions, functions), strict, self._failed(on_problem)),
         )
 
-    def _order(self, sections: Iterable[str] | None) -> tuple[list[str], int]:
-        """Return the titles in order, and before which of them the summary stands."""
-        if sections is None:
-            stable = [title for title in self.sections if title not in self.occurrences]
-            return [*stable, *self.occurrences], len(stable)
-        order = _as_titles(sections)
-        for title in order:
-            if title not in self.sections:
-                msg = f"{self.name} has no section {title!r}; it has {list(self.sections)}"
-                raise ConfigError(msg)
-        return order, len(order)
+    def _known(self, titles: Iterable[str]) -> list[str]:
+        return [title for title in _as_titles(titles) if self._has(title)]
+
+    def _joined(
+        self, titles: list[str], texts: Mapping[str, str], include_titles: bool, summary: str
+    ) -> str:
+        blocks = [(heading(title), texts[title]) for title in titles]
+        blocks.append((heading(self.summary_title), summary))
+        return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
 
     def _has(self, title: str) -> bool:
         if title in self.sections:
@@ -234,28 +361,35 @@ class PromptFile:
         _LOG.warning("%s has no section %r; it is skipped", self.name, title)
         return False
 
-    def _render(self, titles: Iterable[str], *, strict: bool) -> dict[str, str]:
-        pieces = {
-            title: split_pieces(self.sections[title], self.occurrences.get(title, ()))
-            for title in titles
-        }
+    def _pieces(self, title: str) -> list[str]:
+        return split_pieces(self.sections[title], self.occurrences.get(title, ()))
+
+    def _render_steps(
+        self,
+        titles: Iterable[str],
+        strict: bool,
+        functions: Mapping[str, VariableFunction] | None,
+        on_problem: OnProblem | None,
+    ) -> Steps[dict[str, str]]:
+        own = overridden(self.functions, functions)
+        pieces = {title: self._pieces(title) for title in titles}
         names = dict.fromkeys(name for parts in pieces.values() for name in parts[1::2])
-        values = {name: evaluate(name, self.functions.get(name), strict=strict) for name in names}
+        failed = self._failed(on_problem)
+        values = yield from evaluate_steps(names, own, strict=strict, failed=failed)
         return {title: fill_pieces(parts, values) for title, parts in pieces.items()}
+
+    def _failed(self, on_problem: OnProblem | None) -> Failed | None:
+        if on_problem is None:
+            return None
+        return partial(report_failure, on_problem, self.name, self.sections, self.occurrences)
+
+
+def _checked(functions: Mapping[str, VariableFunction] | None) -> dict[str, VariableFunction]:
+    own = dict(functions or {})
+    check_functions(own)
+    return own
 
 
 def _as_titles(titles: Iterable[str]) -> list[str]:
     # A lone string is a sequence of titles of one letter each, which nobody means.
     return [titles] if isinstance(titles, str) else list(titles)
-
-
-def _decode(data: bytes, path: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        shown = data.decode("utf-8", "replace")
-        before = split_lines(data[: error.start].decode("utf-8"))
-        where = len(before), len(before[-1]) + 1
-        findings = Findings(path, shown)
-        findings.error(f"a prompt file is UTF-8 text, and this is not: {error.reason}", where)
-        raise findings.in_order()[0].to_error() from error

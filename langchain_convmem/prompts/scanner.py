@@ -1,55 +1,31 @@
-r"""Characters to tokens, and tokens to lines without comments: one scan from left to right.
+r"""Characters to comments, and what is left to lines: one scan from left to right.
 
-Every character of the text is in exactly one token. What opens first wins: `/*` inside a line
-comment opens nothing, `//` inside a block comment hides nothing. An address (`://` up to the next
-white space) is text throughout, so neither `https://host//path` nor `https://host/*` is cut.
+What opens first wins: `/*` inside a line comment opens nothing, `//` inside a block comment hides
+nothing. An address (`://` up to the next white space) is text throughout, so neither
+`https://host//path` nor `https://host/*` is cut; nor is quoted text, `{{"//"}}`.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from itertools import accumulate
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
-from langchain_convmem.prompts.diagnostics import Findings, Where
+from langchain_convmem.prompts.diagnostics import Findings
+from langchain_convmem.prompts.placeholders import QUOTED
 
-__all__ = ["Line", "Token", "TokenKind", "read_lines", "scan"]
+__all__ = ["Line", "Range", "find_comments", "read_lines"]
 
-_MARK = re.compile(
-    r"(?P<address>://[^ \t\r\n]*)"
-    r"|(?P<line_comment>//[^\r\n]*)"
-    r"|(?P<open>/\*)"
-    r"|(?P<close>\*/)"
-    r"|(?P<newline>\r\n|\n|\r)"
-)
+Range: TypeAlias = tuple[int, int]
+"""Positions of a piece of the text in code points, half-open."""
+
+# Without groups: with them, the search for the first character of a mark takes ten times as long.
+_MARK = re.compile(rf"{QUOTED.pattern}|://[^ \t\r\n]*|//[^\r\n]*|/\*|\*/")
 _LINE_END = re.compile(r"\r\n|\n|\r")
-
-
-class TokenKind(Enum):
-    """What a token is."""
-
-    TEXT = "text"
-    COMMENT = "comment"
-    NEWLINE = "newline"
-
-
-class Token(NamedTuple):
-    """A piece of the source as it stands there.
-
-    Attributes:
-        kind: What it is. Only a comment may span several lines.
-        text: The characters.
-        line: Line of the first character, from 1.
-        column: Column of the first character in code points, from 1.
-    """
-
-    kind: TokenKind
-    text: str
-    line: int
-    column: int
 
 
 class Line(NamedTuple):
@@ -57,149 +33,116 @@ class Line(NamedTuple):
 
     Attributes:
         text: The characters left, white space as in the source.
-        pieces: The text tokens that `text` is made of, in order.
-        offsets: Where each of them starts in `text`.
-        number: Source line where it ends, from 1.
+        start: Position of the first of them in the source.
+        pieces: If comments were taken out, pairs for each piece left: where it starts in `text`,
+            and its position in the source.
+        end: Position behind the line and its line end.
     """
 
     text: str
-    pieces: tuple[Token, ...]
-    offsets: tuple[int, ...]
-    number: int
+    start: int
+    pieces: tuple[tuple[int, int], ...]
+    end: int
 
-    def where(self, offset: int = 0) -> Where:
+    def at(self, offset: int) -> int:
         """Return the source position of `text[offset]`; just behind the end is allowed."""
         if not self.pieces:
-            return self.number, 1
-        place = bisect_right(self.offsets, offset) - 1
-        piece = self.pieces[place]
-        return piece.line, piece.column + offset - self.offsets[place]
+            return self.start + offset
+        piece = bisect_right(self.pieces, offset, key=itemgetter(0)) - 1
+        start, position = self.pieces[piece]
+        return position + offset - start
 
     @property
-    def start(self) -> Where:
+    def ranges(self) -> list[Range]:
+        """Where it stands in the source, without its comments; what has none, with its line end."""
+        if not self.pieces:
+            return [(self.start, self.end)]
+        ends = [*(offset for offset, _ in self.pieces[1:]), len(self.text)]
+        return [
+            (start, start + end - offset)
+            for (offset, start), end in zip(self.pieces, ends, strict=True)
+        ]
+
+    @property
+    def position(self) -> int:
         """Source position of the first character that is no white space."""
-        return self.where(len(self.text) - len(self.text.lstrip()))
+        return self.at(len(self.text) - len(self.text.lstrip()))
 
 
-def scan(text: str, findings: Findings) -> list[Token]:
-    """Cut `text` into tokens, in order; what is wrong with its comments goes to `findings`."""
-    return _Scanner(text, findings).tokens()
+def find_comments(text: str, findings: Findings) -> list[Range]:
+    """Return where the comments stand, in order; what is wrong with them goes to `findings`."""
+    comments: list[Range] = []
+    # Without it, a text of openers alone would be searched to its end for each of them.
+    last_close = text.rfind("*/")
+    is_open = False
+    position = 0
+    while (mark := _MARK.search(text, position)) is not None:
+        start, position = mark.span()
+        kind = text[start : start + 2]
+        if kind == "//":
+            _note_glued(text, start, start + 2, findings)
+            comments.append((start, position))
+        elif kind == "/*" and position <= last_close:
+            position = _block_end(text, start, findings)
+            comments.append((start, position))
+        elif kind == "/*" and not is_open:
+            is_open = True
+            findings.error("this comment is not closed by '*/'; it stays in the text", start)
+        elif kind == "*/":
+            findings.warning("'*/' closes no comment; it stays in the text", start)
+    return comments
 
 
-def read_lines(tokens: Iterable[Token]) -> Iterator[Line]:
-    """Join tokens to lines, in order; a line that holds nothing but comments is left out."""
-    pieces: list[Token] = []
-    commented = False
-    number = 1
-    for token in tokens:
-        number = token.line
-        if token.kind is TokenKind.TEXT:
-            pieces.append(token)
-        elif token.kind is TokenKind.COMMENT:
-            commented = True
+def _block_end(text: str, start: int, findings: Findings) -> int:
+    body = start + 2
+    close = text.index("*/", body)
+    nested = text.find("/*", body, close)
+    if nested >= 0:
+        findings.error("comments cannot be nested: the first '*/' ends the comment", nested)
+    _note_glued(text, start, close + 2, findings)
+    return close + 2
+
+
+def _note_glued(text: str, start: int, end: int, findings: Findings) -> None:
+    before = text[max(start - 1, 0) : start]
+    after = text[end : end + 1]
+    if before.isalnum() and after.strip():
+        message = "a comment starts inside a word here; it is taken out of the text"
+        findings.info(f'{message}; {{{{"//"}}}} would write it there', start)
+
+
+def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
+    """Return the lines, in order; one that holds nothing but comments is left out."""
+    ahead = deque(comments)
+    pieces: list[Range] = []
+    begin = 0
+    for end, behind in _line_ends(text):
+        while ahead and ahead[0][0] < end:
+            opened, closed = ahead.popleft()
+            pieces.append((begin, opened))
+            begin = closed
+        if begin > end:  # this line end is inside a block comment
+            continue
+        if not pieces:
+            yield Line(text[begin:end], begin, (), behind)
         else:
-            if not commented or _has_text(pieces):
-                yield _line(pieces, number)
-            pieces, commented = [], False
-    if _has_text(pieces):
-        yield _line(pieces, number)
+            pieces.append((begin, end))
+            line = _joined(text, [piece for piece in pieces if piece[0] < piece[1]], behind)
+            if line.text.strip():
+                yield line
+            pieces = []
+        begin = behind
 
 
-def _has_text(pieces: list[Token]) -> bool:
-    return any(piece.text.strip() for piece in pieces)
+def _line_ends(text: str) -> Iterator[Range]:
+    for newline in _LINE_END.finditer(text):
+        yield newline.span()
+    yield len(text), len(text)
 
 
-def _line(pieces: list[Token], number: int) -> Line:
-    if len(pieces) == 1:
-        return Line(pieces[0].text, tuple(pieces), (0,), number)
-    ends = list(accumulate((len(piece.text) for piece in pieces), initial=0))
-    text = "".join(piece.text for piece in pieces)
-    return Line(text, tuple(pieces), tuple(ends[:-1]), number)
-
-
-class _Scanner:
-    """The scan of one text; holds the place it has come to."""
-
-    def __init__(self, text: str, findings: Findings) -> None:
-        self._text = text
-        self._findings = findings
-        self._tokens: list[Token] = []
-        self._line = 1
-        self._line_start = 0
-        self._pending = 0
-        self._unclosed = False
-
-    def tokens(self) -> list[Token]:
-        position = 0
-        while (mark := _MARK.search(self._text, position)) is not None:
-            position = self._at(mark)
-        self._take_text(len(self._text))
-        return self._tokens
-
-    def _at(self, mark: re.Match[str]) -> int:
-        """Take the mark and return where the scan goes on."""
-        start, end = mark.span()
-        match mark.lastgroup:
-            case "newline":
-                self._take(TokenKind.NEWLINE, start, end)
-                self._line += 1
-                self._line_start = end
-            case "line_comment":
-                self._note_glued(start, start + 2)
-                self._take(TokenKind.COMMENT, start, end)
-            case "open":
-                return self._block(start, end)
-            case "close":
-                message = "'*/' closes no comment; it stays in the text"
-                self._findings.warning(message, self._where(start))
-        return end
-
-    def _block(self, start: int, body: int) -> int:
-        close = -1 if self._unclosed else self._text.find("*/", body)
-        if close < 0:
-            self._note_unclosed(start)
-            return body
-        end = close + 2
-        nested = self._text.find("/*", body, close)
-        if nested >= 0:
-            message = "comments cannot be nested: the first '*/' ends the comment"
-            self._findings.error(message, self._where_ahead(start, nested))
-        self._note_glued(start, end)
-        self._take(TokenKind.COMMENT, start, end)
-        self._line, column = self._where_ahead(start, end)
-        self._line_start = end - column + 1
-        return end
-
-    def _take(self, kind: TokenKind, start: int, end: int) -> None:
-        self._take_text(start)
-        self._tokens.append(Token(kind, self._text[start:end], *self._where(start)))
-        self._pending = end
-
-    def _take_text(self, end: int) -> None:
-        start = self._pending
-        if end > start:
-            self._tokens.append(Token(TokenKind.TEXT, self._text[start:end], *self._where(start)))
-
-    def _where(self, position: int) -> Where:
-        return self._line, position - self._line_start + 1
-
-    def _where_ahead(self, start: int, end: int) -> Where:
-        """Return the place of `end`; `start` is on the current line."""
-        line, line_start = self._line, self._line_start
-        for newline in _LINE_END.finditer(self._text, start, end):
-            line, line_start = line + 1, newline.end()
-        return line, end - line_start + 1
-
-    def _note_unclosed(self, start: int) -> None:
-        # Once there is no '*/' ahead, looking for it again would make the scan quadratic.
-        if not self._unclosed:
-            message = "this comment is not closed by '*/'; it stays in the text"
-            self._findings.error(message, self._where(start))
-        self._unclosed = True
-
-    def _note_glued(self, start: int, end: int) -> None:
-        before = self._text[max(start - 1, 0) : start]
-        after = self._text[end : end + 1]
-        if before.isalnum() and after.strip():
-            message = "a comment starts inside a word here; it is taken out of the text"
-            self._findings.info(message, self._where(start))
+def _joined(text: str, pieces: list[Range], end: int) -> Line:
+    texts = [text[begin:stop] for begin, stop in pieces]
+    offsets = accumulate((len(piece) for piece in texts), initial=0)
+    starts = [begin for begin, _ in pieces]
+    places = tuple(zip(offsets, starts, strict=False))
+    return Line("".join(texts), starts[0] if starts else end, places, end)

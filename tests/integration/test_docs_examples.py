@@ -22,6 +22,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/langgraph.md",
         "docs/moving.md",
         "docs/privacy.md",
+        "docs/prompts.md",
         "docs/vector_stores.md",
         "docs/recall.md",
         "docs/summaries.md",

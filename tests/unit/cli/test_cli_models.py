@@ -9,7 +9,12 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem.cli.errors import ModelCallError
-from langchain_convmem.cli.models import OFFLINE_NOTICE, bordered, choose_model
+from langchain_convmem.cli.models import (
+    OFFLINE_NOTICE,
+    bordered,
+    choose_embeddings,
+    choose_model,
+)
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
 PROMPT = ChatPromptTemplate([("human", "{text}")])
@@ -92,3 +97,9 @@ def test_a_missing_langchain_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[cli\]'"):
         choose_model("openai:test-model")
+
+
+def test_an_embedder_that_cannot_be_made_is_named():
+    assert choose_embeddings(None) is None
+    with pytest.raises(ConfigError, match="nobody:model"):
+        choose_embeddings("nobody:model")

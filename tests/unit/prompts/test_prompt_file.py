@@ -175,6 +175,16 @@ class TestLoading:
         with pytest.raises(PromptSyntaxError, match="larger"):
             PromptFile.load(path)
 
+    @pytest.mark.parametrize("language", ["it", "zh", "ar"])
+    def test_prompts_in_other_languages_are_without_fault(self, language: str) -> None:
+        prompt = PromptFile.load(EXAMPLE.parent / "prompts" / f"voicemail_{language}.prompt")
+        assert prompt.diagnostics == ()
+        assert len(prompt.sections) == 4
+        assert len(prompt.occurrences) == 1
+        assert prompt.summary_title
+        assert not any(mark in text for text in prompt.render().values() for mark in ("{{", "/*"))
+        assert PromptFile.parse(prompt.to_text()) == prompt
+
     def test_the_example_file_is_without_fault(self) -> None:
         prompt = PromptFile.load(EXAMPLE, strict=True)
         assert prompt.diagnostics == ()

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts import Occurrence, PromptFile
 
 FUNCTIONS = {"dayName": lambda: "Friday", "room_number": lambda: "204"}
@@ -340,3 +343,99 @@ class TestPlaceholders:
     def test_indices_count_code_points_after_constants_are_filled(self) -> None:
         text = "__* Const *__\n- w = 😀😀\n__* Var *__\n- d = dayName\n__ A __\né {{w}} {{d}}"
         assert parse(text).occurrences == {"A": (Occurrence("dayName", 5, 10),)}
+
+
+class TestQuotedText:
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ('{{"//"}} a comment of C', "// a comment of C"),
+            ('x {{ "/* y */" }} z', "x /* y */ z"),
+            ('{{"__ No title __"}}', "__ No title __"),
+            ('say {{"{{who}}"}}, not {{who}}', "say {{who}}, not Pim"),
+            ('{{"{{"}}day}} {{day}}', "{{day}} Friday"),
+            ('{{"a"}}{{"b  c"}}', "ab c"),
+        ],
+    )
+    def test_it_is_text_whatever_it_holds(self, line: str, text: str) -> None:
+        head = "__* Const *__\n- who = Pim\n__* Var *__\n- day = dayName\n"
+        prompt = parse(f"{head}__ A __\n{line}")
+        assert prompt.rendered == {"A": text}
+        assert prompt.diagnostics == ()
+
+    def test_titles_keys_and_values_may_be_quoted(self) -> None:
+        text = '__* Const *__\n- {{"//"}}x = {{"/* y"}} z\n__ {{"*"}} A {{"//"}} __\nk'
+        prompt = parse(text)
+        assert prompt.constants == {"//x": "/* y z"}
+        assert prompt.sections == {"* A //": "k"}
+        assert [found.level for found in prompt.diagnostics] == ["warning"]
+
+    def test_quoted_braces_in_a_constant_make_no_variable(self) -> None:
+        text = '__* Const *__\n- c = {{"{{"}}d}}\n__* Var *__\n- d = dayName\n__ A __\n{{c}}'
+        assert parse(text).occurrences == {}
+        assert parse(text).rendered == {"A": "{{d}}"}
+
+    @pytest.mark.parametrize("line", ['{{""}}', '{{" "}}', '{{" a"}}', '{{"a}}', '{{a"}}'])
+    def test_what_is_not_whole_in_its_quotes_is_an_unknown_name(self, line: str) -> None:
+        assert parse(f"__ A __\n{line}").sections == {"A": line}
+        assert problems(f"__ A __\n{line}") == [("warning", 2, 1)]
+
+
+class TestFilling:
+    def test_what_is_filled_in_makes_no_placeholder_with_its_neighbours(self) -> None:
+        text = "__* Const *__\n- o = {\n__* Var *__\n- d = dayName\n__ A __\n{{o}}{{o}}d}}"
+        assert parse(text).rendered == {"A": "{{d}}"}
+
+    def test_a_constant_within_a_constant_is_not_its_variable_namesake(self) -> None:
+        text = "__* Const *__\n- a = {{d}}\n- d = 1\n__* Var *__\n- d = dayName\n__ A __\n{{a}}"
+        assert parse(text).sections == {"A": "{{d}}"}
+        assert parse(text).occurrences == {}
+
+    def test_a_small_file_does_not_grow_without_limit(self) -> None:
+        text = f"__* Const *__\n- a = {'x' * 100_000}\n__ A __\n{'{{a}}' * 500}\n__ B __\n{{{{a}}}}"
+        prompt = parse(text)
+        assert len(prompt.sections["A"]) < (1 << 24) + 5 * 500
+        assert prompt.sections["A"].startswith("xxx")
+        assert prompt.sections["A"].endswith("{{a}}{{a}}")
+        assert problems(text) == [("error", 3, 1)]
+
+    @pytest.mark.parametrize("key", ["a /* b", "a */ b"])
+    def test_a_key_holds_no_mark_of_a_comment(self, key: str) -> None:
+        prompt = parse(f"__* Const *__\n- {key} = 1\n__ A __\nx")
+        assert prompt.constants == {}
+        assert {found.level for found in prompt.diagnostics} >= {"error"}
+
+
+class TestWritingBack:
+    def test_the_canonical_form_has_special_sections_first_and_constants_filled_in(self) -> None:
+        text = (
+            "// note\n__ A  b __\n  see   {{who}} on {{ day }}\n__* var *__\nday=dayName\n__ C __\n"
+            'x\n__* Const *__\n- who = Pim\n__ A b __\n{{"//"}} y'
+        )
+        assert parse(text).to_text() == (
+            "__* Const *__\n- who = Pim\n\n__* Var *__\n- day = dayName\n\n"
+            '__ A b __\n  see Pim on {{ day }}\n\n{{"//"}} y\n\n__ C __\nx\n'
+        )
+
+    def test_the_example_files_read_the_same_when_they_are_written_back(self) -> None:
+        prompt = PromptFile.parse(WHOLE, functions=FUNCTIONS)
+        assert PromptFile.parse(prompt.to_text(), functions=FUNCTIONS) == prompt
+        assert parse("").to_text() == ""
+
+    @pytest.mark.parametrize(
+        ("parts", "wrong"),
+        [
+            ({"sections": {"A\nB": "x"}}, "sections"),
+            ({"sections": {"A": "x  y"}}, "sections"),
+            ({"sections": {"A": ""}}, "sections"),
+            ({"metadata": {"a=b": "c"}}, "metadata"),
+            ({"constants": {"a": "b\n"}}, "constants"),
+            (
+                {"sections": {"A": "x"}, "occurrences": {"A": (Occurrence("f", 0, 1),)}},
+                "occurrences",
+            ),
+        ],
+    )
+    def test_what_no_file_can_say_is_refused(self, parts: dict[str, Any], wrong: str) -> None:
+        with pytest.raises(ConfigError, match=f"no prompt file says this: {wrong} would"):
+            PromptFile(**parts).to_text()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -9,8 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts import PromptFile
-from langchain_convmem.prompts.diagnostics import Findings
-from langchain_convmem.prompts.scanner import scan
+from langchain_convmem.prompts.spans import SpanKind, read_spans
 
 FUNCTIONS = {"now": lambda: "{{a}}"}
 
@@ -30,6 +30,10 @@ PIECES = st.sampled_from(
         "{{a}}",
         "{{ t }}",
         "{{",
+        '{{"',
+        '"}}',
+        '{{"//"}}',
+        '{{"{{"}}',
         "}}",
         "/*",
         "*/",
@@ -85,13 +89,19 @@ def test_strict_parsing_raises_exactly_when_there_is_an_error(text: str) -> None
 
 
 @given(TEXTS)
-def test_tokens_hold_every_character_once_and_know_their_place(text: str) -> None:
-    tokens = scan(text, Findings("<text>", text))
-    assert "".join(token.text for token in tokens) == text
-    lines = re.split("\r\n|\n|\r", text)
-    for token in tokens:
-        first = re.split("\r\n|\n|\r", token.text)[0]
-        assert lines[token.line - 1][token.column - 1 :].startswith(first)
+@example("stray // c\n____\nlost /* x */\n__* No *__\n- a = 1\n__* Const *__\nno\n- = 1\n__ B __")
+@example("\ufeff\ufeff")
+def test_every_character_is_in_a_part_and_what_is_dropped_has_a_diagnostic(text: str) -> None:
+    prompt = PromptFile.parse(text, functions=FUNCTIONS)
+    places = {(found.line, found.column) for found in prompt.diagnostics}
+    spans = read_spans(text)
+    text = text.removeprefix("\ufeff")
+    assert "".join(text[span.start : span.end] for span in spans) == text
+    for span, behind in itertools.pairwise([*spans, None]):
+        assert behind is None or span.end == behind.start
+        assert span.kind is not SpanKind.BLANK or not text[span.start : span.end].strip()
+        assert (span.kind is SpanKind.DROPPED) == (span.diagnosed_at is not None)
+        assert span.diagnosed_at is None or span.diagnosed_at in places
 
 
 @given(TEXTS)
@@ -101,6 +111,7 @@ def test_line_ends_of_any_kind_mean_the_same(text: str) -> None:
         other = PromptFile.parse(unix.replace("\n", end), functions=FUNCTIONS)
         plain = PromptFile.parse(unix, functions=FUNCTIONS)
         assert other == plain
+        assert other.diagnostics == plain.diagnostics
 
 
 def is_plain(line: str) -> bool:
@@ -127,15 +138,13 @@ def test_literal_text_reaches_the_system_message_unchanged(lines: list[str], tit
 
 
 @given(st.text(), st.text())
-def test_values_and_summaries_reach_the_system_message_unchanged(value: str, summary: str) -> None:
+def test_values_and_summaries_reach_a_formatted_prompt_unchanged(value: str, summary: str) -> None:
     prompt = PromptFile.parse(
         "__* Var *__\n- t = getX\n__ A __\n<{{t}}|{{t}}>", functions={"getX": lambda: value}
     )
-    template = prompt.to_chat_prompt(include_titles=False, sections=["A"])
-    given_values = {"input": [HumanMessage("hi")], "summary": summary}
-    system = template.invoke(given_values).to_messages()[0]
     tail = f"\n\n{summary}" if summary.strip() else ""
-    assert system.content == f"<{value}|{value}>{tail}"
+    text = prompt.format(["A"], include_titles=False, summary=summary)
+    assert text == f"<{value}|{value}>{tail}"
 
 
 @given(TEXTS)
@@ -144,3 +153,18 @@ def test_cleaning_a_cleaned_section_changes_nothing(text: str) -> None:
     plain = {title: body for title, body in sections.items() if not re.search(r"__|//|\*", body)}
     again = PromptFile.parse("".join(f"__ {title} __\n{body}\n" for title, body in plain.items()))
     assert {t: b for t, b in again.sections.items() if t in plain} == plain
+
+
+@given(TEXTS)
+@example("__* Const *__\n- s = /\n- b = {\n__ A __\n{{s}}{{s}} {{b}}{{b}}s}} x {{s}}*")
+@example("__* Const *__\n- u = __ B __\n- v = __\n__ A __\nx\n{{u}}\n{{v}} C {{v}}")
+@example("__* Const *__\n- u = 1\n- c = {{u}}\n__* Var *__\n- u = now\n__ A __\n{{c}}")
+@example('__* Const *__\n- c = {{t}}{{"{{"}}t}}\n__* Var *__\n- t = now\n__ A __\n{{c}}')
+@example("__* Const *__\n- b = {\n__* Var *__\n- t = now\n__ A __\n{{b}}{{t}}}")
+@example('__ A __\nx */\n__ B __\nsee https://x/*\n__ C *__ D __\n__ {{"*"}} */ E __\n/* y')
+def test_a_file_that_is_written_back_reads_the_same(text: str) -> None:
+    prompt = PromptFile.parse(text, functions=FUNCTIONS)
+    again = PromptFile.parse(prompt.to_text(), functions=FUNCTIONS)
+    assert again == prompt
+    assert list(again.sections.items()) == list(prompt.sections.items())
+    assert again.to_text() == prompt.to_text()

@@ -3,31 +3,29 @@ from __future__ import annotations
 import pytest
 
 from langchain_convmem.prompts.diagnostics import Findings
-from langchain_convmem.prompts.scanner import TokenKind, read_lines, scan
+from langchain_convmem.prompts.scanner import Line, find_comments, read_lines
 
 
-def tokens_of(text: str) -> list[tuple[str, str, int, int]]:
-    return [(t.kind.value, t.text, t.line, t.column) for t in scan(text, Findings("<text>", text))]
+def scanned(text: str) -> list[Line]:
+    return list(read_lines(text, find_comments(text, Findings("<text>", text))))
 
 
 def lines_of(text: str) -> list[str]:
-    return [line.text for line in read_lines(scan(text, Findings("<text>", text)))]
+    return [line.text for line in scanned(text)]
+
+
+def comments_of(text: str) -> list[str]:
+    return [text[start:end] for start, end in find_comments(text, Findings("<text>", text))]
 
 
 def problems_of(text: str) -> list[tuple[str, int, int]]:
     findings = Findings("<text>", text)
-    scan(text, findings)
+    find_comments(text, findings)
     return [(found.level, found.line, found.column) for found in findings.in_order()]
 
 
-def test_tokens_carry_their_line_and_column() -> None:
-    assert tokens_of("one // two\n/* a\r\nb */three") == [
-        ("text", "one ", 1, 1),
-        ("comment", "// two", 1, 5),
-        ("newline", "\n", 1, 11),
-        ("comment", "/* a\r\nb */", 2, 1),
-        ("text", "three", 3, 5),
-    ]
+def test_comments_are_found_with_their_marks_and_without_their_line_end() -> None:
+    assert comments_of("one // two\n/* a\r\nb */three") == ["// two", "/* a\r\nb */"]
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\rb"])
@@ -106,9 +104,10 @@ def test_an_ordinary_comment_is_not_noted(text: str) -> None:
 
 def test_positions_survive_the_comments_of_a_line() -> None:
     text = "ab/* x\n */cd/* */ef"
-    line = next(read_lines(scan(text, Findings("<text>", text))))
+    (line,) = scanned(text)
+    findings = Findings("<text>", text)
     assert line.text == "abcdef"
-    assert [line.where(offset) for offset in range(7)] == [
+    assert [findings.place_of(line.at(offset)) for offset in range(7)] == [
         (1, 1),
         (1, 2),
         (2, 4),
@@ -119,7 +118,18 @@ def test_positions_survive_the_comments_of_a_line() -> None:
     ]
 
 
-def test_comment_tokens_are_the_only_ones_over_several_lines() -> None:
-    text = "a /* b\nc */ d\n\n// e\nf"
-    for token in scan(text, Findings("<text>", text)):
-        assert token.kind is not TokenKind.TEXT or "\n" not in token.text
+def test_quoted_text_holds_no_comment() -> None:
+    text = 'a {{"//"}} b {{ "/* x" }} c {{"*/"}} // gone'
+    assert comments_of(text) == ["// gone"]
+    assert problems_of(text) == []
+
+
+@pytest.mark.parametrize("text", ['{{"// x', '{{""}}//', '{{" //"}}', '{{"//\n"}}', '{"//"}'])
+def test_what_is_not_whole_in_its_quotes_is_not_quoted(text: str) -> None:
+    assert len(comments_of(text)) == 1
+
+
+def test_a_line_knows_where_it_stands_without_its_comments() -> None:
+    text = "a /* b\nc */ d\r\n\n// e\nf"
+    found = [[text[start:end] for start, end in line.ranges] for line in scanned(text)]
+    assert found == [["a ", " d"], ["\n"], ["f"]]

@@ -4,11 +4,17 @@ import datetime as dt
 import functools
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import pytest
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts import PromptFile, registered_functions, variable_function
+from langchain_convmem.prompts import (
+    Diagnostic,
+    PromptFile,
+    registered_functions,
+    variable_function,
+)
 from langchain_convmem.prompts import variables as variables_module
 from langchain_convmem.prompts.variables import VariableFunction
 
@@ -78,17 +84,15 @@ def needs_one(value: str) -> str:
 
 
 async def waits() -> str:
-    return ""
+    return "late"
 
 
 class WaitsWhenCalled:
     async def __call__(self) -> str:
-        return ""
+        return "late"
 
 
-@pytest.mark.parametrize(
-    "function", [needs_one, waits, WaitsWhenCalled(), "text", None], ids=lambda f: type(f).__name__
-)
+@pytest.mark.parametrize("function", [needs_one, "text", None], ids=lambda f: type(f).__name__)
 def test_what_cannot_be_called_without_arguments_is_refused(function: object) -> None:
     with pytest.raises(ConfigError, match="getX"):
         PromptFile.parse("__ A __\nx", functions={"getX": function})  # type: ignore[dict-item]
@@ -153,3 +157,112 @@ def test_an_interrupt_inside_a_function_is_not_caught() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         render("getX", functions={"getX": interrupted})
+
+
+V = "__* Var *__\n- v = getX\n- d = getY\n__ A __\n<{{v}}>\n__ B __\nb {{d}}, {{v}}"
+
+
+class TestAsynchronous:
+    @pytest.mark.parametrize(
+        "function",
+        [waits, WaitsWhenCalled(), functools.partial(waits)],
+        ids=["f", "call", "partial"],
+    )
+    async def test_asynchronous_functions_are_awaited(self, function: VariableFunction) -> None:
+        prompt = PromptFile.parse(V, functions={"getX": function, "getY": lambda: "now"})
+        assert await prompt.arender() == {"A": "<late>", "B": "b now, late"}
+        assert await prompt.aformat(["B"], include_titles=False) == "b now, late"
+
+    @pytest.mark.parametrize(
+        "function",
+        [waits, WaitsWhenCalled(), functools.partial(waits)],
+        ids=["f", "call", "partial"],
+    )
+    def test_synchronous_calls_refuse_them_before_anything_is_called(
+        self, function: VariableFunction
+    ) -> None:
+        called: list[str] = []
+        prompt = PromptFile.parse(
+            V.replace("- v = getX\n- d = getY", "- d = getY\n- v = getX"),
+            functions={"getX": function, "getY": lambda: called.append("y") or ""},
+        )
+        with pytest.raises(ConfigError, match="'getX' is asynchronous; use arender"):
+            prompt.render()
+        with pytest.raises(ConfigError, match="'getX' is asynchronous"):
+            prompt.format(["B"])
+        assert called == []
+
+    def test_sections_without_them_can_be_formatted_in_any_way(self) -> None:
+        prompt = PromptFile.parse(V + "\n__ C __\nplain", functions={"getX": waits, "getY": waits})
+        assert prompt.format(["C"]) == "**C:**\nplain"
+
+    async def test_failures_are_the_same_in_both_worlds(self) -> None:
+        async def late_boom() -> str:
+            return boom()
+
+        for function in (boom, late_boom):
+            found: list[Diagnostic] = []
+            prompt = PromptFile.parse(V, functions={"getX": function, "getY": lambda: "y"})
+            assert await prompt.arender(on_problem=found.append) == {"A": "<>", "B": "b y, "}
+            assert len(found) == 1
+            with pytest.raises(OSError, match="no sensor"):
+                await prompt.arender(strict=True)
+
+    @pytest.mark.parametrize("strict", [False, True])
+    async def test_a_stop_iteration_ends_nothing_but_the_function(self, *, strict: bool) -> None:
+        prompt = PromptFile.parse(V, functions={"getX": iter(()).__next__, "getY": str})
+        expected = pytest.raises(RuntimeError, match="StopIteration") if strict else nullcontext()
+        with expected:
+            assert await prompt.arender(strict=strict) == {"A": "<>", "B": "b , "}
+        with expected:
+            assert prompt.render(strict=strict) == {"A": "<>", "B": "b , "}
+
+
+class TestProblems:
+    def test_a_failure_is_shown_where_its_value_is_missing(self) -> None:
+        found: list[Diagnostic] = []
+        prompt = PromptFile.parse(
+            "__* Var *__\n- v = getX\n__ A __\none\ntwo {{v}} {{v}}",
+            name="a.prompt",
+            functions={"getX": boom},
+        )
+        prompt.format(["A"], on_problem=found.append)
+        [problem] = found
+        assert str(problem).splitlines() == [
+            (
+                "a.prompt#A:2:5: error: the function 'getX' failed, so its value is empty: "
+                "OSError: no sensor"
+            ),
+            "    two {{v}} {{v}}",
+            "        ^",
+        ]
+
+    def test_each_function_is_reported_once_and_good_ones_not_at_all(self) -> None:
+        found: list[Diagnostic] = []
+        prompt = PromptFile.parse(V, functions={"getX": boom, "getY": lambda: "y"})
+        prompt.render(on_problem=found.append)
+        assert ["getX" in one.message for one in found] == [True]
+
+    def test_what_the_caller_raises_about_a_problem_passes(self) -> None:
+        def refuse(problem: Diagnostic) -> None:
+            raise RuntimeError(problem.message)
+
+        prompt = PromptFile.parse(V, functions={"getX": boom, "getY": str})
+        with pytest.raises(RuntimeError, match="no sensor"):
+            prompt.render(on_problem=refuse)
+
+
+class TestFunctionsOfOneCall:
+    def test_they_go_before_those_of_the_file(self) -> None:
+        prompt = PromptFile.parse(V, functions={"getX": lambda: "x", "getY": lambda: "y"})
+        assert prompt.render(functions={"getX": lambda: "1"})["B"] == "b y, 1"
+        assert prompt.format("B", functions={"getY": lambda: "2"}) == "**B:**\nb 2, x"
+        assert prompt.render()["B"] == "b y, x"
+
+    def test_they_are_checked_like_all_others(self) -> None:
+        with pytest.raises(ConfigError, match="getX"):
+            PromptFile.parse(V).render(functions={"getX": needs_one})  # type: ignore[dict-item]
+
+    async def test_they_serve_asynchronous_calls_too(self) -> None:
+        prompt = PromptFile.parse(V, functions={"getX": waits, "getY": waits})
+        assert (await prompt.arender(functions={"getX": lambda: "1"}))["B"] == "b late, 1"

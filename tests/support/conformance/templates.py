@@ -1,0 +1,178 @@
+"""Cases of chat templates: whole prompts, and what a session is sent for each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from conformance.cases import INFORMATION, Case, check_equal, check_keys
+from langchain_convmem import ChatTemplate
+from langchain_convmem.chat_templates import RenderState
+from langchain_convmem.errors import ChatTemplateError
+
+_CASE = {
+    "compile_error",
+    "context",
+    "preface",
+    "preface_error",
+    "preface_text",
+    "protocol",
+    "steps",
+    "stop",
+    "template",
+    "tools",
+    "turns",
+}
+_PROMPTS = {
+    "diff_increment",
+    "diff_increment_if_preface_prefilled",
+    "full_prompt",
+    "ledger_append",
+    "ledger_common",
+    "ledger_divergent",
+    "session_before_len",
+}
+_INPUTS = {"extra_context", "raw_reply", "reply_message", "send"}
+_TURN = {*_PROMPTS, *_INPUTS, "diff_break_at", "error"}
+_STEP = {*_INPUTS, "decode", "error", "increment", "message", "pending"}
+
+
+def run_template_case(case: Case) -> None:
+    check_keys("case", set(case.fields) - _CASE, INFORMATION)
+    fields = case.fields
+    if "compile_error" in fields:
+        _check_compile_error(fields)
+        return
+    check_equal("protocol", fields.get("protocol", "single_turn"), "single_turn")
+    chat = _Chat(fields)
+    chat.check_preface(fields)
+    for number, turn in enumerate(fields.get("turns", ()), start=1):
+        check_keys(f"turn {number}", turn, _TURN)
+        chat.check_turn(turn, f"turn {number}")
+    for number, step in enumerate(fields.get("steps", ()), start=1):
+        check_keys(f"step {number}", step, _STEP)
+        chat.check_step(step, f"step {number}")
+
+
+def _check_compile_error(fields: Mapping[str, Any]) -> None:
+    try:
+        ChatTemplate(fields["template"])
+    except ChatTemplateError as error:
+        expected = dict(fields["compile_error"])
+        found = {"type": error.kind, "message": error.reason, "lineno": error.line}
+        check_equal("compile error", {key: found.get(key) for key in expected}, expected)
+    else:
+        raise AssertionError("the template compiles")
+
+
+class _Chat:
+    """A conversation, its template and its session."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.template = ChatTemplate(fields["template"], now=lambda: datetime(2025, 7, 26))  # noqa: DTZ001 - no zone is shown
+        self.tools = fields.get("tools")
+        self.context = fields.get("context") or {}
+        self.preface = list(fields.get("preface") or ())
+        self.history = list(self.preface)
+        self.unfed = list(self.preface)
+        self.state = self._started()
+
+    def _started(self) -> RenderState:
+        return self.template.start(tools=self.tools, **self.context)
+
+    def _rendered(self, messages: list[Any], **more: Any) -> str:
+        return self.template.render(messages, tools=self.tools, **{**self.context, **more})
+
+    # -- the preface ------------------------------------------------------------------------------
+
+    def check_preface(self, fields: Mapping[str, Any]) -> None:
+        if "preface_error" in fields:
+            self._check_error(fields["preface_error"], "preface", self._preface_text)
+        elif fields.get("preface_text") is not None:
+            check_equal("preface_text", self._preface_text(), fields["preface_text"])
+
+    def _preface_text(self) -> str:
+        return self._rendered(self.preface, add_generation_prompt=False)
+
+    # -- turns ------------------------------------------------------------------------------------
+
+    def check_turn(self, turn: Mapping[str, Any], what: str) -> None:
+        extra = turn.get("extra_context") or {}
+        new = [*self.unfed, *turn["send"]]
+        everything = [*self.history, *turn["send"]]
+        if "error" in turn:
+            before = (self.state.text(), self.state.messages)
+            self._check_error(turn["error"], what, lambda: self._rendered(everything, **extra))
+            self._check_error(
+                turn["error"], what, lambda: self.state.feed(new, extra_context=extra)
+            )
+            check_equal(f"{what}: state", (self.state.text(), self.state.messages), before)
+            return
+        session = self.state.text()
+        whole = self._rendered(everything, **extra)
+        increment = self.state.feed(new, extra_context=extra)
+        found = {
+            "full_prompt": whole,
+            "diff_increment": self._difference(whole, extra),
+            "diff_increment_if_preface_prefilled": self._prefilled(turn),
+            "session_before_len": len(session),
+            "ledger_common": increment.kept,
+            "ledger_divergent": increment.diverged,
+            "ledger_append": increment.text,
+        }
+        expected = {key: turn[key] for key in _PROMPTS & set(turn)}
+        check_equal(what, {key: found[key] for key in expected}, expected)
+        check_equal(f"{what}: session", session[: increment.kept] + increment.text, whole)
+        check_equal(f"{what}: ledger", self.state.text(), whole)
+        self._answer(turn, new)
+
+    def _difference(self, whole: str, extra: Mapping[str, Any]) -> str | None:
+        """Return what rendering twice finds; the first turn has nothing to compare with."""
+        if len(self.history) == len(self.preface):
+            return whole
+        before = self._rendered(self.history, **extra, add_generation_prompt=False)
+        return whole[len(before) :] if whole.startswith(before) else None
+
+    def _prefilled(self, turn: Mapping[str, Any]) -> str | None:
+        if "diff_increment_if_preface_prefilled" not in turn:
+            return None
+        state = self._started()
+        state.feed(self.preface, add_generation_prompt=False)
+        increment = state.feed(turn["send"], extra_context=turn.get("extra_context"))
+        return None if increment.diverged else increment.text
+
+    def _answer(self, turn: Mapping[str, Any], new: list[Any]) -> None:
+        self.history += new[len(self.unfed) :]
+        self.state.received(turn.get("raw_reply") or "")
+        self.unfed = [turn["reply_message"]] if turn.get("reply_message") else []
+        self.history += self.unfed
+
+    # -- steps of one turn ------------------------------------------------------------------------
+
+    def check_step(self, step: Mapping[str, Any], what: str) -> None:
+        sent = step["send"] if "send" in step else step["message"]
+        new = [*self.unfed, *(sent if isinstance(sent, list) else [sent])]
+        pending = step.get("pending", not step.get("decode", True))
+        extra = step.get("extra_context")
+        if "error" in step:
+            self._check_error(
+                step["error"],
+                what,
+                lambda: self.state.feed(new, pending=pending, extra_context=extra),
+            )
+            return
+        increment = self.state.feed(new, pending=pending, extra_context=extra)
+        check_equal(f"{what}: increment", increment.text, step.get("increment", increment.text))
+        check_equal(f"{what}: decode", not pending, step.get("decode", not pending))
+        self._answer(step, new)
+
+    def _check_error(self, expected: Mapping[str, Any], what: str, call: Any) -> None:
+        check_keys(f"{what}: error", expected, {"message", "type"})
+        try:
+            call()
+        except ChatTemplateError as error:
+            found = {"type": error.kind, "message": error.reason}
+            check_equal(f"{what}: error", {key: found[key] for key in expected}, dict(expected))
+        else:
+            raise AssertionError(f"{what}: nothing is refused, expected {dict(expected)}")

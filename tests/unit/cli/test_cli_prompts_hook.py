@@ -1,0 +1,29 @@
+"""The definition for pre-commit fits the command line and the package."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from langchain_convmem.cli.arguments import build_parser
+
+ROOT = Path(__file__).parents[3]
+[HOOK] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+
+
+def test_its_entry_is_a_command_that_takes_the_files():
+    program, *words = HOOK["entry"].split()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert program in project["scripts"]
+    arguments = build_parser({}).parse_args([*words, "--strict", "a.prompt", "b.prompt"])
+    assert (arguments.command, arguments.files) == ("prompts_check", ["a.prompt", "b.prompt"])
+
+
+def test_it_takes_prompt_files_and_brings_what_the_command_line_needs():
+    assert re.search(HOOK["files"], "examples/assistant.prompt")
+    assert not re.search(HOOK["files"], "examples/assistant.prompt.py")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(HOOK["additional_dependencies"]) < set(project["optional-dependencies"]["cli"])

@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.errors import ConfigError, PromptSyntaxError
+from langchain_convmem.prompts import Occurrence, PromptFile
+from langchain_convmem.prompts.compiled import read_compiled
+
+FUNCTIONS = {"dayName": lambda: "Friday"}
+TEXT = """\
+__* Meta *__
+- version = 2
+__* Const *__
+- who = Ánna 😀
+__* Var *__
+- day = dayName
+__ Role __
+You serve {{who}} on {{day}}, {{nobody}}.
+__ Rules __
+Be kind.
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "desk.prompt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def load(path: Path, **options: Any) -> PromptFile:
+    return PromptFile.load(path, functions=FUNCTIONS, **options)
+
+
+def compiled_at(source: Path, suffix: str) -> Path:
+    path = source.with_suffix(suffix)
+    load(source).save(path)
+    return path
+
+
+def stored_at(path: Path, content: Any) -> Path:
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+both_forms = pytest.mark.parametrize("suffix", [".json", ".bytes"])
+
+
+@both_forms
+class TestBothForms:
+    def test_a_compiled_file_says_what_its_source_says(self, source: Path, suffix: str) -> None:
+        path = compiled_at(source, suffix)
+        loaded, parsed = load(path), load(source)
+        assert loaded == parsed
+        assert loaded.name == str(path)
+        assert loaded.source == parsed.source
+        assert loaded.render() == parsed.render()
+        places = [
+            [(d.level, d.message, d.line, d.column) for d in one.diagnostics]
+            for one in (loaded, parsed)
+        ]
+        assert places[0] == places[1] != []
+
+    def test_a_compiled_file_can_be_compiled_again(self, source: Path, suffix: str) -> None:
+        path = compiled_at(source, suffix)
+        again = path.with_name(f"again{suffix}")
+        load(path).save(again)
+        assert again.read_bytes() == path.read_bytes()
+
+    def test_a_changed_source_beside_it_is_noticed(self, source: Path, suffix: str) -> None:
+        path = compiled_at(source, suffix)
+        assert not any("changed" in found.message for found in load(path, strict=True).diagnostics)
+        source.write_text(TEXT + "More.\n", encoding="utf-8")
+        stale = load(path).diagnostics[0]
+        assert (stale.level, stale.line) == ("warning", 1)
+        assert "'desk.prompt' beside it has changed" in stale.message
+        with pytest.raises(PromptSyntaxError, match="compile it again"):
+            load(path, strict=True)
+
+    def test_a_compiled_file_needs_no_source(self, source: Path, suffix: str) -> None:
+        path = compiled_at(source, suffix)
+        source.unlink()
+        assert load(path, strict=True).sections["Rules"] == "Be kind."
+
+    def test_a_function_that_is_not_there_any_more_is_an_error(
+        self, source: Path, suffix: str
+    ) -> None:
+        path = compiled_at(source, suffix)
+        assert "there is no function 'dayName'" in PromptFile.load(path).diagnostics[0].message
+        with pytest.raises(PromptSyntaxError, match="dayName"):
+            PromptFile.load(path, strict=True)
+
+    def test_stored_errors_raise_in_strict_mode(self, source: Path, suffix: str) -> None:
+        source.write_text(TEXT + "__ B __ c\n", encoding="utf-8")
+        path = compiled_at(source, suffix)
+        with pytest.raises(PromptSyntaxError, match=r"desk\.prompt:11:1: error: a title stands"):
+            load(path, strict=True)
+
+    def test_a_file_over_the_limit_is_refused(self, source: Path, suffix: str) -> None:
+        source.write_text("__ A __\n" + "x" * 5000, encoding="utf-8")
+        path = compiled_at(source, suffix)
+        assert load(path, max_bytes=200).sections
+        with pytest.raises(PromptSyntaxError, match="max_bytes="):
+            load(path, max_bytes=150)
+
+    def test_text_that_no_file_holds_survives(self, tmp_path: Path, suffix: str) -> None:
+        path = tmp_path / f"a{suffix}"
+        prompt = PromptFile.parse("__ A __\nx\ud800\x00y")
+        prompt.save(path)
+        assert PromptFile.load(path) == prompt
+
+    def test_nothing_is_left_behind_when_it_cannot_be_written(
+        self, source: Path, suffix: str
+    ) -> None:
+        path = source.with_suffix(suffix)
+        path.mkdir()
+        with pytest.raises(OSError, match=path.name):
+            load(source).save(path)
+        assert sorted(one.name for one in source.parent.iterdir()) == sorted(
+            [source.name, path.name]
+        )
+
+
+@given(st.binary(max_size=40), st.integers(0, 400), st.integers(0, 400))
+def test_damage_is_our_error_or_changes_nothing(junk: bytes, start: int, end: int) -> None:
+    prompt = PromptFile.parse(TEXT, functions=FUNCTIONS)
+    whole = prompt.compile("binary")
+    damaged = whole[: 8 + start] + junk + whole[8 + end :]
+    try:
+        found = read_compiled(damaged, "desk.bytes", max_bytes=10_000)
+    except PromptSyntaxError as error:
+        assert error.path == "desk.bytes"  # noqa: PT017 - either outcome is fine
+    else:
+        assert found is not None
+        assert found.prompt.sections == prompt.sections
+
+
+HEADER = struct.Struct("<8sH")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x89convmem", "cut off"),
+        (HEADER.pack(b"\x89convmem", 2) + zlib.compress(b"{}"), "version 2, .* reads version 1"),
+        (HEADER.pack(b"\x89convmem", 1) + b"no zlib", "damaged"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"{}")[:-1], "end where it should"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"{}") + b"x", "end where it should"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b" " * 10_000_000), "unpacks to more"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"[]"), "no JSON object"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"\xff"), "no JSON"),
+    ],
+)
+def test_a_damaged_binary_file_tells_what_is_wrong(
+    tmp_path: Path, data: bytes, reason: str
+) -> None:
+    path = tmp_path / "a.bytes"
+    path.write_bytes(data)
+    with pytest.raises(PromptSyntaxError, match=reason) as caught:
+        PromptFile.load(path, max_bytes=10_000)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+GOOD = {
+    "format": "langchain-convmem prompt",
+    "version": 1,
+    "prompts": {"A": "x {{t}} y"},
+    "variables": {"A": [{"functionName": "f", "indexStart": 2, "indexEnd": 7}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format": "other"}, "its format is 'other'"),
+        ({"version": 7}, "version 7"),
+        ({"version": None}, "version None"),
+        ({"prompts": []}, "'prompts' is no object of strings"),
+        ({"prompts": {"A": 1}}, "'prompts' is no object of strings"),
+        ({"source": "x"}, "'source'"),
+        ({"variables": {"B": []}}, "titles of 'prompts'"),
+        ({"variables": {"A": {}}}, "'A' is no list"),
+        ({"variables": {"A": [[]]}}, "no occurrence"),
+        (
+            {"variables": {"A": [{"functionName": "f", "indexStart": True, "indexEnd": 7}]}},
+            "no occ",
+        ),
+        ({"variables": {"A": [{"functionName": "f", "indexStart": 3, "indexEnd": 7}]}}, "3 to 7"),
+        ({"variables": {"A": [{"functionName": "f", "indexStart": -7, "indexEnd": 7}]}}, "-7 to 7"),
+        ({"variables": {"A": GOOD["variables"]["A"] * 2}}, "2 to 7"),  # type: ignore[index] - a dict
+        ({"diagnostics": [{"level": "fatal"}]}, "no diagnostic"),
+    ],
+)
+def test_damaged_json_tells_what_is_wrong(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    assert PromptFile.load(stored_at(tmp_path / "good.json", GOOD)).sections == GOOD["prompts"]
+    path = stored_at(tmp_path / "a.json", {**GOOD, **change})
+    with pytest.raises(PromptSyntaxError, match=reason) as caught:
+        PromptFile.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[" * 100_000, "{}", '{"a": 1}', "null"])
+def test_a_json_file_that_is_no_prompt_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(PromptSyntaxError, match="no compiled prompt"):
+        PromptFile.load(path)
+
+
+def test_json_can_be_read_by_people_and_names_its_source(source: Path) -> None:
+    text = compiled_at(source, ".json").read_text("utf-8")
+    content = json.loads(text)
+    assert list(content)[:3] == ["format", "version", "source"]
+    assert content["source"]["name"] == "desk.prompt"
+    assert len(content["source"]["sha256"]) == 64
+    assert content["variables"]["Role"] == [
+        {"functionName": "dayName", "indexStart": 20, "indexEnd": 27}
+    ]
+    assert "Ánna 😀" in text
+
+
+class TestForeignJson:
+    """JSON with three keys that counts in UTF-16 units."""
+
+    def test_its_units_become_code_points_and_definitions_are_told_by_the_text(
+        self, tmp_path: Path
+    ) -> None:
+        content = {
+            "metadata": {"version": "1"},
+            "variables": {
+                "A": [
+                    {"functionName": "dayName", "indexStart": 3, "indexEnd": 11},
+                    {"functionName": "dayName", "indexStart": 14, "indexEnd": 20},
+                ]
+            },
+            "prompts": {"A": "😀 {{ day}} é {{ev}}", "B": "plain"},
+        }
+        prompt = PromptFile.load(stored_at(tmp_path / "a.json", content), functions=FUNCTIONS)
+        assert prompt.occurrences == {
+            "A": (Occurrence("dayName", 2, 10), Occurrence("dayName", 13, 19))
+        }
+        assert prompt.variable_definitions == {"day": "dayName", "ev": "dayName"}
+        assert prompt.render() == {"A": "😀 Friday é Friday", "B": "plain"}
+        assert prompt.diagnostics == ()
+        assert PromptFile.parse(prompt.to_text(), functions=FUNCTIONS) == prompt
+
+    @pytest.mark.parametrize("key", ["metadata", "variables", "prompts"])
+    def test_empty_maps_may_be_left_out(self, tmp_path: Path, key: str) -> None:
+        prompt = PromptFile.load(stored_at(tmp_path / "a.json", {key: {}}))
+        assert (prompt.sections, prompt.metadata, prompt.occurrences) == ({}, {}, {})
+
+
+class TestPlaces:
+    @pytest.mark.parametrize("name", ["desk.prompt", "desk", "desk.bin"])
+    def test_saving_never_takes_a_name_that_may_be_a_sources(self, source: Path, name: str) -> None:
+        with pytest.raises(ConfigError, match=r"\.json \(json\) or \.bytes \(binary\)"):
+            load(source).save(source.with_name(name))
+        assert source.read_text("utf-8") == TEXT
+
+    def test_a_source_name_that_leads_elsewhere_is_not_followed(self, tmp_path: Path) -> None:
+        folder = tmp_path / "inner"
+        folder.mkdir()
+        (tmp_path / "secret").write_text("x", encoding="utf-8")
+        for name in ("../secret", str(tmp_path / "secret"), "..", ""):
+            content = {**GOOD, "source": {"name": name, "sha256": "0" * 64}}
+            path = stored_at(folder / "a.json", content)
+            found = PromptFile.load(path, functions={"f": lambda: ""}).diagnostics
+            assert found == ()
+
+    def test_a_file_below_the_base_is_loaded(self, source: Path) -> None:
+        inner = source.parent / "a b"
+        inner.mkdir()
+        source.rename(inner / source.name)
+        for path in ("a b/desk.prompt", Path("a b", "desk.prompt")):
+            assert PromptFile.load(path, base=source.parent, functions=FUNCTIONS).sections
+
+    @pytest.mark.parametrize("path", ["../desk.prompt", "x/../../desk.prompt", "x/../desk.prompt"])
+    def test_a_path_with_dots_out_of_the_base_is_refused(self, source: Path, path: str) -> None:
+        inner = source.parent / "x"
+        inner.mkdir()
+        with pytest.raises(ConfigError, match=r"without '\.\.'"):
+            PromptFile.load(path, base=source.parent)
+        with pytest.raises(ConfigError, match="relative"):
+            PromptFile.load(source, base=source.parent)
+
+    def test_a_link_out_of_the_base_is_refused(self, source: Path) -> None:
+        base = source.parent / "base"
+        base.mkdir()
+        (base / "inside.prompt").write_text(TEXT, encoding="utf-8")
+        (base / "fine.prompt").symlink_to(base / "inside.prompt")
+        (base / "out.prompt").symlink_to(source)
+        (base / "up").symlink_to(source.parent)
+        assert PromptFile.load("fine.prompt", base=base).sections
+        for path in ("out.prompt", "up/desk.prompt"):
+            with pytest.raises(ConfigError, match="symbolic link"):
+                PromptFile.load(path, base=base)

@@ -1,0 +1,44 @@
+"""What the language reference shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem.prompts import PromptFile
+
+PAGE = (Path(__file__).parents[3] / "docs" / "prompt_language.md").read_text("utf-8")
+EXAMPLE = re.compile(r"^```prompt\n(.*?)^```\n+```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = EXAMPLE.findall(PAGE)
+FUNCTIONS = {"getDate": lambda: "21/03/2030", "getTime": lambda: "08:15:00"}
+
+
+def shown(source: str) -> str:
+    """Return what the page shows below a prompt file: all sections, then what was found."""
+    prompt = PromptFile.parse(source, name="desk.prompt", functions=FUNCTIONS)
+    found = "\n".join(map(str, prompt.diagnostics))
+    return "\n\n".join(filter(None, [prompt.format(prompt.sections), found])) + "\n"
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_gives_what_is_shown_below_it(number: int) -> None:
+    source, result = EXAMPLES[number]
+    assert shown(source) == result
+
+
+def test_every_prompt_file_of_the_page_is_an_example() -> None:
+    assert len(EXAMPLES) == PAGE.count("```prompt\n") >= 14
+
+
+def test_the_python_of_the_page_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = PYTHON.findall(PAGE)
+    assert blocks
+    names: dict[str, object] = {"__name__": "prompt_language"}
+    for block in blocks:
+        exec(compile(block, "prompt_language.md", "exec"), names)  # noqa: S102 - our own page
