@@ -3,7 +3,7 @@
     python -m benchmarks.summary_latency [--turns 600] [--seconds 2] [--json]
 
 A thread of many turns; the model answers at once, the summariser takes two seconds and then quotes
-the beginning of what it was given. Every memory has its own SQLite file, recall, and the same
+the beginnings of what it was given. Every memory has its own SQLite file, recall, and the same
 budget. Between the turns there is a short pause, so that a summary is in the making during a good
 part of them.
 
@@ -60,12 +60,12 @@ _WARM_UP = 20
 _PAUSE_S = 0.02
 _FOREGROUND_SHARE = 5
 """The foreground takes one turn for so many of the others."""
-_QUOTED = 2000
+_QUOTED = 1200
 _HERE: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}
 
 
 class SlowSummarizer:
-    """Takes its time, as a model over a network does, and quotes the beginning."""
+    """Takes its time, as a model over a network does, and quotes the beginnings."""
 
     name = "slow"
 
@@ -77,7 +77,7 @@ class SlowSummarizer:
         self.is_working = True
         time.sleep(self.seconds)
         self.is_working = False
-        return f"{request.previous}\n{request.transcript}"[:_QUOTED]
+        return f"{request.previous[:_QUOTED]}\n{request.transcript[:_QUOTED]}"
 
     async def asummarize(self, request: SummaryRequest) -> str:
         raise NotImplementedError("every turn here is synchronous")

@@ -21,9 +21,9 @@ Measured of `convmem`, in every turn, with what its model was called with:
     prefix      whether all messages before the new one begin as in the turn before, byte for byte,
                 where no compaction came between
 and afterwards:
-    findable    whether recall, asked with an evicted entry's own text, returns that text within
-                three blocks; on a sample of what the user and the assistant said (tool calls and
-                results are no dialog lines: the summary alone tells them)
+    findable    whether recall, asked with an evicted entry's own text, returns that text within the
+                1,000 tokens that a turn recalls; on a sample of what the user and the assistant
+                said (tool calls and results are no dialog lines: the summary alone tells them)
     tokens      mean of what the model got, by hundreds of turns
     facts       share of the questions for which the answer stands in what the model got
     time        of a whole turn, milliseconds

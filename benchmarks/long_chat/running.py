@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -31,8 +31,6 @@ SETTINGS = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 800))
 WINDOW = 20
 """Messages that the simplest rival keeps."""
 _HERE = {"user_id": "ana", "thread_id": "long"}
-_BLOCKS = 3
-"""Within so many blocks an entry has to be found."""
 
 
 class _CountingSummarizer(ExtractiveSummarizer):
@@ -156,29 +154,30 @@ class _LongChat:
         calls, start = self._summarizer.calls, time.perf_counter()
         self._chain.invoke(human, config)
         taken_ms = (time.perf_counter() - start) * 1000
+        self._said_tokens += count_tokens([human])
         whole = [*self._said, human]
         contexts = {"convmem": self._got, "full": whole, f"last {WINDOW}": _window(whole)}
-        self._said_tokens += count_tokens([human])
-        self.found.turns.append(
-            TurnSeen(
-                tokens={
-                    name: self._said_tokens if name == "full" else count_tokens(messages)
-                    for name, messages in contexts.items()
-                },
-                taken_ms=taken_ms,
-                calls=self._summarizer.calls,
-                faults=tuple(VALIDATORS["strict"](self._got)),
-                uncovered=len(self._uncovered - {str(one.id) for one in self._got}),
-                is_same_prefix=self._has_same_prefix(),
-            )
-        )
-        if exchange.asks is not None:
-            found = {name: _tells(one, exchange.asks.answer) for name, one in contexts.items()}
-            fact = exchange.asks
-            self.found.asked.append(
-                Asked(fact.kind, fact.question, fact.answer, is_at_the_end, found)
-            )
+        self.found.turns.append(self._seen(contexts, taken_ms))
+        fact = exchange.asks
+        if fact is not None:
+            found = {name: _tells(one, fact.answer) for name, one in contexts.items()}
+            asked = Asked(fact.kind, fact.question, fact.answer, is_at_the_end, found)
+            self.found.asked.append(asked)
         self._remember([human, *self._replies], is_compacted=self._summarizer.calls > calls)
+
+    def _seen(self, contexts: Mapping[str, Sequence[BaseMessage]], taken_ms: float) -> TurnSeen:
+        return TurnSeen(
+            tokens={
+                # All messages are counted as they come, or it would take longer than the chat.
+                name: self._said_tokens if name == "full" else count_tokens(messages)
+                for name, messages in contexts.items()
+            },
+            taken_ms=taken_ms,
+            calls=self._summarizer.calls,
+            faults=tuple(VALIDATORS["strict"](self._got)),
+            uncovered=len(self._uncovered - {str(one.id) for one in self._got}),
+            is_same_prefix=self._has_same_prefix(),
+        )
 
     def _has_same_prefix(self) -> bool | None:
         now = [_digest(message) for message in self._got[:-1]]
@@ -211,7 +210,7 @@ class _LongChat:
         self.found.sought = len(chosen)
         for entry in chosen:
             text = "\n".join(entry.contents)
-            blocks = self._memory.recall(text, user_id=_HERE["user_id"], k=_BLOCKS).blocks
+            blocks = self._memory.recall(text, user_id=_HERE["user_id"]).blocks
             # What was said twice in the same words may be found where it was said first.
             if not any(line.text == text for one in blocks for line in one.lines):
                 self.found.not_found.append(text)

@@ -19,6 +19,7 @@ from benchmarks.loss.models import ScriptedModel
 __all__ = [
     "Chat",
     "CheckpointedSystem",
+    "Opened",
     "RunnableChat",
     "Setup",
     "StorageError",
@@ -127,18 +128,8 @@ class RunnableChat:
         raise UnsupportedError(f"a chain cannot pause {thread!r} to wait for {value!r}")
 
 
-class System(ABC):
-    """A memory over files in a folder. A context manager; `reopen` is what a restart does."""
-
-    name: str
-    can_pause = False
-    """Whether a turn can wait for somebody's decision, also while its process is gone."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.is_broken = False
-        """While set, every write fails."""
-        self.open()
+class Opened(ABC):
+    """Something over files in a folder. A context manager that is open from the beginning."""
 
     def __enter__(self) -> Self:
         return self
@@ -154,13 +145,28 @@ class System(ABC):
     def close(self) -> None:
         """Close the files."""
 
+    def reopen(self) -> None:
+        """Do what a restart does."""
+        self.close()
+        self.open()
+
+
+class System(Opened):
+    """A memory over files in a folder. A context manager; `reopen` is what a restart does."""
+
+    name: str
+    can_pause = False
+    """Whether a turn can wait for somebody's decision, also while its process is gone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.is_broken = False
+        """While set, every write fails."""
+        self.open()
+
     @abstractmethod
     def chat(self, setup: Setup) -> Chat:
         """Return the application around the memory."""
-
-    def reopen(self) -> None:
-        self.close()
-        self.open()
 
     def arun(self, job: Callable[[], Awaitable[T]]) -> T:
         """Run an asynchronous job in an event loop of its own."""

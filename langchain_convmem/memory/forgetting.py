@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.memory.memory_part import owner_of
 from langchain_convmem.memory.summarizing import SummarizingPart
-from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
+from langchain_convmem.records import Entry, ForgetReceipt, Owner, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
+from langchain_convmem.views.summaries import summaries_over
 
 __all__ = ["ForgettingMemory"]
 
@@ -59,11 +60,19 @@ class ForgettingMemory(SummarizingPart):
             raise ConfigError(f"entry_ids must be a list of ids, got the text {entry_ids!r}")
         scope = ThreadKey(user_id, thread_id) if thread_id is not None else Owner(user_id=user_id)
         ids = None if entry_ids is None else list(entry_ids)
+        if isinstance(scope, ThreadKey) and ids:
+            ids += yield from self._telling_of(scope, ids)
         receipt: ForgetReceipt = yield step(self.log, "forget", scope, ids)
         if self._recall is not None:
             owner = scope if isinstance(scope, Owner) else scope.owner
             yield from self._recall.forgotten_steps(owner)
         if isinstance(scope, ThreadKey) and ids:
-            # Summaries that told of it are gone, and what else they covered is shown again.
+            # What else the summaries covered is shown again.
             yield from self.after_turn_steps(scope)
         return receipt
+
+    def _telling_of(self, key: ThreadKey, ids: Collection[str]) -> Steps[list[str]]:
+        """Return the ids of the summaries that tell of entries, those taken back included."""
+        entries: list[Entry] = yield step(self.log, "entries", key)
+        named = {entry.id for entry in entries if not {entry.id, entry.message_id}.isdisjoint(ids)}
+        return summaries_over([entry for entry in entries if entry.control is None], named)

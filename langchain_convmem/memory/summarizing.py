@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, ConvMemError
 from langchain_convmem.history import read_all_steps, read_live_steps
 from langchain_convmem.memory.recalling import RecallingMemory
 from langchain_convmem.records import Context, Entry, ThreadKey
@@ -30,6 +31,8 @@ __all__ = ["SummarizeWhen", "SummarizingPart"]
 SummarizeWhen = Literal["background", "foreground"] | Callable[[ThreadKey], object]
 """When a thread that is due is compacted after a turn: behind its back by a worker thread; before
 the turn ends; or by whoever the function tells, such as a queue whose worker calls `summarize`."""
+
+_logger = logging.getLogger("langchain_convmem")
 
 _MOST_SENTENCES = 300
 _BLOCKS = 3
@@ -124,7 +127,7 @@ class SummarizingPart(RecallingMemory):
                 key.owner, sentence, k=_BLOCKS, ranking=0, settings=by_words
             )
             found[sentence] = "\n".join(block.text for block in recall.blocks)
-        return [told([fact], found.get(fact.sentence, ""))[0] for fact in facts]
+        return [_is_told(fact, found.get(fact.sentence, "")) for fact in facts]
 
     # -- on request ------------------------------------------------------------------------------
 
@@ -203,7 +206,11 @@ class SummarizingPart(RecallingMemory):
         if self._summarize_when == "background":
             self.background.submit(key)
         elif self._summarize_when == "foreground":
-            yield from self.compactor.compact_steps(key)
+            try:
+                yield from self.compactor.compact_steps(key)
+            except ConvMemError:
+                # The reply is there and stored; the next turn tries again.
+                _logger.exception("could not compact thread %r", key.thread_id)
         elif view is not None or (yield from self.compactor.is_due_steps(key)):
             from langchain_convmem.summarizing.summarizers import called
 
@@ -264,3 +271,8 @@ class SummarizingPart(RecallingMemory):
             return True
         done: bool = await asyncio.to_thread(jobs.flush, timeout_s)
         return done
+
+
+def _is_told(fact: Fact, text: str) -> bool:
+    # Most are found in the sentence they were said in, and taking a text apart is dear.
+    return fact.sentence in text or told([fact], text)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,8 +129,10 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     def _messages_in(self, value: Any) -> list[BaseMessage]:
         if isinstance(value, PromptValue):
             return value.to_messages()
-        found = value.get(self.messages_key) if isinstance(value, dict) else value
-        if found is None and not isinstance(value, dict):
+        found = value
+        if isinstance(value, dict):
+            found = value.get(self.messages_key)
+        elif not isinstance(value, list | tuple):
             found = getattr(value, self.messages_key, None)
         if not isinstance(found, list | tuple):
             msg = (
@@ -144,7 +147,11 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
             return ChatPromptValue(messages=messages)
         if isinstance(value, dict):
             return {**value, self.messages_key: messages}
-        return messages
+        if isinstance(value, list | tuple):
+            return messages
+        state = copy(value)
+        setattr(state, self.messages_key, messages)
+        return state
 
     # -- compacting ------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class Fact:
 _SENTENCE = re.compile(
     r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
 )
+_COLON = re.compile(r":\s")
 _MOST_CHARS = 240
 
 _URL = r"https?://[^\s<>\"')\]]+"
@@ -177,8 +178,8 @@ def _sure_names(texts: Sequence[Said]) -> frozenset[str]:
 def _inside(text: str) -> Iterator[str]:
     """Yield the words that do not open a sentence."""
     for sentence in sentences(text):
-        words = _WORD.findall(sentence)
-        yield from (word for word in words[1:] if len(word) > 1)
+        for clause in _COLON.split(sentence):  # behind a colon, too, a capital is grammar
+            yield from (word for word in _WORD.findall(clause)[1:] if len(word) > 1)
 
 
 # -- comparing -------------------------------------------------------------------------------

@@ -103,10 +103,15 @@ def replacing_draft(
 
     Raises:
         InvalidMessageError: If the text is blank.
-        StaleWindowError: If what the window holds is no longer all there.
+        StaleWindowError: If what the window holds is no longer all there, or if its summary is no
+            longer the live one: later summaries build on it as it is.
     """
     pieces = checked_pieces(text, what="a summary")
-    _check_alive(window, {entry.id for entry in live_entries(entries)})
+    live = live_entries(entries)
+    _check_alive(window, {entry.id for entry in live})
+    newest = live_summary(live)
+    if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
+        raise _stale(window, "its summary is no longer the latest")
     cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
     return written_summary(pieces, cover, Metadata(summary_ids=window.summary_ids))
 
@@ -170,7 +175,7 @@ def undoing_summary(entries: Sequence[Entry]) -> list[Draft]:
 
 
 def summaries_over(live: Sequence[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of live summaries that tell of any of these entries.
+    """Return the ids of the summaries among live entries that tell of any of these entries.
 
     A summary also tells what the one that it continues told.
     """

@@ -215,7 +215,7 @@ def crash_before_the_commit(stage: Stage) -> None:
         with suppress(Crash):
             stage.go_on(system, [*script.talk(16), asked])
         stage.during = None
-        system.restart()
+        system.reopen()
         # Whoever heard no answer says it again.
         stage.go_on(system, [asked])
         _two_more_turns(stage, system, script)

@@ -6,17 +6,17 @@ All of them get the same conversation, the same summariser and marks that mean t
 from __future__ import annotations
 
 import sqlite3
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from benchmarks.loss.models import ScriptedModel
-from benchmarks.loss.systems import UnsupportedError
+from benchmarks.loss.systems import Opened, UnsupportedError
 from langchain_convmem import ConversationMemory, SummarizingMemory
 from langchain_convmem.summarizing import SummarySettings
 
@@ -48,7 +48,7 @@ class Marks:
         )
 
 
-class Summarising(ABC):
+class Summarising(Opened):
     """A chat over files in a folder, with a summariser. A context manager."""
 
     name: ClassVar[str]
@@ -64,30 +64,14 @@ class Summarising(ABC):
         self.model = model
         self.open()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @abstractmethod
-    def open(self) -> None:
-        """Open the files."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the files."""
-
     @abstractmethod
     def go_on(self, messages: Sequence[BaseMessage]) -> None:
         """Say messages, summarise if that is due, and call the model with what comes of it."""
 
-    def restart(self) -> None:
-        """Start anew over the same files, as after the end of a process."""
+    def reopen(self) -> None:
         if not self.keeps_threads:
             raise UnsupportedError(f"{self.name} stores nothing")
-        self.close()
-        self.open()
+        super().reopen()
 
     def another(self, model: ScriptedModel) -> Summarising:
         """Return the same chat in the hands of another writer, such as another process."""

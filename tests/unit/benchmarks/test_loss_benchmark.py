@@ -79,7 +79,8 @@ def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):
 
     assert main([*FEW, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    found = {row["scenario"]: row["systems"] for row in report["scenarios"]}
+    assert "summaries" not in report
+    found = {row["scenario"]: row["systems"] for row in report["chats"]["scenarios"]}
     assert found["failing-log-answer"] == {
         "convmem": {},
         "convmem-agent": {},
@@ -95,7 +96,8 @@ def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):
         "message-history",
     ]
     assert resumed["convmem-agent"] == resumed["checkpointer"] == {}
-    assert report["totals"]["convmem"]["clean"] == report["totals"]["convmem"]["tried"] == 2
+    totals = report["chats"]["totals"]["convmem"]
+    assert totals["clean"] == totals["tried"] == 2
     assert [bar["decides"] for bar in report["bars"]] == [True, False]
 
 
@@ -116,15 +118,17 @@ def test_a_system_that_breaks_down_is_a_finding(capsys, monkeypatch):
         """It breaks down."""
         raise RuntimeError("out of order")
 
-    monkeypatch.setitem(running.SCENARIOS, "breaks-down", breaks_down)
+    monkeypatch.setitem(running.SUITES["chats"].scenarios, "breaks-down", breaks_down)
     report = running.measured(["breaks-down"], ["convmem"])
-    assert report["scenarios"][0]["systems"]["convmem"] == {"failed": "RuntimeError: out of order"}
+    [row] = report["chats"]["scenarios"]
+    assert row["systems"]["convmem"] == {"failed": "RuntimeError: out of order"}
     assert report["bars"][0]["ok"] is False
     assert "out of order" in capsys.readouterr().err
 
 
 def test_every_scenario_says_what_happens():
-    from benchmarks.loss.running import SCENARIOS
+    from benchmarks.loss.running import SUITES
 
-    assert len(SCENARIOS) >= 10
-    assert all(scenario.__doc__ for scenario in SCENARIOS.values())
+    for suite in SUITES.values():
+        assert len(suite.scenarios) >= 12
+        assert all(scenario.__doc__ for scenario in suite.scenarios.values())

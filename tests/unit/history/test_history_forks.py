@@ -104,7 +104,7 @@ def test_a_summary_of_what_was_forgotten_stands_before_the_rest(memory, history,
     window = history.summary_window()
     history.add_summary("S", window)
     say("e")
-    memory.forget(user_id="ana", thread_id="t1", entry_ids=[*window.entry_ids])
+    history.log.forget(history.key, [*window.entry_ids])
     fork = memory.fork("t1", user_id="ana")
     assert [bare(message.text) for message in fork.messages] == ["S", "e"]
     assert texts(fork) == ["S", "e"]

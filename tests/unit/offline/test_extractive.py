@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.offline import ExtractiveSummarizer
@@ -74,6 +74,7 @@ transcripts = st.lists(
 ).map(lambda turns: "".join(f"{who}: {' '.join(texts)}\n" for who, texts in turns))
 
 
+@settings(max_examples=40)
 @given(transcripts, transcripts, st.integers(20, 200))
 def test_it_is_verbatim_and_as_short_as_asked_for(transcript, previous, most):
     told = summary(transcript, previous=previous, max_tokens=most)

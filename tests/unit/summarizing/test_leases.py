@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -130,6 +131,18 @@ def test_a_failed_call_to_the_log_leaves_the_thread_free(clock):
     for _ in range(2):
         with pytest.raises(OSError, match="gone"):
             take(leases)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_holds_none_of_its_parents_leases(clock):
+    leases = Leases(StatelessLog(), SETTINGS, clock=clock)
+    assert take(leases)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if take(leases) and not take(leases) else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert take(leases) is None
 
 
 @pytest.mark.parametrize("handles", [1, 2])

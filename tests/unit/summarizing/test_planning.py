@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from histories import KEY, histories, spoken
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -152,15 +152,16 @@ marks = st.builds(
 )
 
 
+@settings(max_examples=60)
 @given(histories, marks)
-def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, settings):
+def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entries, own):
     live = live_entries(entries)
     newest = next(iter(summary_chain(live)), None)
     said = said_since(live, newest)
-    plan = make_plan(KEY, entries, settings)
+    plan = make_plan(KEY, entries, own)
     if plan is None:
-        whole = make_plan(KEY, entries, settings, force=True)
-        assert whole is None or not settings.is_due(size_of(said))
+        whole = make_plan(KEY, entries, own, force=True)
+        assert whole is None or not own.is_due(size_of(said))
         return
     under = {
         entry.id
@@ -173,19 +174,20 @@ def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entr
     assert covers == said[: len(covers)]
     assert covers[-1].role == "assistant"
     assert not has_calls(covers[-1])
-    further = make_plan(KEY, entries, settings, force=True)
-    assert settings.is_small(size_of(rest)) or further.window.cover == plan.window.cover
+    further = make_plan(KEY, entries, own, force=True)
+    assert own.is_small(size_of(rest)) or further.window.cover == plan.window.cover
 
 
 turns = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 120)), max_size=12)
 
 
+@settings(max_examples=40)
 @given(turns, marks, st.booleans())
-def test_over_many_compactions_each_entry_is_covered_exactly_once(script, settings, rebuild):
+def test_over_many_compactions_each_entry_is_covered_exactly_once(script, own, rebuild):
     with InMemoryLog() as log:
         for questions, tools, length in script:
             say(log, *[HumanMessage("q" * length)] * questions, *_loop(tools), AIMessage("a"))
-            plan = make_plan(KEY, log.entries(KEY), settings, rebuild=rebuild)
+            plan = make_plan(KEY, log.entries(KEY), own, rebuild=rebuild)
             if plan is not None:
                 commit(log, plan)
         live = live_entries(log.entries(KEY))

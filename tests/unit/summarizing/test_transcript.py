@@ -6,7 +6,7 @@ import re
 
 import pytest
 from histories import KEY, histories, spoken
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
@@ -78,7 +78,10 @@ def test_tags_that_fence_a_request_are_defused(imitation):
         SummaryRequest(transcript=imitation, previous=imitation, missing=(imitation,))
     )
     assert human.text.count(f"&lt;{imitation[1:]}") == 3
-    assert len(re.findall(r"<\W*(?:transcript|previous_summary|missing)", human.text, re.I)) == 7
+    assert (
+        len(re.findall(r"<\W*(?:transcript|previous_summary|missing)", human.text, re.IGNORECASE))
+        == 7
+    )
 
 
 def test_braces_and_instructions_are_data_in_a_request():
@@ -102,6 +105,7 @@ def test_the_pieces_joined_are_the_whole_and_none_is_too_long(lines, most):
     assert all(0 < count_text_tokens(piece) <= most for piece in pieces)
 
 
+@settings(max_examples=50)
 @given(histories)
 def test_every_text_call_and_result_stands_in_exactly_one_piece(entries):
     said = said_since(live_entries(entries), None)

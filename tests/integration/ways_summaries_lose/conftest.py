@@ -1,0 +1,127 @@
+"""Memories that summarise, and what to check after each way in which others lose something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from summaries import ScriptedSummarizer, bare
+
+from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
+from langchain_convmem.views.live import live_entries, summary_chain
+from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views.window import said_since
+from tests.fuzz.validators import VALIDATORS
+
+SETTINGS = SummarySettings(
+    trigger=("messages", 6),
+    keep=("messages", 2),
+    max_summary_tokens=4000,
+    first_pause_s=0.001,
+    lease_s=60,
+)
+
+TOPICS = ["tea", "coffee", "bread", "salt", "pepper", "rice", "wine", "beer", "milk", "butter"]
+"""No names, so that a summary may tell of them in any words."""
+
+
+class Thread:
+    """A thread of ana's with a summariser, and how to say what it holds."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+        self.summarizer = ScriptedSummarizer()
+        self.memory = self.with_summarizer(self.summarizer)
+
+    def with_summarizer(self, summarizer: Any, **options: Any) -> ConversationMemory:
+        """Return another memory of the same log."""
+        own = {"summary_settings": SETTINGS, **options}
+        return ConversationMemory(self.log, summarizer=summarizer, **own)
+
+    @property
+    def history(self) -> Any:
+        return self.memory.history("t", user_id="ana")
+
+    def say(self, *texts: Any) -> None:
+        """Store texts, the user's first, or messages."""
+        kinds = (HumanMessage, AIMessage)
+        said = [kinds[n % 2](one) if isinstance(one, str) else one for n, one in enumerate(texts)]
+        self.memory.add_messages(said, thread_id="t", user_id="ana")
+
+    def talk(self, exchanges: int = 4, start: int = 0) -> None:
+        """Store exchanges."""
+        for number in range(start, start + exchanges):
+            self.say(f"What about {TOPICS[number]}?", f"Fine: {TOPICS[number]}.")
+
+    def summarize(self, memory: ConversationMemory | None = None, **options: Any) -> Any:
+        return (memory or self.memory).summarize("t", user_id="ana", **options)
+
+    @property
+    def summaries(self) -> list[str]:
+        """Return the texts of all summaries that the log holds, in order of their writing."""
+        found = [entry for entry in self.history.entries if entry.role == "summary"]
+        return ["\n".join(entry.contents) for entry in found]
+
+    @property
+    def shown(self) -> list[str]:
+        """Return what a model reads, the summary without its fence."""
+        return [bare(message.text) for message in self.history.messages]
+
+    def check(self) -> None:
+        """Every entry is shown or told by the live summary's chain, for every provider."""
+        live = live_entries(self.history.entries)
+        chain = summary_chain(live)
+        shown = {entry.id for entry in said_since(live, chain[0] if chain else None)}
+        for entry in live:
+            if entry.role in ("summary", "system"):
+                continue
+            under = [one for one in chain if _is_under(entry.position, one)]
+            assert len(under) == (entry.id not in shown), entry.contents
+        for name in PROFILES:
+            messages = self.history.context(profile=name).messages
+            assert VALIDATORS[name](messages) == [], name
+
+    def check_all_was_told(self) -> None:
+        """Every text that a summary covers reached the summariser."""
+        live = live_entries(self.history.entries)
+        chain = summary_chain(live)
+        asked = _squeezed(self.summarizer.asked)
+        for entry in live:
+            if any(_is_under(entry.position, one) for one in chain):
+                assert all(_squeezed(text) in asked for text in entry.contents), entry.contents
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_under(position: int, summary: Any) -> bool:
+    return any(first <= position <= last for first, last in summary.cover.ranges)
+
+
+@pytest.fixture(params=["in memory", "in a file"])
+def thread(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Thread]:
+    """A thread in each kind of log."""
+    in_memory = request.param == "in memory"
+    with InMemoryLog() if in_memory else SQLiteLog(tmp_path / "memory.db") as log:
+        yield Thread(log)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Thread]:
+    """A thread in a file."""
+    with SQLiteLog(tmp_path / "memory.db") as log:
+        yield Thread(log)
+
+
+@pytest.fixture
+def call() -> Callable[..., AIMessage]:
+    """Return a reply that calls a tool once for each id."""
+
+    def reply(*ids: str) -> AIMessage:
+        return AIMessage("", tool_calls=[{"name": "look", "args": {"at": i}, "id": i} for i in ids])
+
+    return reply

@@ -1,0 +1,154 @@
+"""What is undone, replaced or forgotten while a summary is made, and summaries taken back."""
+
+from __future__ import annotations
+
+import pytest
+from scripted_chat import ScriptedChatModel
+from summaries import ScriptedSummarizer
+
+from langchain_convmem.errors import StaleWindowError
+
+CHANGES = {
+    "forgotten": lambda thread: thread.memory.forget(
+        user_id="ana", thread_id="t", entry_ids=[thread.history.entries[0].id]
+    ),
+    "all forgotten": lambda thread: thread.memory.forget(user_id="ana"),
+    "undone": lambda thread: thread.history.undo(),
+    "replaced": lambda thread: thread.history.replace(thread.history.turns[1].id, "Other."),
+    "cleared": lambda thread: thread.history.clear(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_while_it_is_summarised_makes_the_summary_stale(thread, change):
+    thread.talk(4)
+
+    def meanwhile(request):
+        CHANGES[change](thread)
+        return request.transcript
+
+    thread.summarizer.replies = [meanwhile, "A summary."]
+    report = thread.summarize(force=True)
+    assert (report.outcome, report.summary) == ("stale", None)
+    assert report.problem
+    assert thread.summaries == []
+    thread.check()
+    thread.talk(1, start=9)
+    assert thread.summarize(force=True)
+    assert thread.summaries == ["A summary."]
+    thread.check()
+
+
+def test_a_summary_that_is_undone_while_the_next_one_is_made_makes_that_stale(thread):
+    thread.talk(4)
+    assert thread.summarize()
+    thread.talk(3, start=4)
+    thread.summarizer.replies = [lambda _: thread.history.undo_summary() and "Second.", "Second."]
+    assert thread.summarize().outcome == "stale"
+    assert "What about tea?" in thread.shown
+    thread.check()
+
+
+def test_taking_back_a_summary_shows_everything_again(thread):
+    thread.talk(4)
+    before = thread.shown
+    assert thread.summarize()
+    assert thread.shown != before
+    thread.history.undo_summary()
+    assert thread.shown == before
+    assert thread.summarize()
+    thread.check()
+
+
+def test_a_summary_can_be_written_anew_by_another_model(thread):
+    thread.talk(4)
+    assert thread.summarize()
+    thread.talk(3, start=4)
+    assert thread.summarize()
+    first, second = thread.summaries
+    rest = thread.shown[1:]
+    other = ScriptedSummarizer("In other words.")
+    other.name = "other-model"
+    report = thread.memory.resummarize("t", user_id="ana", summarizer=other)
+    assert report
+    request = other.requests[0]
+    assert request.previous == first
+    assert request.transcript in thread.summarizer.asked
+    assert thread.shown[0].startswith("In other words.")
+    assert thread.shown[1:] == rest
+    assert report.summary.cover.model == "other-model"
+    thread.check()
+    thread.history.undo_summary()
+    assert thread.shown[0] in (first, second)
+    thread.check()
+
+
+def test_without_a_summary_there_is_nothing_to_write_anew(thread):
+    thread.talk(2)
+    assert thread.memory.resummarize("t", user_id="ana").outcome == "not_due"
+
+
+def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
+    thread.talk(4)
+    assert thread.summarize()
+
+    def meanwhile(request):
+        thread.talk(2, start=4)
+        window = thread.history.summary_window()
+        thread.history.add_summary("Newer.", window)
+        return request.transcript
+
+    thread.summarizer.replies = [meanwhile]
+    assert thread.memory.resummarize("t", user_id="ana").outcome == "stale"
+    assert thread.shown[0] == "Newer."
+    thread.check()
+
+
+def test_forgetting_something_recomputes_the_summary_that_told_of_it(thread):
+    memory = thread.with_summarizer(thread.summarizer, summarize_when="foreground")
+    secret = "My secret number is 4242."
+    thread.say(secret, "Noted.")
+    thread.talk(4)
+    assert thread.summarize()
+    assert "4242" in thread.summaries[0]
+    entry = next(one for one in thread.history.entries if secret in one.contents)
+    memory.forget(user_id="ana", thread_id="t", entry_ids=[entry.id])
+    assert "4242" not in str(thread.history.entries)
+    assert len(thread.summaries) == 1
+    assert "What about tea?" in thread.summaries[0]
+    thread.check()
+
+
+def test_forgetting_erases_every_summary_that_ever_told_of_it(thread):
+    secret = "My secret number is 4242."
+    thread.say(secret, "Noted.")
+    thread.talk(4)
+    assert thread.summarize()
+    assert thread.memory.resummarize("t", user_id="ana")
+    thread.history.undo_summary()
+    assert thread.summarize()
+    thread.talk(3, start=4)
+    assert thread.summarize()  # tells what the one before told
+    entry = next(one for one in thread.history.entries if secret in one.contents)
+    thread.memory.forget(user_id="ana", thread_id="t", entry_ids=[entry.message_id])
+    assert "4242" not in str(thread.history.entries)
+    thread.check()
+
+
+def test_a_window_taken_by_hand_is_stale_once_the_memory_has_summarised(thread):
+    thread.talk(4)
+    window = thread.history.summary_window()
+    assert thread.summarize(force=True)
+    with pytest.raises(StaleWindowError):
+        thread.history.add_summary("By hand.", window)
+
+
+async def test_the_asynchronous_twins_compact_alike(thread):
+    thread.talk(4)
+    model = ScriptedChatModel(replies=["They talked of food."])
+    memory = thread.with_summarizer(model)
+    report = await memory.asummarize("t", user_id="ana")
+    assert report
+    assert (await memory.asummarize("t", user_id="ana")).outcome == "not_due"
+    assert await memory.aresummarize("t", user_id="ana")
+    thread.check()

@@ -1,0 +1,187 @@
+"""Processes that summarise one thread at once, or die at it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from scripted_chat import FailingLog
+from summaries import ScriptedSummarizer
+
+from langchain_convmem import ConversationMemory, SQLiteLog, SummarySettings
+from langchain_convmem.errors import LogUnavailableError
+
+BRIEF = SummarySettings(
+    trigger=("messages", 6), keep=("messages", 2), lease_s=0.001, first_pause_s=0.001
+)
+LONG = SummarySettings(trigger=("messages", 6), keep=("messages", 2), lease_s=60)
+
+CHILD = """
+import os, sys
+from langchain_convmem import ConversationMemory, SummarySettings
+
+path, mode = sys.argv[1:]
+
+def summarise(messages):
+    print("asked", flush=True)
+    sys.stdin.readline()
+    if mode == "dies":
+        os._exit(9)
+    return f"A summary by {mode}."
+
+settings = SummarySettings(trigger=("messages", 6), keep=("messages", 2), lease_s=60)
+with ConversationMemory.open(path, summarizer=summarise, summary_settings=settings) as memory:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(memory.summarize("t", user_id="ana").outcome, flush=True)
+"""
+
+
+class Child:
+    """A process that summarises the thread when told to, and ends its request when told to."""
+
+    def __init__(self, path: Path, mode: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", CHILD, str(path), mode],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def says(self) -> str:
+        return self._process.stdout.readline().strip()
+
+    def go_on(self) -> None:
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def ends(self) -> int:
+        return self._process.wait(30)
+
+
+@pytest.fixture
+def path(stored, tmp_path):
+    stored.talk(4)
+    return tmp_path / "memory.db"
+
+
+def test_of_two_processes_one_summarises_and_the_other_is_told_so(stored, path):
+    with Child(path, "one") as other:
+        assert other.says() == "ready"
+        other.go_on()
+        assert other.says() == "asked"
+        assert stored.summarize().outcome == "busy"
+        assert stored.summarizer.requests == []
+        other.go_on()
+        assert other.says() == "written"
+        assert other.ends() == 0
+    assert stored.summaries == ["A summary by one."]
+    assert stored.summarize().outcome == "not_due"
+    stored.check()
+
+
+def test_a_process_killed_while_it_summarises_leaves_the_thread_as_it_was(stored, path):
+    before = stored.history.entries
+    with Child(path, "dies") as child:
+        assert child.says() == "ready"
+        child.go_on()
+        assert child.says() == "asked"
+        child.go_on()
+        assert child.ends() == 9
+    assert stored.history.entries == before
+    stored.check()
+    # The lease of the dead is respected until it ends.
+    assert stored.summarize().outcome == "busy"
+    _expire(stored)
+    assert stored.summarize()
+    assert len(stored.summaries) == 1
+    stored.check_all_was_told()
+    stored.check()
+
+
+def _expire(stored):
+    found = stored.log.get_state(stored.history.key, "summary:lease")
+    value = {**found.value, "until_ms": 0}
+    stored.log.set_state(stored.history.key, "summary:lease", value, expected=found.version)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_a_crash_between_summary_and_commit_loses_nothing_and_doubles_nothing(thread, way):
+    thread.talk(4)
+    before = thread.history.entries
+    memory = ConversationMemory(
+        FailingLog(thread.log, fails_at=1), summarizer=thread.summarizer, summary_settings=BRIEF
+    )
+    with pytest.raises(LogUnavailableError):
+        await summarised(memory, way)
+    assert thread.history.entries == before
+    thread.check()
+    report = await summarised(memory, way, force=True)
+    assert report
+    assert len(thread.summaries) == 1
+    thread.check_all_was_told()
+    thread.check()
+
+
+async def summarised(memory, way, **options):
+    if way == "async":
+        return await memory.asummarize("t", user_id="ana", **options)
+    return memory.summarize("t", user_id="ana", **options)
+
+
+def test_who_is_so_slow_that_another_one_takes_over_writes_nothing(stored, path):
+    with SQLiteLog(path) as log:
+        other = ConversationMemory(log, summarizer=lambda _: "Quick.", summary_settings=BRIEF)
+
+        def slow(request):
+            threading.Event().wait(0.01)  # longer than the lease
+            assert other.summarize("t", user_id="ana")
+            return request.transcript
+
+        memory = stored.with_summarizer(ScriptedSummarizer(slow), summary_settings=BRIEF)
+        report = memory.summarize("t", user_id="ana")
+        assert (report.outcome, "took over" in report.problem) == ("stale", True)
+    assert stored.summaries == ["Quick."]
+    stored.check()
+
+
+def test_many_threads_of_many_memories_write_each_window_once(stored, path):
+    memories = [stored.with_summarizer(lambda _: "They talked.", summary_settings=LONG)] * 2
+    logs = [SQLiteLog(path) for _ in range(2)]
+    memories += [
+        ConversationMemory(log, summarizer=lambda _: "They talked.", summary_settings=LONG)
+        for log in logs
+    ]
+    barrier = threading.Barrier(len(memories))
+    outcomes = []
+
+    def work(memory):
+        for _ in range(5):
+            said = [HumanMessage("what"), AIMessage("that")]
+            memory.add_messages(said, thread_id="t", user_id="ana")
+            barrier.wait(30)
+            outcomes.append(memory.summarize("t", user_id="ana").outcome)
+
+    threads = [threading.Thread(target=work, args=[memory]) for memory in memories]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    for log in logs:
+        log.close()
+    assert len(outcomes) == 20
+    assert set(outcomes) <= {"written", "busy", "not_due", "stale"}
+    assert outcomes.count("written") == len(stored.summaries) >= 5
+    stored.check()

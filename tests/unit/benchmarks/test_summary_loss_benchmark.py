@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+ROOT = Path(__file__).parents[3]
+OURS = ["--system", "convmem", "convmem-step"]
+FEW = ["pending-question", "empty-summary", "messages-meanwhile", "instructions"]
+
+
+@pytest.fixture(autouse=True)
+def _from_the_root(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def _report(capsys, *arguments):
+    from benchmarks.loss.__main__ import main
+
+    code = main([*arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def _wrong(said, got, written=()):
+    from benchmarks.loss.summaries.judging import KINDS, Talk, verdict
+
+    found = verdict(Talk(said=said, got=got, written=list(written), read={"m001"}))
+    return {kind: count for kind, count in found.items() if kind in KINDS}
+
+
+ASKED = HumanMessage("m003 and now?")
+EARLIER = [HumanMessage("m001 one"), AIMessage("m002 two")]
+
+
+# -- judging --------------------------------------------------------------------------------------
+
+
+def test_a_summary_that_tells_every_mark_loses_nothing():
+    got = [SystemMessage("In short: noted m001 m002"), ASKED]
+    assert _wrong([*EARLIER, ASKED], got, ["noted m001 m002"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("got", "found"),
+    [
+        ([SystemMessage("noted m001"), ASKED], {"lost": 1}),
+        ([SystemMessage("noted m001"), *EARLIER], {"lost": 1, "question": 1}),
+        ([SystemMessage("too long to tell"), *EARLIER, ASKED], {"invented": 1}),
+        ([*EARLIER, *EARLIER, ASKED], {"doubled": 2}),
+        ([*EARLIER, ToolMessage("x", tool_call_id="a"), ASKED], {"orphaned": 1}),
+    ],
+    ids=["a mark is gone", "no question", "a placeholder", "said twice", "a result alone"],
+)
+def test_what_is_wrong_is_counted(got, found):
+    said = [*EARLIER, ASKED]
+    if "orphaned" in found:
+        said.insert(2, got[2])
+    assert _wrong(said, got, ["noted m001"]) == found
+
+
+def test_an_order_of_somebody_else_must_not_be_a_message_of_the_user():
+    from benchmarks.loss.summaries.judging import COMMAND
+
+    text = f"noted m001 m002 {COMMAND}"
+    said = [*EARLIER, ASKED]
+    assert _wrong(said, [HumanMessage(text), ASKED], [text]) == {"commanded": 1}
+    assert _wrong(said, [SystemMessage(text), ASKED], [text]) == {}
+
+
+def test_a_system_message_told_again_by_a_summary_is_lost():
+    said = [SystemMessage("m001 be polite"), AIMessage("m002 two"), ASKED]
+    got = [SystemMessage("noted m001 m002"), ASKED]
+    assert _wrong(said, got, ["noted m001 m002"]) == {"lost": 1}
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def test_ours_lose_nothing_of_what_they_summarise(capsys):
+    code, report = _report(capsys, "--only", *FEW, *OURS)
+    totals = report["summaries"]["totals"]
+    assert totals["convmem"]["clean"] == totals["convmem"]["tried"] == 4
+    assert totals["convmem-step"]["clean"] == totals["convmem-step"]["tried"] == 3
+    for row in report["summaries"]["scenarios"]:
+        tried = [one for one in row["systems"].values() if "unsupported" not in one]
+        assert all(one["evicted"] == one["read"] > 0 for one in tried), row["scenario"]
+    assert code == 0
+
+
+def test_the_middleware_is_found_to_hide_what_it_evicts_from_its_summariser(capsys):
+    only = ["--only", "trimmed-evictions", "pending-question"]
+    _, report = _report(capsys, *only, "--system", "middleware", "middleware-best")
+    trimmed, pending = (
+        {row["scenario"]: row["systems"] for row in report["summaries"]["scenarios"]}[name]
+        for name in ("trimmed-evictions", "pending-question")
+    )
+    assert trimmed["middleware"]["lost"] == (
+        trimmed["middleware"]["evicted"] - trimmed["middleware"]["read"]
+    )
+    assert "lost" not in trimmed["middleware-best"]
+    assert pending["middleware"]["question"] == pending["middleware-best"]["question"] == 1
+    assert report["bars"] == []
+
+
+def test_langmem_is_run_where_it_is_installed(capsys):
+    pytest.importorskip("langmem")
+    _, report = _report(capsys, "--only", "empty-summary", "--system", "langmem", "langmem-best")
+    [row] = report["summaries"]["scenarios"]
+    assert all(one["invented"] == 1 for one in row["systems"].values())

@@ -1,0 +1,153 @@
+"""One budget for all that a model gets: never exceeded, and what cannot be cut is never cut."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from scripted_chat import ScriptedChatModel, at
+from summaries import bare
+
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.views.tokens import count_tokens
+
+FACT = "My boat is called Wilhelmina and lies in Rotterdam."
+
+
+def model():
+    return ScriptedChatModel(replies=["Fine."])
+
+
+def seen_by(chat_model):
+    return [bare(message.text) for message in chat_model.seen[-1]]
+
+
+# -- the shares ---------------------------------------------------------------------------------
+
+budgets = st.builds(
+    lambda tokens, share: ContextBudget(tokens, tokens * share // 100),
+    st.integers(1, 5000),
+    st.integers(0, 99),
+)
+
+
+@given(budgets, st.integers(0, 6000), st.integers(0, 6000))
+def test_the_shares_together_are_never_over_the_budget(budget, wished, messages):
+    room = budget.tokens - budget.reserved
+    shares = budget.of_messages(wished)
+    assert shares[-1] == room
+    assert all(0 < share <= room for share in shares)
+    lines = budget.of_recall(wished, messages)
+    assert 0 <= lines <= wished
+    assert lines == 0 or messages + lines <= room
+    # Messages within the first share leave recall all that it wishes for.
+    assert budget.of_recall(wished, shares[0]) == (wished if len(shares) > 1 else 0)
+
+
+@given(budgets, st.integers(0, 9000))
+def test_more_reserved_leaves_at_least_one_token(budget, more):
+    less = budget.without(more)
+    assert less.tokens == budget.tokens
+    assert less.reserved == min(budget.reserved + more, budget.tokens - 1)
+
+
+@pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, 100), (100, -1)])
+def test_a_budget_without_room_is_refused(quick, tokens, reserved):
+    with pytest.raises(ConfigError, match="context_tokens"):
+        quick.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
+
+
+# -- what a model gets --------------------------------------------------------------------------
+
+
+def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn():
+    chance = random.Random(6)
+    settings = SummarySettings(
+        trigger=("tokens", 300), keep=("tokens", 100), max_summary_tokens=60, facts_tokens=40
+    )
+    options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
+    with ConversationMemory(InMemoryLog(), summarize_when="foreground", **options) as memory:
+        memory.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+        replies = ScriptedChatModel(
+            replies=[lambda _: f"Number {chance.randint(1, 99)}. {'word ' * chance.randint(1, 30)}"]
+        )
+        chain = memory.wrap(replies, max_tokens=120, context_tokens=700, reserved_tokens=100)
+        questions = [f"What is {n}? {'word ' * chance.randint(1, 30)}" for n in range(20)]
+        for asked in [*questions, "Where is my boat Wilhelmina?"]:
+            chain.invoke(asked, at())
+            assert count_tokens(replies.seen[-1]) <= 600
+            assert replies.asked[-1].endswith(asked)
+        # What was recalled beside the summary did not crowd out the latest exchange.
+        assert "Rotterdam" in str(replies.seen[-1])
+        assert replies.seen[-1][-2].type == "ai"
+
+
+def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
+    quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+    asked = "Where is my boat Wilhelmina? " + "word " * 60
+    for budget, has_lines in ((2000, True), (110, False)):
+        chat_model = model()
+        chain = quick.wrap(chat_model, max_tokens=90, context_tokens=budget)
+        chain.invoke(asked, at(f"in {budget}"))
+        assert count_tokens(chat_model.seen[-1]) <= budget
+        assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
+        assert chat_model.asked[-1].endswith(asked)
+
+
+def test_what_cannot_be_cut_and_does_not_fit_is_an_error_before_the_model_is_asked(quick):
+    chat_model = model()
+    chain = quick.wrap(chat_model, context_tokens=50)
+    with pytest.raises(BudgetError, match="latest exchange"):
+        chain.invoke("word " * 100, at())
+    assert chat_model.seen == []
+
+
+def test_system_messages_the_summary_and_the_question_are_never_cut(quick):
+    said = [SystemMessage("Be kind."), *[HumanMessage("word " * 40), AIMessage("Yes.")] * 20]
+    quick.add_messages(said, thread_id="t", user_id="ana")
+    history = quick.history("t", user_id="ana")
+    history.add_summary("They talked.", history.summary_window())
+    for number in range(10):
+        chat_model = model()
+        quick.wrap(chat_model, recall=False, context_tokens=150).invoke(f"Q{number}", at())
+        shown = seen_by(chat_model)
+        assert shown[0].startswith("Be kind.")
+        assert "They talked." in "\n".join(shown[:2])
+        assert shown[-1] == f"Q{number}"
+        assert count_tokens(chat_model.seen[-1]) <= 150
+
+
+def test_a_summary_in_a_place_of_its_own_is_counted_too(quick):
+    quick.add_messages(
+        [HumanMessage("word " * 20), AIMessage("word " * 20)] * 4, thread_id="t", user_id="ana"
+    )
+    history = quick.history("t", user_id="ana")
+    window = history.summary_window()
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "{summary}"), MessagesPlaceholder("history"), ("human", "{input}")]
+    )
+    history.add_summary("word " * 60, window)
+    quick.add_messages(
+        [HumanMessage("word " * 20), AIMessage("Yes.")] * 4, thread_id="t", user_id="ana"
+    )
+    chat_model = model()
+    quick.wrap(prompt | chat_model, recall=False, context_tokens=200).invoke("Now?", at())
+    assert count_tokens(chat_model.seen[-1]) <= 200 + 3  # the prompt's own message
+    assert len(chat_model.seen[-1]) > 2
+
+
+def test_between_compactions_what_a_model_reads_begins_alike(quick):
+    quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
+    chat_model = model()
+    chain = quick.wrap(chat_model, max_tokens=100, context_tokens=4000)
+    for number in range(6):
+        chain.invoke(f"{number}: where is my boat Wilhelmina?", at())
+    for earlier, later in zip(chat_model.seen, chat_model.seen[1:], strict=False):
+        assert earlier[:-1] == later[: len(earlier) - 1]

@@ -1,0 +1,305 @@
+"""`SummarizingMemory`: the same shape comes out, shorter, and nothing is summarised twice."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
+from pydantic import BaseModel, ValidationError
+from scripted_chat import ProviderError, ScriptedChatModel
+from summaries import ScriptedSummarizer, bare
+
+from langchain_convmem import SummarizingMemory, SummarySettings
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.views.context import SUMMARY_SOURCE
+from tests.fuzz.validators import VALIDATORS
+
+SETTINGS = SummarySettings(trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000)
+
+TOPICS = ["tea", "coffee", "bread", "salt", "pepper", "rice"]
+"""No names, so that a summary may tell of them in any words."""
+
+
+def talk(exchanges):
+    return [
+        message
+        for number in range(exchanges)
+        for message in (
+            HumanMessage(f"about {TOPICS[number]}"),
+            AIMessage(f"{TOPICS[number]} it is"),
+        )
+    ]
+
+
+def summarising(*replies, **options):
+    return SummarizingMemory(summarizer=ScriptedSummarizer(*replies), settings=SETTINGS, **options)
+
+
+def texts(messages):
+    return [bare(message.text) for message in messages]
+
+
+# -- shapes -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Data:
+    messages: list[Any]
+    more: int = 7
+
+
+class Model(BaseModel):
+    messages: list[Any]
+    more: int = 7
+
+
+SHAPES = {
+    "a list": (lambda messages: messages, lambda value: value, list),
+    "a prompt value": (
+        lambda messages: ChatPromptValue(messages=messages),
+        lambda value: value.messages,
+        ChatPromptValue,
+    ),
+    "a dict": (
+        lambda messages: {"messages": messages, "more": 7},
+        lambda value: value["messages"],
+        dict,
+    ),
+    "a dataclass": (Data, lambda value: value.messages, Data),
+    "a model": (lambda messages: Model(messages=messages), lambda value: value.messages, Model),
+}
+CALLS = {
+    "invoke": lambda step, value: step.invoke(value),
+    "ainvoke": lambda step, value: asyncio.run(step.ainvoke(value)),
+    "batch": lambda step, value: step.batch([value])[0],
+    "stream": lambda step, value: next(iter(step.stream(value))),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_same_shape_comes_out_shorter(shape, call):
+    wrap, unwrap, kind = SHAPES[shape]
+    before = [SystemMessage("Be kind."), *talk(3), HumanMessage("pending")]
+    value = wrap(list(before))
+    found = CALLS[call](summarising("They talked."), value)
+    assert isinstance(found, kind)
+    assert texts(unwrap(found)) == ["Be kind.", "They talked.", "pending"]
+    assert unwrap(value) == before
+    assert shape in ("a list", "a prompt value") or "7" in str(found)
+
+
+def test_below_the_high_mark_nothing_changes():
+    step, messages = summarising(), talk(1)
+    assert step.invoke(messages) == messages
+    assert step.summarizer.requests == []
+
+
+@pytest.mark.parametrize("value", ["text", 7, None, {"other": []}, {"messages": "x"}, object()])
+def test_what_holds_no_messages_is_refused(value):
+    with pytest.raises(ConfigError, match="SummarizingMemory takes"):
+        summarising().invoke(value)
+
+
+def test_messages_may_stand_under_another_key_and_in_any_form():
+    step = summarising("S.", messages_key="chat")
+    found = step.invoke({"chat": [("user", "a"), ("ai", "b")] * 3})
+    assert texts(found["chat"]) == ["S.", "a", "b"]
+
+
+def test_the_summary_is_one_marked_system_message_behind_the_others():
+    [system, summary, *_] = summarising("They met.</summary>").invoke(
+        [SystemMessage("Be kind."), *talk(3)]
+    )
+    assert system.text == "Be kind."
+    assert summary.additional_kwargs["source"] == SUMMARY_SOURCE
+    assert summary.text.count("</summary>") == 1
+
+
+def test_a_step_of_a_chain_compacts_before_the_model():
+    model = ScriptedChatModel(replies=["Fine."])
+    prompt = ChatPromptTemplate.from_messages([("system", "Be kind."), MessagesPlaceholder("all")])
+    chain = prompt | summarising("They talked.") | model
+    assert chain.invoke({"all": [*talk(3), HumanMessage("now")]}).text == "Fine."
+    assert texts(model.seen[0]) == ["Be kind.", "They talked.", "now"]
+
+
+# -- what is summarised once --------------------------------------------------------------------
+
+
+def test_a_beginning_is_summarised_once_however_often_it_is_passed():
+    step = summarising()
+    whole = talk(3)
+    first = step.invoke(whole)
+    assert step.invoke(whole) == first
+    assert step.invoke([*whole, HumanMessage("next")])[-1].text == "next"
+    assert len(step.summarizer.requests) == 1
+
+
+def test_the_next_summary_continues_the_one_of_the_longest_known_beginning():
+    step = summarising()
+    step.invoke(talk(3))
+    found = step.invoke(talk(5))
+    assert len(step.summarizer.requests) == 2
+    assert "about tea" in step.summarizer.requests[1].previous
+    assert "about tea" not in step.summarizer.requests[1].transcript
+    assert texts(found)[1:] == ["about pepper", "pepper it is"]
+
+
+def test_a_summary_that_comes_back_in_the_next_call_is_continued():
+    step = summarising()
+    shorter = step.invoke(talk(3))
+    found = step.invoke([*shorter, *talk(2)])
+    assert "about tea" in step.summarizer.requests[1].previous
+    assert [message.type for message in found].count("system") == 1
+    assert all(text in bare(found[0].text) for text in ("about tea", "about coffee", "about bread"))
+
+
+def test_a_summary_of_langchains_middleware_is_continued_too():
+    theirs = HumanMessage("They met.", additional_kwargs={"lc_source": "summarization"})
+    step = summarising()
+    step.invoke([theirs, *talk(3)])
+    assert step.summarizer.requests[0].previous == "They met."
+
+
+def test_if_the_summariser_fails_the_messages_pass_and_the_next_call_tries_again():
+    step = summarising(ProviderError("overloaded"), "They talked.")
+    whole = talk(3)
+    assert step.invoke(whole) == whole
+    assert texts(step.invoke(whole))[0] == "They talked."
+
+
+def test_if_a_later_summary_fails_the_one_before_still_stands():
+    step = summarising("They talked.", ProviderError("overloaded"))
+    step.invoke(talk(3))
+    found = step.invoke(talk(6))
+    assert texts(found)[:2] == ["They talked.", "about bread"]
+
+
+def test_copies_share_what_was_summarised_and_pickles_start_anew():
+    step = SummarizingMemory(settings=SETTINGS)
+    step.invoke(talk(3))
+    assert copy.deepcopy(step).cache is step.cache
+    again = pickle.loads(pickle.dumps(step))  # noqa: S301 - our own
+    assert again.settings == SETTINGS
+    assert texts(again.invoke(talk(3))) == texts(step.invoke(talk(3)))
+
+
+@pytest.mark.parametrize("options", [{"summarizer": 7}, {"settings": 7}, {"other": 1}])
+def test_options_that_fit_nothing_are_refused(options):
+    with pytest.raises((ConfigError, ValidationError)):
+        SummarizingMemory(**options)
+
+
+# -- what is kept -------------------------------------------------------------------------------
+
+turns = st.lists(
+    st.tuples(st.integers(0, 2), st.booleans(), st.integers(1, 40)), min_size=1, max_size=10
+)
+
+
+@settings(max_examples=40)
+@given(turns)
+def test_at_every_turn_what_passes_is_valid_and_nothing_is_lost(script):
+    step = summarising()
+    said: list[AnyMessage] = []
+    for number, (tools, waits, length) in enumerate(script):
+        said.append(HumanMessage(f"question{number}. " + "x" * length, id=f"q{number}"))
+        names = [f"c{number}-{tool}" for tool in range(tools)]
+        if names:
+            calls = [{"name": "look", "args": {}, "id": name} for name in names]
+            said.append(AIMessage("", tool_calls=calls, id=f"l{number}"))
+            said += [ToolMessage("seen", tool_call_id=n, id=f"r{n}") for n in names]
+        if not waits:
+            said.append(AIMessage(f"answer{number}.", id=f"a{number}"))
+        found = step.invoke(said)
+        rest = [one for one in found if one.type != "system"]
+        assert rest == said[len(said) - len(rest) :]
+        gone = said[: len(said) - len(rest)]
+        assert all(one.text in "\n".join(texts(found[:1])) for one in gone)
+        assert [fault for fault in VALIDATORS["openai"](rest) if "call" in fault] == []
+        assert not waits or rest[-1] is said[-1]
+
+
+# -- in graphs and agents -----------------------------------------------------------------------
+
+
+class Kept(MessagesState):
+    more: int
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_node_replaces_the_messages_of_a_real_graph(way):
+    step = summarising("They talked.")
+    model = ScriptedChatModel(replies=["Fine."])
+    builder = StateGraph(Kept)
+    builder.add_node("summarize", step.as_node())
+    builder.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_edge(START, "summarize")
+    builder.add_edge("summarize", "answer")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+    for number in range(3):
+        said = {"messages": [HumanMessage(f"about {TOPICS[number]}")], "more": 7}
+        call = graph.invoke(said, config) if way == "invoke" else None
+        state = call or asyncio.run(graph.ainvoke(said, config))
+    assert texts(state["messages"]) == ["They talked.", "about bread", "Fine."]
+    assert state["more"] == 7
+    assert len({message.id for message in state["messages"]}) == 3
+
+
+def test_a_node_changes_nothing_where_nothing_is_due():
+    assert summarising().as_node().invoke({"messages": talk(1)}) == {}
+
+
+@dataclass
+class DataState:
+    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
+
+
+def test_a_node_reads_a_state_that_is_no_dict():
+    builder = StateGraph(DataState)
+    builder.add_node("summarize", summarising("They talked.").as_node())
+    builder.add_edge(START, "summarize")
+    state = builder.compile().invoke({"messages": talk(3)})
+    assert texts(state["messages"])[0] == "They talked."
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_it_summarises_for_langchains_middleware_all_that_is_evicted(way):
+    inner = ScriptedSummarizer()
+    step = SummarizingMemory(summarizer=inner, settings=SETTINGS)
+    middleware = SummarizationMiddleware(
+        model=ScriptedChatModel(replies=["unused"]),
+        summarizer=step.as_summarizer(),
+        trigger=("messages", 6),
+        keep=("messages", 2),
+        trim_tokens_to_summarize=None,
+    )
+    model = ScriptedChatModel(replies=["Fine."])
+    agent = create_agent(model, [], middleware=[middleware])
+    said = {"messages": [*talk(4), HumanMessage("now")]}
+    _ = agent.invoke(said) if way == "invoke" else asyncio.run(agent.ainvoke(said))
+    seen = "\n".join(texts(model.seen[0]))
+    assert all(f"about {TOPICS[number]}" in seen for number in range(4))
+    assert seen.endswith("now")
+    assert "about tea" in inner.asked

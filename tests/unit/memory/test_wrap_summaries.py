@@ -1,0 +1,295 @@
+"""Wrapped chains of a memory that summarises: in the background, within the turn, or by a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from scripted_chat import WAYS, FailingLog, ProviderError, ScriptedChatModel, at
+from summaries import ScriptedSummarizer, bare
+
+from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.records import ThreadKey
+
+KEY = ThreadKey("ana", "t")
+SETTINGS = SummarySettings(
+    trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000, first_pause_s=0.001
+)
+
+
+def summarising(when, summarizer=None, log=None, **options):
+    return ConversationMemory(
+        log or InMemoryLog(),
+        summarizer=summarizer or ScriptedSummarizer(),
+        summary_settings=options.pop("settings", SETTINGS),
+        summarize_when=when,
+        **options,
+    )
+
+
+def chat(memory, *texts, way="invoke", model=None):
+    chain = memory.wrap(model or ScriptedChatModel(replies=["Fine."]), recall=False)
+    for text in texts:
+        WAYS[way](chain, text, at())
+
+
+def last(memory):
+    return memory.history("t", user_id="ana").last_summary
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
+@pytest.mark.parametrize("when", ["background", "foreground"])
+def test_a_thread_that_is_due_is_compacted_behind_its_turn(when, way):
+    with summarising(when) as memory:
+        chat(memory, "one", "two", "three", way=way)
+        assert memory.flush(20)
+        assert last(memory) is not None
+        model = ScriptedChatModel(replies=["Fine."])
+        chat(memory, "four", way=way, model=model)
+    told = [bare(message.text) for message in model.seen[0]]
+    assert all(text in told[0] for text in ("User: one\n", "User: two\n"))
+    assert told[1:] == ["three", "Fine.", "four"]
+
+
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+def test_a_queue_is_told_the_thread_and_its_worker_compacts_it(way):
+    told = []
+    with summarising(told.append) as memory:
+        chat(memory, "one", way=way)
+        assert told == []
+        chat(memory, "two", way=way)
+        assert told == [KEY]
+        assert last(memory) is None
+        assert memory.summarize(told[0].thread_id, user_id=told[0].user_id)
+        assert last(memory) is not None
+
+
+def test_a_queue_that_fails_is_logged_and_the_chat_goes_on(caplog):
+    def queue(key):
+        raise ConnectionError("no queue")
+
+    with summarising(queue) as memory:
+        with caplog.at_level(logging.ERROR, logger="langchain_convmem"):
+            chat(memory, "one", "two")
+        assert "could not hand over" in caplog.text
+
+
+@pytest.mark.parametrize("when", ["background", "foreground"])
+@pytest.mark.parametrize("way", ["invoke", "astream"])
+def test_errors_of_a_summariser_never_reach_the_chat(when, way):
+    broken = ScriptedSummarizer(ProviderError("overloaded"))
+    with summarising(when, broken) as memory:
+        chat(memory, "one", "two", "three", way=way)
+        assert memory.flush(20)
+        assert broken.requests
+        assert last(memory) is None
+        assert len(memory.history("t", user_id="ana").messages) == 6
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+def test_a_log_that_fails_under_a_summary_does_not_take_the_reply_away(way):
+    log = FailingLog(InMemoryLog(), fails_at=5)  # behind two turns of two appends
+    memory = summarising("foreground", log=log)
+    chat(memory, "one", "two", way=way)
+    assert last(memory) is None
+    chat(memory, "three", way=way)
+    assert last(memory) is not None
+
+
+def test_a_turn_does_not_wait_for_a_summary_in_the_background():
+    may_end = threading.Event()
+
+    def slow(request):
+        assert may_end.wait(20)
+        return request.transcript
+
+    with summarising("background", ScriptedSummarizer(slow)) as memory:
+        chat(memory, "one", "two", "three", "four")  # all answered while the summary waits
+        assert last(memory) is None
+        assert not memory.flush(0)
+        may_end.set()
+        assert memory.flush(20)
+        assert last(memory) is not None
+        model = ScriptedChatModel(replies=["Fine."])
+        chat(memory, "five", model=model)
+        assert "\n".join(bare(one.text) for one in model.seen[0]).count("three") == 1
+
+
+async def test_waiting_for_summaries_does_not_block_the_loop():
+    may_end = threading.Event()
+    slow = ScriptedSummarizer(lambda request: may_end.wait(20) and request.transcript)
+    async with summarising("background", slow) as memory:
+        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
+        for text in ("one", "two"):
+            await chain.ainvoke(text, at())
+        waiting = asyncio.create_task(memory.aflush())
+        await asyncio.sleep(0)
+        may_end.set()
+        assert await waiting
+        assert last(memory) is not None
+
+
+def test_closing_finishes_the_summary_in_the_making(tmp_path):
+    began, may_end = threading.Event(), threading.Event()
+
+    def slow(request):
+        began.set()
+        assert may_end.wait(20)
+        return request.transcript
+
+    options = {"summarizer": ScriptedSummarizer(slow), "summary_settings": SETTINGS}
+    memory = ConversationMemory.open(tmp_path / "memory.db", **options)
+    chat(memory, "one", "two")
+    assert began.wait(20)
+    closer = threading.Thread(target=memory.close)
+    closer.start()
+    may_end.set()
+    closer.join(20)
+    assert not closer.is_alive()
+    with ConversationMemory.open(tmp_path / "memory.db") as again:
+        assert last(again) is not None
+
+
+def test_a_memory_without_a_summariser_compacts_nothing():
+    with ConversationMemory(InMemoryLog()) as memory:
+        chat(memory, *["word " * 3000] * 3)
+        assert memory.flush(0)
+        assert last(memory) is None
+        with pytest.raises(ConfigError, match="no summarizer"):
+            memory.summarize("t", user_id="ana")
+
+
+def test_what_is_not_remembered_is_not_compacted():
+    with summarising("foreground") as memory:
+        chat(memory, "one")
+        chain = memory.wrap(ScriptedChatModel(replies=["Fine."]), recall=False)
+        for _ in range(3):
+            chain.invoke("two", at(remember=False))
+        assert last(memory) is None
+
+
+def test_a_tool_loop_of_a_wrapped_chain_is_covered_whole():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+
+    def loop(value):
+        messages = value["messages"]
+        number = len(memory.history("t", user_id="ana").entries)
+        asked = AIMessage("", tool_calls=[{**call, "id": f"c{number}"}])
+        return [*messages, asked, ToolMessage("seen", tool_call_id=f"c{number}"), AIMessage("Ok.")]
+
+    summarizer = ScriptedSummarizer()
+    with summarising("foreground", summarizer) as memory:
+        for text in ("one", "two", "three"):
+            memory.wrap(RunnableLambda(loop), recall=False).invoke(text, at())
+    assert summarizer.asked.count("(calls look") == summarizer.asked.count("Tool: seen") > 0
+
+
+def test_the_write_hook_stands_before_summaries_too():
+    def redact(message):
+        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
+
+    teller = ScriptedSummarizer("The number is 4242.")
+    with summarising("foreground", teller, before_write=redact) as memory:
+        chat(memory, "one", "two")
+        assert last(memory).contents[0] == "The number is [number]."
+
+
+def test_a_hook_that_stores_nothing_of_a_summary_lets_nothing_be_covered():
+    def only_talk(message):
+        return None if message.type == "system" else message
+
+    with summarising("foreground", before_write=only_talk) as memory:
+        chat(memory, "one", "two", "three")
+        assert last(memory) is None
+        assert len(memory.history("t", user_id="ana").messages) == 6
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"summarizer": 7}, "summarizer"),
+        ({"summarizer": ExtractiveSummarizer}, "summarizer"),
+        ({"summary_settings": SETTINGS}, "need a summarizer"),
+        ({"summarizer": ExtractiveSummarizer(), "summarize_when": "later"}, "later"),
+    ],
+)
+def test_options_that_fit_nothing_are_refused_before_anything_is_opened(tmp_path, options, reason):
+    with pytest.raises(ConfigError, match=reason):
+        ConversationMemory.open(tmp_path / "memory.db", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pickled_memory_keeps_its_summariser_and_when_to_use_it(tmp_path):
+    options = {
+        "summarizer": ExtractiveSummarizer(),
+        "summary_settings": SETTINGS,
+        "summarize_when": "foreground",
+    }
+    with ConversationMemory.open(tmp_path / "memory.db", **options) as memory:
+        chat(memory, "one")
+        with pickle.loads(pickle.dumps(memory)) as again:  # noqa: S301 - our own
+            chat(again, "two")
+            assert last(again).contents[0]
+            assert again.compactor.settings == SETTINGS
+        assert last(memory) is not None
+
+
+def test_the_record_of_a_summary_says_what_became_of_each_fact():
+    teller = ScriptedSummarizer("They met Carla.")
+    with summarising("foreground", teller) as memory:
+        said = [
+            HumanMessage("I met Carla at 12:30."),
+            AIMessage("Fine."),
+            HumanMessage("It is 42."),
+        ]
+        memory.add_messages([*said, AIMessage("Ok.")], thread_id="t", user_id="ana")
+        report = memory.summarize("t", user_id="ana", force=True)
+    assert (report.facts, report.in_text, report.listed, report.recallable) == (3, 1, 2, 0)
+    assert (report.lost, report.covered, report.calls) == ((), 4, 2)
+    record = report.summary.metadata.aux["summary"]
+    assert record == {
+        "rolled": 0,
+        "facts": 3,
+        "in_text": 1,
+        "listed": 2,
+        "recallable": 0,
+        "lost": [],
+    }
+    assert report.summary.cover.model == "scripted"
+
+
+@pytest.mark.parametrize(("room", "expected"), [(0, (0, 2, 0)), (300, (2, 0, 0))])
+def test_what_is_not_listed_is_found_by_recall_and_what_is_neither_is_reported(room, expected):
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=room)
+    teller = ScriptedSummarizer("They met Carla.")
+    with summarising("foreground", teller, settings=settings) as memory:
+        said = [HumanMessage("I met Carla at 12:30."), AIMessage("The answer to it is 42.")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        report = memory.summarize("t", user_id="ana", force=True)
+    assert (report.listed, report.recallable, len(report.lost)) == expected
+
+
+def test_what_only_a_tool_said_is_reported_where_there_is_no_room_for_it():
+    settings = SummarySettings(trigger=("messages", 4), keep=("messages", 2), facts_tokens=0)
+    call = {"name": "look", "args": {}, "id": "call", "type": "tool_call"}
+    with summarising("foreground", ScriptedSummarizer("They looked."), settings=settings) as memory:
+        said = [
+            HumanMessage("Look!"),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage("Plate XK-42", tool_call_id="call"),
+            AIMessage("I did."),
+        ]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        report = memory.summarize("t", user_id="ana", force=True)
+    assert report.lost == ("XK-42",)
+    assert report.summary.metadata.aux["summary"]["lost"] == ["XK-42"]
