@@ -59,6 +59,11 @@ def _runs(text: str) -> list[str]:
     return runs
 
 
+@lru_cache(maxsize=16)
+def _question_runs(text: str) -> tuple[str, ...]:
+    return tuple(_runs(text))
+
+
 def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
@@ -105,7 +110,7 @@ def query_terms(
 def _query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
     """Return all terms of a question, and those of words that tell what it is about."""
     # Kept for a moment, since one recall asks for them several times.
-    runs = _runs(text)
+    runs = _question_runs(text)
     own = language_of([run.casefold() for run in runs])
     languages = dict.fromkeys((own, ENGLISH, *held))
     words: dict[str, str] = {}
@@ -130,7 +135,7 @@ def is_stop_word(word: str) -> bool:
 
 def is_courtesy(text: str) -> bool:
     """Return whether the text is a greeting, thanks or assent, and nothing else."""
-    words = {run.casefold() for run in _runs(text)}
+    words = {run.casefold() for run in _question_runs(text)}
     courtesies = _courtesies() & words
     return bool(courtesies) and all(is_stop_word(word) for word in words - courtesies)
 

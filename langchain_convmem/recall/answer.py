@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
 
 from langchain_convmem.recall.analysis import query_terms
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
 from langchain_convmem.recall.calibration import needed, relatedness
 from langchain_convmem.recall.dates import Span, spans
-from langchain_convmem.recall.lexical import LexicalIndex, stands_in
+from langchain_convmem.recall.lexical import LexicalIndex
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.records import LineMatch, Recall, RecalledBlock
+from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Answer", "Wish", "build_recall", "hits_of"]
@@ -100,12 +101,15 @@ def build_recall(
     """
     if hits is None:
         hits = hits_of(wish, ranking, table, lexical, allowed)
-    scribe = _Scribe(wish, ranking, table, lexical)
     groups = _groups(wish, hits, _ground(wish, table, allowed))
+    best = _best_of_lines(hits, table, wish.ranking)
+    written = _Scribe(wish, ranking, table, lexical).matches(
+        dict.fromkeys([*best, *(hit for group in groups for hit in group.hits)])
+    )
     shown = {line for group in groups for line in group.lines}
     recall = Recall(
-        matches=tuple(scribe.matches(hits, wish.ranking)),
-        blocks=tuple(scribe.block(group, hits) for group in groups),
+        matches=tuple(written[number] for number in best),
+        blocks=tuple(_block(group, hits, written, table, wish.header_now_ms) for group in groups),
         best_rejected=_best_rejected(ranking, table, shown),
         problems=tuple(problems),
     )
@@ -133,74 +137,99 @@ def _best_rejected(ranking: Ranking, table: SegmentTable, shown: set[int]) -> fl
     return None
 
 
+def _best_of_lines(
+    numbers: Iterable[int], table: SegmentTable, most: int | None = None
+) -> list[int]:
+    """Return the first segment of each of so many lines, in the given order."""
+    best: dict[int, int] = {}
+    for number in numbers:
+        if len(best) == most:
+            break
+        best.setdefault(table.line_number(number), number)
+    return list(best.values())
+
+
+def _block(
+    group: Group,
+    hits: Ranking,
+    written: Mapping[int, LineMatch],
+    table: SegmentTable,
+    now_ms: int | None,
+) -> RecalledBlock:
+    """Return a group with its text and those of the hits that stand in it."""
+    best_first = group.hits
+    if len(best_first) > 1:
+        best_first = _best_of_lines(sorted(best_first, key=hits.place_of), table)
+    matches = tuple(written[number] for number in best_first)
+    return RecalledBlock(
+        lines=tuple(map(table.line, group.lines)),
+        text=render(group, table, now_ms),
+        matches=matches,
+        relevance=matches[0].relevance,
+        similarity=matches[0].similarity,
+    )
+
+
 class _Scribe:
-    """Writes matches and blocks."""
+    """Writes matches."""
 
     def __init__(
         self, wish: Wish, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
     ) -> None:
-        self._wish = wish
-        self._ranking = ranking
+        self._columns = ranking.columns
         self._table = table
-        self._words: dict[str, Sequence[int]] = {}
+        self._lexical = lexical
+        self._term_of: dict[str, str] = {}
         if wish.settings.lexical_weight:
             words = query_terms(wish.query, lexical, stop_words=wish.settings.stop_words)
-            numbers_of = lexical.having(words)
-            self._words = {words[term]: numbers for term, numbers in numbers_of.items()}
+            self._term_of = {words[term]: term for term in lexical.having(words)}
         self._spans: list[Span] = []
         if wish.now_ms is not None and wish.settings.date_bonus:
             self._spans = spans(wish.query, wish.now_ms)
-        self._written: dict[int, LineMatch] = {}
 
-    def matches(self, numbers: Iterable[int], most: int | None = None) -> list[LineMatch]:
-        """Return a match per line, by its best segment, best first."""
-        best: dict[int, int] = {}
-        for number in numbers:
-            if len(best) == most:
-                break
-            best.setdefault(self._table.line_number(number), number)
-        return [self._match(line, number) for line, number in best.items()]
-
-    def _match(self, line: int, number: int) -> LineMatch:
-        if number not in self._written:
-            at = self._ranking.row_of(number)
-            columns = self._ranking.columns
-            self._written[number] = LineMatch(
-                line=self._table.line(line),
-                relevance=columns.relevance.item(at),
-                similarity=columns.similarity.item(at),
-                why=self._why(number, at),
-            )
-        return self._written[number]
-
-    def _why(self, number: int, at: int) -> tuple[str, ...]:
-        columns = self._ranking.columns
-        words = self._shared_words(number)
-        own = columns.own.item(at)
-        from_neighbours = columns.smoothed.item(at) - own
-        reasons = {
-            "meaning": columns.meaning.item(at) >= _TELLING,
-            f"words: {', '.join(words)}": bool(words),
-            "speaker": columns.speaker.item(at) > 0,
-            "date": self._was_said_then(number),
-            "neighbours": from_neighbours > max(own, 0.0),
+    def matches(self, numbers: Collection[int]) -> dict[int, LineMatch]:
+        """Return the match of each segment; all at once take hardly longer than one."""
+        at = self._columns.numbers.searchsorted(list(numbers))
+        relevance = self._columns.relevance[at].tolist()
+        similarity = self._columns.similarity[at].tolist()
+        reasons = zip(self._by_score(at), self._by_words(numbers), strict=True)
+        lines = map(self._table.line_of, numbers)
+        parts = zip(numbers, lines, relevance, similarity, reasons, strict=True)
+        return {
+            number: LineMatch(line, high, near, self._why(line, *why))
+            for number, line, high, near, why in parts
         }
-        return tuple(reason for reason, holds in reasons.items() if holds)
 
-    def _was_said_then(self, number: int) -> bool:
-        time_ms = self._table.line_of(number).time_ms
-        return any(since_ms <= time_ms < until_ms for since_ms, until_ms in self._spans)
-
-    def _shared_words(self, number: int) -> list[str]:
-        return [word for word, numbers in self._words.items() if stands_in(numbers, number)]
-
-    def block(self, group: Group, hits: Ranking) -> RecalledBlock:
-        """Return a group with its text and those of the hits that stand in it."""
-        matches = self.matches(sorted(group.hits, key=hits.place_of))
-        return RecalledBlock(
-            lines=tuple(self._table.line(line) for line in group.lines),
-            text=render(group, self._table, self._wish.header_now_ms),
-            matches=tuple(matches),
-            relevance=matches[0].relevance,
-            similarity=matches[0].similarity,
+    def _by_score(self, at: NDArray[np.int64]) -> list[tuple[bool, bool, bool]]:
+        """Return whether a score is due to meaning, to the speaker, to what stands beside it."""
+        columns = self._columns
+        meaning, speaker, own, smoothed = (
+            column[at]
+            for column in (columns.meaning, columns.speaker, columns.own, columns.smoothed)
         )
+        from_neighbours = smoothed - own > np.maximum(own, 0.0)
+        parts = (meaning >= _TELLING, speaker > 0, from_neighbours)
+        return list(zip(*(part.tolist() for part in parts), strict=True))
+
+    def _by_words(self, numbers: Collection[int]) -> Iterator[list[str]]:
+        words = list(self._term_of)
+        for places in self._lexical.shared(list(self._term_of.values()), list(numbers)):
+            yield [words[place] for place in places]
+
+    def _why(
+        self, line: DialogLine, scores: tuple[bool, bool, bool], words: Sequence[str]
+    ) -> tuple[str, ...]:
+        meaning, speaker, neighbours = scores
+        reasons = ["meaning"] if meaning else []
+        if words:
+            reasons.append(f"words: {', '.join(words)}")
+        if speaker:
+            reasons.append("speaker")
+        if self._spans and self._was_said_then(line):
+            reasons.append("date")
+        if neighbours:
+            reasons.append("neighbours")
+        return tuple(reasons)
+
+    def _was_said_then(self, line: DialogLine) -> bool:
+        return any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in self._spans)

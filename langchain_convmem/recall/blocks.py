@@ -6,11 +6,11 @@ neighbours of one another; blocks come best first; a budget is never exceeded, h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_convmem.recall.segment_table import SegmentTable
@@ -60,17 +60,19 @@ class Ground:
         return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
-    """Lines to be returned as one block.
+    """Lines to be returned as one block; equal to itself alone.
 
     Attributes:
         lines: Line numbers in the order of the dialogue, each with its chosen segments.
         hits: The segments that brought the group about, best first.
+        chars: Length of its text, where a budget asked for it.
     """
 
     lines: dict[int, set[int]]
     hits: list[int] = field(default_factory=list)
+    chars: int = 0
 
 
 # -- text ------------------------------------------------------------------------------------
@@ -193,15 +195,23 @@ def fill_budget(
         (min(reach, before), min(reach, behind)) for reach in range(max(before, behind), -1, -1)
     ]
     misses = 0
-    for number in ranked:
+    for number, chars in _with_lengths(ranked, ground.table):
         if number in filler:
             filler.note_hit(number)
             continue
-        fits = filler.add(number, smaller_windows)
+        # The segment itself costs at least its text: most misses end here.
+        fits = chars <= filler.room and filler.add(number, smaller_windows)
         misses = 0 if fits else misses + 1
         if misses == _MISSES:
             break
     return filler.groups
+
+
+def _with_lengths(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int]]:
+    """Yield each segment with the length of its text; one by one that would take longer."""
+    left = iter(ranked)
+    while some := list(islice(left, _MISSES)):
+        yield from zip(some, table.lengths(some), strict=True)
 
 
 class _Filler:
@@ -211,10 +221,9 @@ class _Filler:
         self.groups: list[Group] = []
         self._ground = ground
         self._table = ground.table
-        self._room = room
+        self.room = room
         self._max_blocks = max_blocks
         self._group_of: dict[int, Group] = {}
-        self._header_chars: dict[int, int] = {}
         self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
     def __contains__(self, number: int) -> bool:
@@ -227,10 +236,10 @@ class _Filler:
 
     def add(self, number: int, windows: Iterable[Window]) -> bool:
         """Add a segment with the first of these windows that fits; say whether one did."""
-        # The segment itself costs at least its text: most misses end here.
-        if self._table.length(number) > self._room:
-            return False
-        return any(self._add(number, window) for window in windows)
+        for window in windows:  # noqa: SIM110 - `any` takes a generator, which takes time
+            if self._add(number, window):
+                return True
+        return False
 
     def _add(self, number: int, window: Window) -> bool:
         table = self._table
@@ -241,21 +250,21 @@ class _Filler:
             return False
         chosen = {line: _chosen_segments(table, line, number, window) for line in lines}
         merged = _merge(chosen, beside, number) if beside else Group(chosen, [number])
-        cost = self._chars(merged) - sum(map(self._chars, beside))
-        if cost > self._room:
+        merged.chars = self._chars(merged)
+        cost = merged.chars - sum([group.chars for group in beside])
+        if cost > self.room:
             return False
-        self._room -= cost
+        self.room -= cost
         self._replace(beside, merged)
         return True
 
     def _chars(self, group: Group) -> int:
-        """Return the length of a group's text; most lines are weighed again and again."""
+        """Return the length of a group's text."""
         first = next(iter(group.lines))
-        if first not in self._header_chars:
-            time_ms = self._table.line(first).time_ms
-            self._header_chars[first] = len(_header(time_ms, self._ground.now_ms))
-        lines = (self._chars_of_line(line, chosen) for line, chosen in group.lines.items())
-        return self._header_chars[first] + sum(lines)
+        chars = len(_header(self._table.line(first).time_ms, self._ground.now_ms))
+        for line, chosen in group.lines.items():
+            chars += self._chars_of_line(line, chosen)
+        return chars
 
     def _chars_of_line(self, line: int, chosen: set[int]) -> int:
         if len(chosen) == len(self._table.segments_of(line)):
@@ -268,14 +277,16 @@ class _Filler:
 
     def _groups_beside(self, lines: Sequence[int]) -> list[Group]:
         """Return the groups that overlap the lines or touch them, best first."""
-        before = self._ground.next_line(lines[0], -1)
-        behind = self._ground.next_line(lines[-1], 1)
-        touched = {
-            id(self._group_of[line])
+        beyond = self._ground.cross_sessions
+        before = self._table.next_line(lines[0], -1, cross_sessions=beyond)
+        behind = self._table.next_line(lines[-1], 1, cross_sessions=beyond)
+        # What stands in a group may come back, or it would not stand there.
+        touched = [
+            self._group_of[line]
             for line in (before, *lines, behind)
             if line is not None and line in self._group_of
-        }
-        return [group for group in self.groups if id(group) in touched] if touched else []
+        ]
+        return [group for group in self.groups if group in touched] if touched else []
 
     def _replace(self, beside: Sequence[Group], merged: Group) -> None:
         # The merged group takes the place of the best one that went into it.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,10 @@ _RARITY_POWER = 1.5
 # From this many words on, what a line and its neighbours hold counts for less, slowly.
 _SHORT_STRETCH = 60
 _LENGTH_WEIGHT = 0.4
+# So many words are looked at together, since that many bits make a byte.
+_AT_ONCE = 8
+_SETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") * 1.0
+_NONE = np.empty(0, dtype=np.intp)
 
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
 
@@ -98,53 +102,89 @@ def relatedness(
 def _coverage(
     query: str, table: SegmentTable, lexical: LexicalIndex, allowed: NDArray[np.bool_]
 ) -> float:
-    words = _telling(query_terms(query, lexical), table.speakers)
+    words = _telling(query_terms(query, lexical), tuple(table.speakers))
     lines_of = lexical.having(words)
     links = table.links()
-    count = int(np.count_nonzero(allowed)) + _OTHER_LINES
+    scope = None if allowed.all() else allowed
+    count = int(np.count_nonzero(allowed))
+    held, total = np.zeros(len(table)), 0.0
+    asked = _by_word(words)
+    for first in range(0, len(asked), _AT_ONCE):
+        some = asked[first : first + _AT_ONCE]
+        numbers = [_lines_of(terms, lines_of, scope) for terms in some]
+        rarities = [_rarity(len(one), count) for one in numbers]
+        total += sum(rarities)
+        held += _sums(rarities).take(_held_nearby(numbers, links))
+    if scope is not None:
+        held *= scope
+    return _highest_damped(held, links, lexical) / total if total else 0.0
+
+
+def _rarity(having: int, lines: int) -> float:
+    idf = math.log1p((lines + _OTHER_LINES - having + 0.5) / (having + 0.5))
+    return math.pow(idf, _RARITY_POWER)
+
+
+def _held_nearby(numbers_of: Sequence[NDArray[np.intp]], links: Links) -> NDArray[np.uint8]:
+    """Return which words, one bit for each, a segment and the two beside it hold."""
     # One more place, where the links that lead nowhere point.
-    held = np.zeros(len(table) + 1)
-    total = 0.0
-    for terms in _by_word(words):
-        numbers = _union([lines_of[term] for term in terms if term in lines_of])
-        numbers = numbers[allowed[numbers]]
-        idf = np.log1p((count - len(numbers) + 0.5) / (len(numbers) + 0.5))
-        rarity = float(idf) ** _RARITY_POWER
-        total += rarity
-        # Assigned by index, a place named twice counts once.
-        near = np.concatenate([numbers, links.before[numbers], links.behind[numbers]])
-        held[near] += rarity
-    found = np.flatnonzero((held[:-1] > 0) & allowed)
-    if not len(found):
-        return 0.0
-    return float((held[found] / _damping(found, links, lexical)).max()) / total
+    own = np.zeros(len(links.before) + 1, dtype=np.uint8)
+    for word, numbers in enumerate(numbers_of):
+        own[numbers] |= np.uint8(1 << word)
+    near = own.take(links.before)
+    near |= own.take(links.behind)
+    near |= own[:-1]
+    return near
 
 
-def _by_word(words: Mapping[str, str]) -> Iterable[list[str]]:
+def _sums(rarities: Sequence[float]) -> NDArray[np.float64]:
+    """Return the sum of every set of words, by its bits."""
+    sums: NDArray[np.float64] = _SETS[:, : len(rarities)] @ np.array(rarities)
+    return sums
+
+
+def _by_word(words: Mapping[str, str]) -> list[list[str]]:
     """Return the terms of each word together: its stems in several languages are one word."""
     terms_of: dict[str, list[str]] = {}
     for term, word in words.items():
         terms_of.setdefault(word, []).append(term)
-    return terms_of.values()
+    return list(terms_of.values())
 
 
-def _union(numbers: Sequence[Sequence[int]]) -> NDArray[np.intp]:
-    if len(numbers) == 1:
-        return np.array(numbers[0], dtype=np.intp)
-    return np.array(sorted({number for some in numbers for number in some}), dtype=np.intp)
+def _lines_of(
+    terms: Sequence[str],
+    lines_of: Mapping[str, Sequence[int]],
+    scope: NDArray[np.bool_] | None,
+) -> NDArray[np.intp]:
+    """Return the segments in scope that hold one of the terms, each once."""
+    found = [np.array(lines_of[term], dtype=np.intp) for term in terms if term in lines_of]
+    numbers = found[0] if len(found) == 1 else np.unique(np.concatenate([_NONE, *found]))
+    return numbers if scope is None else numbers[scope[numbers]]
 
 
-def _damping(found: NDArray[np.intp], links: Links, lexical: LexicalIndex) -> NDArray[np.float64]:
-    lengths = np.append(lexical.lengths, 0)
-    stretch = lengths[found] + lengths[links.before[found]] + lengths[links.behind[found]]
+def _highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalIndex) -> float:
+    """Return the highest of what is held, each damped by the length of the stretch."""
+    if not held.any():
+        return 0.0
+    # Damping takes away only: nothing that holds less than this can be better.
+    least = _damped(held.argmax(), held, links, lexical)
+    return float(_damped(np.flatnonzero(held >= least), held, links, lexical).max())
+
+
+def _damped(
+    some: NDArray[np.intp] | np.intp, held: NDArray[np.float64], links: Links, lexical: LexicalIndex
+) -> NDArray[np.float64]:
+    lengths, before, behind = lexical.lengths, links.before[some], links.behind[some]
+    # Number -1, which is the last one, stands for nothing beside it.
+    stretch = lengths[some] + lengths[before] * (before >= 0) + lengths[behind] * (behind >= 0)
     excess = np.maximum(stretch / _SHORT_STRETCH, 1.0)
-    damping: NDArray[np.float64] = 1.0 + _LENGTH_WEIGHT * np.log(excess)
-    return damping
+    damped: NDArray[np.float64] = held[some] / (1.0 + _LENGTH_WEIGHT * np.log(excess))
+    return damped
 
 
-def _telling(words: Mapping[str, str], speakers: Iterable[str]) -> dict[str, str]:
+def _telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:
     """Return the terms that say what is asked about; all of them if nothing else is left."""
-    beside = {term for speaker in speakers for term in analyze(speaker)} | _when_terms()
+    beside = _terms_beside(speakers)
     telling = {
         term: word
         for term, word in words.items()
@@ -153,6 +193,12 @@ def _telling(words: Mapping[str, str], speakers: Iterable[str]) -> dict[str, str
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
     return telling or dict(words)
+
+
+@lru_cache(maxsize=16)
+def _terms_beside(speakers: tuple[str, ...]) -> frozenset[str]:
+    """Return the terms that name who spoke or when, which is known of a line but not its topic."""
+    return _when_terms().union(*map(analyze, speakers))
 
 
 @lru_cache(maxsize=1)
@@ -164,12 +210,15 @@ def _when_terms() -> frozenset[str]:
 
 
 def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
+    similarity, meaning = columns.similarity, columns.meaning
+    in_scope = allowed[columns.numbers]
     # A segment whose embedding is pending, or out of scope, was not standardised.
-    compared = np.flatnonzero((columns.meaning != 0) & allowed[columns.numbers])
-    if not len(compared):
-        lone = columns.similarity.max(initial=0.0, where=allowed[columns.numbers])
-        return float(lone)
-    similarity, meaning = columns.similarity[compared], columns.meaning[compared]
+    compared = meaning != 0
+    compared &= in_scope
+    if not compared.any():
+        return float(similarity.max(initial=0.0, where=in_scope))
+    if not compared.all():
+        similarity, meaning = similarity[compared], meaning[compared]
     best, worst = int(similarity.argmax()), int(similarity.argmin())
     highest, lowest = float(similarity[best]), float(similarity[worst])
     rise = float(meaning[best]) - float(meaning[worst])

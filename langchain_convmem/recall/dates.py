@@ -53,8 +53,9 @@ _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5
 _COUNTS |= {"seven": 7, "eight": 8, "nine": 9, "ten": 10, "a couple of": 2, "a few": 3}
 _COUNT = "|".join(sorted(_COUNTS, key=len, reverse=True))
 
-_WORD = re.compile(r"\d|[^\W\d_]+")
-_DIGIT = "0"
+_WORD = re.compile(r"[^\W\d_]+")
+_DATE_SIGN = re.compile(r"\d[-./]")
+_YEAR_SIGN = re.compile(r"(?:19|20)\d\d")
 
 _DAY_MS = 24 * 3_600_000
 _EPOCH = date(1970, 1, 1)
@@ -77,15 +78,22 @@ def spans(text: str, now_ms: int) -> list[Span]:
 def _spans(text: str, day: int) -> tuple[Span, ...]:
     # Kept for a moment: one recall asks when it ranks and when it says why.
     today = _EPOCH + timedelta(days=day)
-    words = {_DIGIT if word[0].isdigit() else word for word in _WORD.findall(text)}
+    signs = _signs(text)
     found: dict[Span, None] = {}
-    for signs, patterns in _PATTERNS:
-        for pattern, read in () if words.isdisjoint(signs) else patterns:
+    for needed, patterns in _PATTERNS:
+        for pattern, read in () if signs.isdisjoint(needed) else patterns:
             for match in pattern.finditer(text):
                 found |= dict.fromkeys(_span(*days) for days in _readable(read, match, today))
             # What one pattern has read means nothing else.
             text = pattern.sub(" ; ", text)
     return tuple(found)
+
+
+def _signs(text: str) -> set[str]:
+    """Return the words of a text, and the patterns of digits that it shows."""
+    signs = set(_WORD.findall(text))
+    signs.update(sign.pattern for sign in (_DATE_SIGN, _YEAR_SIGN) if sign.search(text))
+    return signs
 
 
 def _span(first: date, last: date) -> Span:
@@ -212,17 +220,22 @@ _NAMES = (
 _YEARS = (
     (_pattern(r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)"), _year),
 )
-_BEFORE_NOW = (
-    (_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"), _ago),
-    (_pattern(r"the day before yesterday|yesterday|last night|today|tonight"), _day_before),
-    (_pattern(r"(?P<which>this|last)\s+(?P<unit>weekend|week|month|year)"), _this_or_last),
-    (_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})"), _weekday),
+_AGO = ((_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"), _ago),)
+_DAYS_BEFORE = (
+    (_pattern(r"(?:the day before yesterday|yesterday|last night|today|tonight)"), _day_before),
 )
+_STRETCHES = (
+    (_pattern(r"(?P<which>this|last)\s+(?P<unit>weekend|week|month|year)"), _this_or_last),
+)
+_WEEKDAYS_BEFORE = ((_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})"), _weekday),)
 # Most questions name no time, and looking for one costs more than a recall: what to look for only
-# where one of these words, or a digit, is there.
+# where one of these words, or of these patterns of digits, is there.
 _PATTERNS = (
-    ({_DIGIT}, _NUMBERS),
+    ({_DATE_SIGN.pattern}, _NUMBERS),
     (set(_MONTH_OF), _NAMES),
-    ({_DIGIT}, _YEARS),
-    ({"ago", "yesterday", "today", "tonight", "this", "last", "on"}, _BEFORE_NOW),
+    ({_YEAR_SIGN.pattern}, _YEARS),
+    ({"ago"}, _AGO),
+    ({"yesterday", "night", "today", "tonight"}, _DAYS_BEFORE),
+    ({"weekend", "week", "month", "year"}, _STRETCHES),
+    (set(_DAY_OF), _WEEKDAYS_BEFORE),
 )

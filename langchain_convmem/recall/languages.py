@@ -76,6 +76,7 @@ def language_of(words: Sequence[str]) -> str:
     return LATIN[counts.index(most)] if most * _LEAST_SHARE >= len(asked) else ENGLISH
 
 
+@lru_cache(maxsize=10_000)
 def is_function_word(word: str, language: str) -> bool:
     """Return whether a casefolded word says nothing about the topic of a text.
 
@@ -84,8 +85,14 @@ def is_function_word(word: str, language: str) -> bool:
         language: Of the text; words of other scripts than Latin tell themselves.
     """
     bare = _without_elision(word.removesuffix("'s"), language)
-    every = (language, *_OTHER_SCRIPTS.values())
-    return any(word in function_words(one) or bare in function_words(one) for one in every)
+    words = _saying_nothing(language)
+    return word in words or bare in words
+
+
+@cache
+def _saying_nothing(language: str) -> frozenset[str]:
+    """Return the function words of a language, and of those that tell themselves."""
+    return function_words(language).union(*map(function_words, _OTHER_SCRIPTS.values()))
 
 
 @lru_cache(maxsize=100_000)
@@ -98,7 +105,7 @@ def stem(word: str, language: str) -> str:
     """
     word = _without_elision(word, language)
     if word.isascii():
-        return _snowball(word, language)
+        return word if word.isdigit() else _snowball(word, language)
     name = unicodedata.name(word[0], "").partition(" ")[0]
     if name != "LATIN":
         language = _OTHER_SCRIPTS.get(name, "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,18 +15,12 @@ from langchain_convmem.recall.growable import Growable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LexicalIndex", "stands_in"]
+__all__ = ["LexicalIndex"]
 
 # From this many documents on, sorting all their terms at once beats counting one by one.
 _MANY = 64
 _MOST_UNWRITTEN = 20_000
 _POSTING_BYTES = array("i").itemsize
-
-
-def stands_in(numbers: Sequence[int], number: int) -> bool:
-    """Return whether a number is among ascending ones."""
-    at = bisect_left(numbers, number)
-    return at < len(numbers) and numbers[at] == number
 
 
 class _Ids(dict[str, int]):
@@ -43,6 +36,11 @@ class _Postings(NamedTuple):
 
     numbers: array[int]
     shapes: array[int]
+
+
+def _joined(arrays: Sequence[array[int]]) -> NDArray[np.intp]:
+    views = [np.frombuffer(one, dtype=np.intc) for one in arrays]
+    return np.concatenate(views, dtype=np.intp)
 
 
 class LexicalIndex:
@@ -161,7 +159,22 @@ class LexicalIndex:
 
     def has(self, term: str, number: int) -> bool:
         """Return whether a document, removed or not, was added with this term."""
-        return stands_in(self.having([term]).get(term, ()), number)
+        return bool(self.shared([term], [number])[0])
+
+    def shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
+        """Return which of the terms, by their places, each of some documents was added with."""
+        self.settle()
+        found: list[list[int]] = [[] for _ in numbers]
+        wanted = np.array(numbers, dtype=np.intc)
+        for place, term in enumerate(terms):
+            posting = self._postings.get(term)
+            if posting is not None:
+                # A view that ends here, before anybody may add to the array.
+                having = np.frombuffer(posting.numbers, dtype=np.intc)
+                nearest = having.take(having.searchsorted(wanted), mode="clip")
+                for row in (nearest == wanted).nonzero()[0].tolist():
+                    found[row].append(place)
+        return found
 
     def scores(
         self, terms: Iterable[str], *, k1: float = 1.2, b: float = 0.3
@@ -177,23 +190,29 @@ class LexicalIndex:
         if not self._present:
             return scores
         self.settle()
-        removed = self._removed.view if self._present < len(self._lengths) else None
         weights = self._shape_weights(k1, b)
-        for term in dict.fromkeys(terms):
-            if term in self._postings:
-                # Copies: a view of an `array` would forbid it to grow for as long as it lives.
-                numbers = np.array(self._postings[term].numbers, dtype=np.intp)
-                shapes = np.array(self._postings[term].shapes, dtype=np.intp)
-                count = len(numbers)
-                if removed is not None:
-                    count -= int(np.count_nonzero(removed[numbers]))
-                idf = math.log1p((self._present - count + 0.5) / (count + 0.5))
-                worth = (idf * weights).astype(np.float32)
-                # No number stands twice, but this way the scores are neither gathered nor copied.
-                np.add.at(scores, numbers, worth.take(shapes))
-        if removed is not None:
-            scores[removed] = 0.0
+        found = [self._postings[term] for term in dict.fromkeys(terms) if term in self._postings]
+        if not found:
+            return scores
+        # Copies: a view of an `array` would forbid it to grow for as long as it lives.
+        numbers = _joined([posting.numbers for posting in found])
+        shapes = _joined([posting.shapes for posting in found])
+        counts = [len(posting.numbers) for posting in found]
+        shapes += np.repeat(np.arange(len(found)) * len(weights), counts)
+        worth = np.multiply.outer(self._idfs(numbers, counts), weights).astype(np.float32)
+        # Added one after the other, term by term.
+        np.add.at(scores, numbers, worth.take(shapes))
+        if self._present < len(self):
+            scores[self._removed.view] = 0.0
         return scores
+
+    def _idfs(self, numbers: NDArray[np.intp], counts: Sequence[int]) -> list[float]:
+        """Return how rare each term is among the documents that are still there."""
+        if self._present < len(self):
+            starts = np.cumsum([0, *counts[:-1]])
+            gone = np.add.reduceat(self._removed.view[numbers], starts, dtype=np.int64)
+            counts = (counts - gone).tolist()
+        return [math.log1p((self._present - count + 0.5) / (count + 0.5)) for count in counts]
 
     def _shape_weights(self, k1: float, b: float) -> NDArray[np.float64]:
         """Return what a term counts in a document of each shape, but for its rarity."""

@@ -224,20 +224,21 @@ class SegmentTable:
         whole: str = self.line_of(number).text
         return whole[self._start.at(number) : self._end.at(number)]
 
-    def length(self, number: int) -> int:
-        """Return how many characters a segment's text has."""
-        length: int = self._end.at(number) - self._start.at(number)
-        return length
+    def lengths(self, numbers: Sequence[int]) -> list[int]:
+        """Return how many characters the texts of segments have."""
+        at = np.array(numbers, dtype=np.int64)
+        found: list[int] = (self._end.view[at] - self._start.view[at]).tolist()
+        return found
 
     def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
         """Return the line behind (`step` 1) or before (-1) in the same sitting or thread."""
-        segments = self.segments_of(line_number)
         if step > 0:
             links = self._behind if cross_sessions else self._behind_in_session
+            at = links.at(self._first_segment[line_number + 1] - 1)
         else:
             links = self._before if cross_sessions else self._before_in_session
-        at = links.at(segments[-1] if step > 0 else segments[0])
-        return None if at < 0 else self.line_number(at)
+            at = links.at(self._first_segment[line_number])
+        return None if at < 0 else self._line_of_segment[at]
 
     # -- reading all -------------------------------------------------------------------------
 

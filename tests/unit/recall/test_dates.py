@@ -81,7 +81,15 @@ def test_several_dates_are_several_stretches():
 
 @pytest.mark.parametrize(
     "text",
-    ["May I ask?", "on 31 June 2023", "99 weeks, 2000 words", "2023-13-40", "", "maybe on mars"],
+    [
+        "May I ask?",
+        "on 31 June 2023",
+        "99 weeks, 2000 words",
+        "2023-13-40",
+        "",
+        "maybe on mars",
+        "on all our yesterdays, and last nightmare",
+    ],
 )
 def test_anything_else_names_none(text):
     assert days(text) == []

@@ -72,6 +72,14 @@ def test_a_document_has_the_terms_it_was_added_with_and_no_others():
     index.remove([2])
     having = {term: [n for n in range(5) if index.has(term, n)] for term in ("level", "d", "e")}
     assert having == {"level": [0, 2], "d": [3], "e": []}
+    assert index.shared(["d", "e", "level"], [3, 0, 1]) == [[0], [2], []]
+
+
+def test_an_index_can_grow_after_it_was_asked_what_documents_share():
+    index = index_of(["a"])
+    index.shared("ab", [0])
+    index.add(["ab"])
+    assert index.shared("ab", [1]) == [[0, 1]]
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=90))

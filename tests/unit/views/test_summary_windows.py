@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from histories import KEY, histories, spoken
-from hypothesis import given
+from hypothesis import given, settings
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.views.live import live_entries
@@ -51,6 +51,7 @@ def test_system_messages_are_not_said():
     assert said_since(entries, None) == entries
 
 
+@settings(max_examples=50)
 @given(histories)
 def test_no_point_parts_a_call_from_its_result_or_covers_what_waits(entries):
     live = live_entries(entries)
@@ -63,6 +64,7 @@ def test_no_point_parts_a_call_from_its_result_or_covers_what_waits(entries):
         assert [pair for pair in pairs if pair[0] < point <= pair[1]] == []
 
 
+@settings(max_examples=50)
 @given(histories)
 def test_a_window_up_to_a_point_covers_exactly_what_stands_before_it(entries):
     live = live_entries(entries)
