@@ -126,11 +126,13 @@ def _rows(name: str, template: ChatTemplate, rounds: int) -> list[dict[str, Any]
     chats, firsts = {}, {}
     for size in SIZES:
         *messages, reply, question = [_message(number) for number in range(size + 1)]
-        state = template.start()
         firsts[size] = {
-            "incremental": _timed(partial(state.feed, messages)),
+            "incremental": _timed(partial(template.start().feed, messages)),
             "full": _timed(partial(plain, messages=messages, add_generation_prompt=True)),
         }
+        state = template.start()
+        state.feed(messages[:2])
+        state.feed(messages[2:])
         state.received(reply["content"])
         chats[size] = Chat(state, plain, messages, [reply, question])
     times = _times(chats, rounds)

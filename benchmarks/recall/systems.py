@@ -12,9 +12,9 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.data import Dialogue, Line, log_of
 from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
-from langchain_convmem.recall.analysis import analyze, query_terms
-from langchain_convmem.recall.lexical import LexicalIndex
-from langchain_convmem.recall.segments import Segment, split_line
+from langchain_convmem.recall.indexes.segments import Segment, split_line
+from langchain_convmem.recall.words.analysis import analyze, query_terms
+from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = T
     if segmented:
         recall.refresh(owner)
     else:
-        with patch("langchain_convmem.recall.segment_table.split_line", _uncut):
+        with patch("langchain_convmem.recall.indexes.segment_table.split_line", _uncut):
             recall.refresh(owner)
     last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
     return Warm(recall, owner, int(last.timestamp() * 1000) + _DAY_MS)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.recall.analysis import query_terms
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
 from langchain_convmem.recall.calibration import needed, relatedness
-from langchain_convmem.recall.dates import Span, spans
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.ranked import Ranking
-from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
+from langchain_convmem.recall.words.analysis import query_terms
+from langchain_convmem.recall.words.dates import Span, spans
+from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock
 
 if TYPE_CHECKING:

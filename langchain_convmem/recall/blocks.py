@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_convmem.recall.analysis import analyze, is_courtesy, query_terms
-from langchain_convmem.recall.dates import NAMES_OF_TIMES
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
 from langchain_convmem.recall.ranked import Columns
-from langchain_convmem.recall.segment_table import Links, SegmentTable
-from langchain_convmem.recall.stop_words import FUNCTION_CHARACTERS
+from langchain_convmem.recall.words.analysis import analyze, is_courtesy, query_terms
+from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
+from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

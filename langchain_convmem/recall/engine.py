@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_convmem.protocols import MessageLog, SegmentCache
 from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings
-from langchain_convmem.recall.embedding_border import embed_question
 from langchain_convmem.recall.hooks import check_hooks, reranked, rewritten
-from langchain_convmem.recall.index_registry import IndexRegistry
+from langchain_convmem.recall.indexes.embedding_border import embed_question
+from langchain_convmem.recall.indexes.index_registry import IndexRegistry
+from langchain_convmem.recall.indexes.owner_index import OwnerIndex
 from langchain_convmem.recall.options import Request
-from langchain_convmem.recall.owner_index import OwnerIndex
 from langchain_convmem.recall.ranking import without_names
 from langchain_convmem.recall.relevance_buffer import BufferedBlock, buffer_steps
 from langchain_convmem.recall.scopes import Owners, checked_owners

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.recall.analysis import is_stop_word, query_terms
-from langchain_convmem.recall.dates import spans
 from langchain_convmem.recall.fusion import session_bests, smooth, standardized
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.words.analysis import is_stop_word, query_terms
+from langchain_convmem.recall.words.dates import spans
+from langchain_convmem.recall.words.lexical import LexicalIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

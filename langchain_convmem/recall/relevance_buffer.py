@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
 from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, Ground, Group, render
-from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
 from langchain_convmem.steps import Step, Steps, step
 

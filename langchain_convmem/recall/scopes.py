@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.segment_table import SegmentTable
+    from langchain_convmem.recall.indexes.segment_table import SegmentTable
 
 __all__ = ["LineFilter", "Moment", "Owners", "Scope", "checked_owners", "checked_scope", "users"]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_core.documents import Document
 
 from langchain_convmem.recall.answer import Answer, Wish, build_recall, hits_of
+from langchain_convmem.recall.indexes.owner_index import OwnerIndex
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.options import Request
-from langchain_convmem.recall.owner_index import OwnerIndex
 from langchain_convmem.recall.ranking import Question, Ranking, rank
 from langchain_convmem.recall.rearranged import Rearranged, best_of
 from langchain_convmem.recall.relevance_buffer import (
@@ -19,7 +20,6 @@ from langchain_convmem.recall.relevance_buffer import (
     references,
     rendered,
 )
-from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.records import Recall
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.segment_table import SegmentName
+    from langchain_convmem.recall.indexes.segment_table import SegmentName
     from langchain_convmem.records import RecalledBlock
 
 __all__ = ["Asked", "Candidate", "Search", "looked_up"]

@@ -72,7 +72,9 @@ def test_importing_the_memory_loads_nothing_heavy():
     assert _packages(modules) & HEAVY == set()
 
 
-@pytest.mark.parametrize("name", ["ConversationHistory", "InMemoryLog", "PromptFile", "SQLiteLog"])
+@pytest.mark.parametrize(
+    "name", ["ChatTemplate", "ConversationHistory", "InMemoryLog", "PromptFile", "SQLiteLog"]
+)
 def test_importing_a_part_that_needs_no_vectors_loads_nothing_heavy(name):
     assert _packages(_imported(f"from langchain_convmem import {name}")) & HEAVY == set()
 

@@ -20,7 +20,7 @@ FOREIGN_CODE_BORDERS = {
     "cli/models.py": 2,  # a provider's constructor, and its calls
     "integrations/vector_store_border.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
-    "recall/embedding_border.py": 2,  # lines and questions
+    "recall/indexes/embedding_border.py": 2,  # lines and questions
     "recall/hooks.py": 2,  # a rewriter of questions and a reranker of lines
     "summarizing/summarizers.py": 2,  # models that summarise, and whoever hands threads over
 }
@@ -140,7 +140,8 @@ def test_imports_are_absolute():
 HOMES = {
     "boto3": "logs/dynamodb",
     "botocore": "logs/dynamodb",
-    "faiss": "recall/faiss_index.py",
+    "faiss": "recall/indexes/faiss_index.py",
+    "jinja2": "chat_templates",
     "langchain_core.chat_history": "history/conversation_history.py",
     "langchain_core.retrievers": "recall/retriever.py",
     "psycopg": "logs/postgres",

@@ -17,6 +17,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "README.md",
         "docs/agents.md",
         "docs/chains.md",
+        "docs/chat_templates.md",
         "docs/first_steps.md",
         "docs/history.md",
         "docs/langgraph.md",

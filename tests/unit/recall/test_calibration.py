@@ -12,11 +12,11 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
-from langchain_convmem.recall.analysis import analyze
 from langchain_convmem.recall.calibration import RELATED, needed, relatedness
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.ranked import Columns
-from langchain_convmem.recall.segment_table import SegmentTable
+from langchain_convmem.recall.words.analysis import analyze
+from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
 

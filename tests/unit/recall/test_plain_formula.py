@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import RecallSettings
-from langchain_convmem.recall.analysis import analyze, query_terms
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
 from langchain_convmem.recall.ranking import Question, named_speakers, rank
-from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.words.analysis import analyze, query_terms
+from langchain_convmem.recall.words.lexical import LexicalIndex
 
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
 SPEAKERS = ["Ana", "Bo"]

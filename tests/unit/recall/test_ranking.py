@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import RecallSettings, ranking
-from langchain_convmem.recall.analysis import analyze
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
 from langchain_convmem.recall.ranking import Question, named_speakers, rank, without_names
-from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.words.analysis import analyze
+from langchain_convmem.recall.words.lexical import LexicalIndex
 
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music", "paper", "stone", "light"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.exact_index import (
+from langchain_convmem.recall.indexes.exact_index import (
     ExactIndex,
     checked_query,
     checked_rows,
     inverse_lengths,
     nearest,
 )
-from langchain_convmem.recall.growable import Growable
+from langchain_convmem.recall.indexes.growable import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

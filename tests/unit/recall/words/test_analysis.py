@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.analysis import analyze, is_stop_word, query_terms
-from langchain_convmem.recall.languages import LATIN, is_function_word, language_of
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.words.analysis import analyze, is_stop_word, query_terms
+from langchain_convmem.recall.words.languages import LATIN, is_function_word, language_of
+from langchain_convmem.recall.words.lexical import LexicalIndex
 
 
 def test_words_are_casefolded_and_stemmed():

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 
 import snowballstemmer
 
-from langchain_convmem.recall.stop_words import STOP_WORDS
+from langchain_convmem.recall.words.stop_words import STOP_WORDS
 
 __all__ = ["ENGLISH", "LATIN", "function_words", "is_function_word", "language_of", "stem"]
 

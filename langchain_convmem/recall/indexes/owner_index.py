@@ -15,14 +15,14 @@ import numpy as np
 
 from langchain_convmem.errors import EmbedderChangedError, LogError
 from langchain_convmem.protocols import MessageLog, SegmentCache
-from langchain_convmem.recall.analysis import analyze
 from langchain_convmem.recall.dialog_recall import Progress
-from langchain_convmem.recall.lexical import LexicalIndex
-from langchain_convmem.recall.line_embedder import LineEmbedder
-from langchain_convmem.recall.log_reader import LogReader
-from langchain_convmem.recall.segment_store import SegmentStore, stored_terms
-from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.indexes.line_embedder import LineEmbedder
+from langchain_convmem.recall.indexes.log_reader import LogReader
+from langchain_convmem.recall.indexes.segment_store import SegmentStore, stored_terms
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.vectors import SegmentVectors
+from langchain_convmem.recall.words.analysis import analyze
+from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Entry, Owner, StoredSegment
 from langchain_convmem.views.lines import dialog_lines
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.recall.owner_index import OwnerIndex
+from langchain_convmem.recall.indexes.owner_index import OwnerIndex
 from langchain_convmem.records import Owner
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from langchain_convmem.recall.embedding import costs_nothing
-from langchain_convmem.recall.embedding_border import EmbeddingBorder
-from langchain_convmem.recall.known_texts import KnownTexts
-from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.indexes.embedding_border import EmbeddingBorder
+from langchain_convmem.recall.indexes.known_texts import KnownTexts
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.vectors import SegmentVectors
 
 if TYPE_CHECKING:
     import numpy as np

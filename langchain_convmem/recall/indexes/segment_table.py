@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.growable import Growable
-from langchain_convmem.recall.labels import Labels
-from langchain_convmem.recall.segments import Segment, split_line
+from langchain_convmem.recall.indexes.growable import Growable
+from langchain_convmem.recall.indexes.labels import Labels
+from langchain_convmem.recall.indexes.segments import Segment, split_line
 from langchain_convmem.records import DialogLine, Scalar, ThreadKey
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from langchain_convmem.recall.embedding import encodable
-from langchain_convmem.recall.vectors import rounded
+from langchain_convmem.recall.indexes.vectors import rounded
 from langchain_convmem.steps import Step, Steps
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
-from langchain_convmem.recall.languages import (
+from langchain_convmem.recall.words.languages import (
     ENGLISH,
     LATIN,
     function_words,
@@ -20,7 +20,7 @@ from langchain_convmem.recall.languages import (
     language_of,
     stem,
 )
-from langchain_convmem.recall.stop_words import COURTESIES
+from langchain_convmem.recall.words.stop_words import COURTESIES
 
 __all__ = ["ANALYSIS_VERSION", "analyze", "is_courtesy", "is_stop_word", "query_terms"]
 

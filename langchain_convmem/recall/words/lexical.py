@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.recall.growable import Growable
+from langchain_convmem.recall.indexes.growable import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

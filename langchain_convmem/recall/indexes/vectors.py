@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_convmem.recall.exact_index import ExactIndex, unit_rows
-from langchain_convmem.recall.growable import Growable
+from langchain_convmem.recall.indexes.exact_index import ExactIndex, unit_rows
+from langchain_convmem.recall.indexes.growable import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.faiss_index import Bits, FaissIndex
+    from langchain_convmem.recall.indexes.faiss_index import Bits, FaissIndex
 
 __all__ = ["SegmentVectors", "half_bytes", "rounded"]
 
@@ -128,7 +128,7 @@ class SegmentVectors:
     def _choose_index(self) -> None:
         plain_rows = _PLAIN_ROWS if self._bits == 16 else 0  # noqa: PLR2004
         if isinstance(self._index, ExactIndex) and len(self._index) > plain_rows:
-            from langchain_convmem.recall.faiss_index import FaissIndex
+            from langchain_convmem.recall.indexes.faiss_index import FaissIndex
 
             self._index = FaissIndex.over(self._index, bits=self._bits)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.vectors import SegmentVectors
 
 if TYPE_CHECKING:
     import numpy as np

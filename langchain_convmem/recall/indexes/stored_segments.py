@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import SegmentCache
 from langchain_convmem.recall.embedding import fingerprint_of
-from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
+from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS
 from langchain_convmem.records import Owner, StoredSegment
 
 if TYPE_CHECKING:

@@ -13,13 +13,8 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import EmbedderChangedError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import (
-    EmbeddedEmbeddings,
-    LineRecall,
-    known_texts,
-    owner_index,
-    segment_store,
-)
+from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall
+from langchain_convmem.recall.indexes import known_texts, owner_index, segment_store
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.steps import run
 from langchain_convmem.views.codec import draft_of
@@ -287,7 +282,8 @@ KILLED = """
 import os, sys
 from langchain_core.embeddings import Embeddings
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall, owner_index
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.recall.indexes import owner_index
 from langchain_convmem.records import Owner
 
 class Dying(Embeddings):

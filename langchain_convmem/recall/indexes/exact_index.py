@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
-from langchain_convmem.recall.growable import Growable
+from langchain_convmem.recall.indexes.growable import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

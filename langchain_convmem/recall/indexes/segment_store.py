@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from langchain_convmem.protocols import SegmentCache
-from langchain_convmem.recall.analysis import ANALYSIS_VERSION
-from langchain_convmem.recall.segment_table import SegmentTable
-from langchain_convmem.recall.stored_segments import Place, StoredSegments
-from langchain_convmem.recall.vectors import half_bytes
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.indexes.stored_segments import Place, StoredSegments
+from langchain_convmem.recall.indexes.vectors import half_bytes
+from langchain_convmem.recall.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.records import Owner, StoredSegment
 
 if TYPE_CHECKING:

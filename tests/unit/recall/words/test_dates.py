@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.dates import spans
+from langchain_convmem.recall.words.dates import spans
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
 

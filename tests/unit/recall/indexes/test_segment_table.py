@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.segment_table import SESSION_GAP_MS, SegmentTable
+from langchain_convmem.recall.indexes.segment_table import SESSION_GAP_MS, SegmentTable
 from langchain_convmem.records import ThreadKey
 
 

@@ -1,0 +1,1 @@
+"""What is known of the lines of owners: read from the log, embedded, and searched."""

@@ -1,0 +1,1 @@
+"""Words of lines and questions: analysis by language, dates, and an index of terms."""

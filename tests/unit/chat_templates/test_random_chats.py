@@ -1,0 +1,58 @@
+"""A small part of `python -m tests.fuzz.chat_templates`, and what it would notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem.chat_templates.ledger import Ledger
+from langchain_convmem.chat_templates.message_views import Chat, MessageView
+from langchain_convmem.chat_templates.sources import BUILTINS, read_builtin
+from langchain_convmem.chat_templates.walking import Walk
+
+REMEMBERING = """\
+{%- set ns = namespace(users=0, open=false) -%}
+{%- set turns = messages[1:] if messages and messages[0].role == 'system' else messages -%}
+{%- for m in turns -%}
+    {%- if m.role == 'user' -%}{%- set ns.users = ns.users + 1 -%}{%- endif -%}
+    {%- if m.role == 'developer' -%}{%- continue -%}{%- endif -%}
+    {{- ns.users ~ m.role ~ ('>' if loop.changed(m.role) else '') ~ loop.cycle('a', 'b') -}}
+    {{- m.content -}}
+    {%- if not loop.last and loop.nextitem.role == 'tool' -%}{{- '[tool]' -}}{%- endif -%}
+    {%- if turns[loop.index0 + 1] is defined -%}{{- ';' -}}{%- endif -%}
+    {%- set ns.open = m.role == 'user' -%}
+{%- endfor -%}
+{{- '?' if ns.open -}}{{- '=' if add_generation_prompt -}}
+"""
+SOURCES = {"remembering": REMEMBERING, **{name: read_builtin(name)[0] for name in BUILTINS}}
+
+
+@pytest.fixture
+def check_template(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    from tests.fuzz.chat_templates import check_template
+
+    return check_template
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_what_is_sent_for_each_turn_makes_the_whole_prompt(check_template, name):
+    found = check_template(SOURCES[name], chats=30, seed=7)
+    assert found.mismatches == []
+    assert found.incremental > 20
+    assert found.diverged > 10
+
+
+FAULTS = {
+    "ends are not seen": (Chat, "end_seen", property(lambda self: False, lambda self, seen: None)),
+    "lengths are not seen": (MessageView, "_whole", lambda self: list(self._chat.messages)),
+    "nothing is remembered": (Walk, "_restore", lambda self, snapshot: None),
+    "too little is kept": (Ledger, "common", lambda self, start, text: start),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_fault_would_be_noticed(check_template, monkeypatch, fault):
+    monkeypatch.setattr(*FAULTS[fault])
+    assert check_template(REMEMBERING, chats=30, seed=7).mismatches
