@@ -83,6 +83,7 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.summary_latency
 	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
+	@$(RUN) -m benchmarks.templates
 	@$(RUN) -m benchmarks.loss
 	@$(RUN) -m benchmarks.prompts
 	@$(RUN) -m benchmarks.agent_storage
@@ -91,4 +92,5 @@ N ?= 2000
 SEED ?= 1
 fuzz: $(VENV)/.dev ## Random histories through every profile, and property tests: make fuzz N=20000
 	@$(RUN) -m tests.fuzz --histories $(N) --seed $(SEED) --jobs 2
+	@$(RUN) -m tests.fuzz.chat_templates --seed $(SEED) --least 40
 	@CONVMEM_FUZZ=$(N) $(RUN) -m pytest -q -m "not package and not sockets" --timeout=3600 --hypothesis-profile=fuzz tests/unit

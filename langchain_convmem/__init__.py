@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from langchain_convmem.chat_templates import ChatTemplate
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.logs import DynamoDBLog, InMemoryLog, PostgresLog, SQLiteLog, to_dynamodb
     from langchain_convmem.memory import ConversationMemory, SummarizingMemory
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import SummarySettings
 
 __all__ = [
+    "ChatTemplate",
     "ConversationHistory",
     "ConversationMemory",
     "DialogLineRetriever",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ChatTemplate": "chat_templates",
     "ConversationHistory": "history",
     "ConversationMemory": "memory",
     "DialogLineRetriever": "recall",

@@ -13,6 +13,7 @@ from langchain_core.exceptions import LangChainException
 
 __all__ = [
     "BudgetError",
+    "ChatTemplateError",
     "ConfigError",
     "ConvMemError",
     "CorruptEntryError",
@@ -105,6 +106,24 @@ class PromptSyntaxError(ConvMemError, ValueError):
         self.line = line
         self.column = column
         self.source_line = source_line
+
+
+class ChatTemplateError(ConvMemError, ValueError):
+    """A chat template is not valid, or does not take what it was given."""
+
+    def __init__(self, message: str, *, reason: str = "", kind: str = "", line: int = 0) -> None:
+        """Create the error.
+
+        Args:
+            message: All of it, for people.
+            reason: The template's own words.
+            kind: Name of the exception that the template raised, or of ours.
+            line: Line of the template, from 1; 0 if it is not known.
+        """
+        super().__init__(message)
+        self.reason = reason
+        self.kind = kind
+        self.line = line
 
 
 class StaleWindowError(ConvMemError, ValueError):

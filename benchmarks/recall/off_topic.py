@@ -16,6 +16,7 @@ from benchmarks.recall.data import BadDataError, Dialogue
 from benchmarks.recall.measuring import mean, measure
 from benchmarks.recall.systems import Recaller, recall_of
 from langchain_convmem.recall.calibration import RELATED, relatedness
+from langchain_convmem.recall.ranked import Ranking
 
 __all__ = ["load_off_topic", "off_topic"]
 
@@ -119,9 +120,9 @@ def _watched() -> Iterator[list[float]]:
     """Collect what recalls compare with the threshold."""
     seen: list[float] = []
 
-    def watching(*arguments: Any) -> float:
-        seen.append(relatedness(*arguments))
-        return seen[-1]
+    def watching(query: str, ranking: Ranking, *around: Any) -> bool:
+        seen.append(relatedness(query, ranking.columns, *around))
+        return True
 
-    with patch("langchain_convmem.recall.answer.relatedness", watching):
+    with patch("langchain_convmem.recall.answer.is_related", watching):
         yield seen

@@ -23,16 +23,16 @@ from langchain_convmem.integrations.vector_store_scores import FoundVectors, tel
 from langchain_convmem.integrations.vector_store_sync import Synchronizer
 from langchain_convmem.integrations.vector_store_windows import Ground, StoreScope, Surveyor
 from langchain_convmem.protocols import MessageLog, ThreadState
-from langchain_convmem.recall.analysis import analyze
 from langchain_convmem.recall.answer import Wish, build_recall
 from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable, fingerprint_of
-from langchain_convmem.recall.lexical import LexicalIndex
+from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS
 from langchain_convmem.recall.options import Request
 from langchain_convmem.recall.ranking import Question, rank
 from langchain_convmem.recall.scopes import Owners, checked_owners
-from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS
 from langchain_convmem.recall.settings import RecallSettings
+from langchain_convmem.recall.words.analysis import analyze
+from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, Recall
 from langchain_convmem.steps import Steps, arun, run
 

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_convmem.recall.embedding import encodable
-from langchain_convmem.recall.segments import split_line
+from langchain_convmem.recall.indexes.segments import split_line
 from langchain_convmem.records import Entry, Owner
 from langchain_convmem.views.lines import dialog_lines
 

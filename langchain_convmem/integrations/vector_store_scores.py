@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.recall.indexes.vectors import SegmentVectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from langchain_convmem.integrations.vector_store_border import Found
 from langchain_convmem.integrations.vector_store_ledger import Head, Ledger
 from langchain_convmem.integrations.vector_store_rows import Row
 from langchain_convmem.protocols import MessageLog
+from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.scopes import Scope
-from langchain_convmem.recall.segment_table import SegmentTable
 from langchain_convmem.records import DialogLine, Entry, Owner, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.lines import dialog_lines

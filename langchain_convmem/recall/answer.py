@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
-from langchain_convmem.recall.calibration import needed, relatedness
+from langchain_convmem.recall.calibration import is_related
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.settings import RecallSettings
@@ -73,8 +73,8 @@ def hits_of(
 ) -> Ranking:
     """Return the ranked segments that the threshold lets pass."""
     if wish.threshold == "auto":
-        found = relatedness(wish.query, ranking.columns, table, lexical, allowed)
-        return ranking if found >= needed(allowed) else ranking.at_least(math.inf)
+        related = is_related(wish.query, ranking, table, lexical, allowed)
+        return ranking if related else ranking.at_least(math.inf)
     return ranking if wish.threshold is None else ranking.at_least(wish.threshold)
 
 

@@ -19,12 +19,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
-from langchain_convmem.recall.ranked import Columns
+from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.words.analysis import analyze, is_courtesy, query_terms
 from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
 from langchain_convmem.recall.words.lexical import LexicalIndex
@@ -33,7 +34,7 @@ from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RELATED", "needed", "relatedness"]
+__all__ = ["RELATED", "is_related", "needed", "relatedness"]
 
 RELATED = 0.55
 """From what sum of both shares on a question counts as related to a hundred lines or more.
@@ -57,6 +58,8 @@ _SHORT_STRETCH = 60
 _LENGTH_WEIGHT = 0.4
 # So many words are looked at together, since that many bits make a byte.
 _AT_ONCE = 8
+# So many of the best ranked lines are looked at before all others.
+_FIRST = 24
 _SETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") * 1.0
 _NONE = np.empty(0, dtype=np.intp)
 
@@ -73,6 +76,29 @@ def needed(allowed: NDArray[np.bool_]) -> float:
     """
     count = max(int(np.count_nonzero(allowed)), 1)
     return min(RELATED, _RELATED_TO_ONE + _RELATED_GROWTH * math.log(count))
+
+
+def is_related(
+    query: str,
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+) -> bool:
+    """Return whether `relatedness` comes to what is `needed`.
+
+    What is related mostly shows in the lines that rank first, so the others are looked at only
+    where those do not tell.
+    """
+    if is_courtesy(query):
+        return False
+    least = needed(allowed) - _closeness(ranking.columns, allowed)
+    asked = _asked(query, table, lexical, allowed)
+    first = np.fromiter(islice(ranking, _FIRST), dtype=np.intp)
+    return (
+        _coverage(asked, table, lexical, allowed, first) >= least
+        or _coverage(asked, table, lexical, allowed) >= least
+    )
 
 
 def relatedness(
@@ -93,31 +119,62 @@ def relatedness(
     """
     if is_courtesy(query):
         return 0.0
-    return _coverage(query, table, lexical, allowed) + _closeness(columns, allowed)
+    asked = _asked(query, table, lexical, allowed)
+    return _coverage(asked, table, lexical, allowed) + _closeness(columns, allowed)
 
 
 # -- words -----------------------------------------------------------------------------------
 
 
-def _coverage(
+class _Words(NamedTuple):
+    """Up to eight words of a question: the segments that hold each, ascending, and its rarity."""
+
+    numbers: list[NDArray[np.intp]]
+    rarities: list[float]
+
+
+def _asked(
     query: str, table: SegmentTable, lexical: LexicalIndex, allowed: NDArray[np.bool_]
-) -> float:
+) -> list[_Words]:
+    """Return the telling words of a question, with where they stand in scope."""
     words = _telling(query_terms(query, lexical), tuple(table.speakers))
     lines_of = lexical.having(words)
-    links = table.links()
-    scope = None if allowed.all() else allowed
     count = int(np.count_nonzero(allowed))
-    held, total = np.zeros(len(table)), 0.0
-    asked = _by_word(words)
-    for first in range(0, len(asked), _AT_ONCE):
-        some = asked[first : first + _AT_ONCE]
-        numbers = [_lines_of(terms, lines_of, scope) for terms in some]
-        rarities = [_rarity(len(one), count) for one in numbers]
-        total += sum(rarities)
-        held += _sums(rarities).take(_held_nearby(numbers, links))
-    if scope is not None:
-        held *= scope
-    return _highest_damped(held, links, lexical) / total if total else 0.0
+    scope = None if count == len(allowed) else allowed
+    numbers = [_lines_of(terms, lines_of, scope) for terms in _by_word(words)]
+    rarities = [_rarity(len(one), count) for one in numbers]
+    return [
+        _Words(numbers[first : first + _AT_ONCE], rarities[first : first + _AT_ONCE])
+        for first in range(0, len(numbers), _AT_ONCE)
+    ]
+
+
+def _coverage(
+    asked: Sequence[_Words],
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+    some: NDArray[np.intp] | None = None,
+) -> float:
+    """Return the highest share of the words' rarity in one place.
+
+    Args:
+        asked: The words.
+        table: Where the segments stand.
+        lexical: How long they are.
+        allowed: Which of them count.
+        some: Look at these alone, which all count; None: at all.
+    """
+    links = table.links()
+    numbers = np.arange(len(table)) if some is None else some
+    held, total = np.zeros(len(numbers)), 0.0
+    for words in asked:
+        total += sum(words.rarities)
+        near = _held_nearby(words.numbers, links, some)
+        held += _sums(words.rarities).take(near)
+    if some is None and not allowed.all():
+        held *= allowed
+    return _highest_damped(held, numbers, links, lexical) / total if total else 0.0
 
 
 def _rarity(having: int, lines: int) -> float:
@@ -125,15 +182,20 @@ def _rarity(having: int, lines: int) -> float:
     return math.pow(idf, _RARITY_POWER)
 
 
-def _held_nearby(numbers_of: Sequence[NDArray[np.intp]], links: Links) -> NDArray[np.uint8]:
-    """Return which words, one bit for each, a segment and the two beside it hold."""
+def _held_nearby(
+    numbers_of: Sequence[NDArray[np.intp]], links: Links, some: NDArray[np.intp] | None
+) -> NDArray[np.uint8]:
+    """Return which words, one bit for each, segments and the two beside each of them hold."""
     # One more place, where the links that lead nowhere point.
     own = np.zeros(len(links.before) + 1, dtype=np.uint8)
     for word, numbers in enumerate(numbers_of):
         own[numbers] |= np.uint8(1 << word)
-    near = own.take(links.before)
-    near |= own.take(links.behind)
-    near |= own[:-1]
+    before, behind = links.before, links.behind
+    if some is not None:
+        before, behind = before[some], behind[some]
+    near = own.take(before)
+    near |= own.take(behind)
+    near |= own[:-1] if some is None else own.take(some)
     return near
 
 
@@ -162,23 +224,27 @@ def _lines_of(
     return numbers if scope is None else numbers[scope[numbers]]
 
 
-def _highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalIndex) -> float:
+def _highest_damped(
+    held: NDArray[np.float64], numbers: NDArray[np.intp], links: Links, lexical: LexicalIndex
+) -> float:
     """Return the highest of what is held, each damped by the length of the stretch."""
     if not held.any():
         return 0.0
     # Damping takes away only: nothing that holds less than this can be better.
-    least = _damped(held.argmax(), held, links, lexical)
-    return float(_damped(np.flatnonzero(held >= least), held, links, lexical).max())
+    at = held.argmax()
+    least = _damped(held[at : at + 1], numbers[at : at + 1], links, lexical)
+    near = held >= least
+    return float(_damped(held[near], numbers[near], links, lexical).max())
 
 
 def _damped(
-    some: NDArray[np.intp] | np.intp, held: NDArray[np.float64], links: Links, lexical: LexicalIndex
+    held: NDArray[np.float64], numbers: NDArray[np.intp], links: Links, lexical: LexicalIndex
 ) -> NDArray[np.float64]:
-    lengths, before, behind = lexical.lengths, links.before[some], links.behind[some]
+    lengths, before, behind = lexical.lengths, links.before[numbers], links.behind[numbers]
     # Number -1, which is the last one, stands for nothing beside it.
-    stretch = lengths[some] + lengths[before] * (before >= 0) + lengths[behind] * (behind >= 0)
+    stretch = lengths[numbers] + lengths[before] * (before >= 0) + lengths[behind] * (behind >= 0)
     excess = np.maximum(stretch / _SHORT_STRETCH, 1.0)
-    damped: NDArray[np.float64] = held[some] / (1.0 + _LENGTH_WEIGHT * np.log(excess))
+    damped: NDArray[np.float64] = held / (1.0 + _LENGTH_WEIGHT * np.log(excess))
     return damped
 
 

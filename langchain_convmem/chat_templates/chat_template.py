@@ -1,0 +1,302 @@
+"""`ChatTemplate`: messages to the text that a model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import meta, nodes
+
+from langchain_convmem.chat_templates.environment import (
+    LimitExceededError,
+    Sandbox,
+    TemplateLimits,
+    joined,
+    strftime_at,
+    template_errors,
+)
+from langchain_convmem.chat_templates.loop_splitting import SplitTemplate, split
+from langchain_convmem.chat_templates.message_views import NotSeparableError
+from langchain_convmem.chat_templates.messages import (
+    MessageLike,
+    TemplateMessage,
+    plain,
+    template_messages,
+    template_tools,
+)
+from langchain_convmem.chat_templates.rendering import RenderState
+from langchain_convmem.chat_templates.sources import (
+    read_builtin,
+    read_template_file,
+    read_tokenizer_config,
+)
+from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+
+__all__ = ["ChatTemplate"]
+
+_PART = "is_appending_to_prefill"
+_RESERVED = {"add_generation_prompt", "messages"}
+_CONTINUED = "\ue000convmem continues here\ue000"
+"""Marks the end of a message that the model is to go on with; of private characters."""
+
+
+class ChatTemplate:
+    """A chat template in the dialect of Hugging Face, run in a sandbox.
+
+    `render` writes a whole prompt. `start` begins a conversation whose prompts are written by what
+    is new in them, and compared with what the model's session really received.
+
+    Messages are LangChain messages, text (the user's), maps as templates know them, or pairs of
+    role and content. Bytes of images and sounds never reach a template.
+
+    Safe to share between threads; the states that `start` returns are not.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str = "the chat template",
+        roles: Mapping[str, str] | None = None,
+        limits: TemplateLimits | None = None,
+        now: Callable[[], datetime] | None = None,
+        **variables: Any,
+    ) -> None:
+        """Compile a template.
+
+        Args:
+            source: The template.
+            name: What errors call it.
+            roles: What the template calls `user`, `assistant`, `system` or `tool`, where that
+                differs, such as `{"assistant": "model"}`.
+            limits: What it may use up.
+            now: What `strftime_now` tells; the clock by default. A conversation asks it once: a
+                prompt that changes at midnight would be another one.
+            **variables: What the template reads in every prompt, such as `bos_token`.
+
+        Raises:
+            ChatTemplateError: If it is no valid template; names the line.
+        """
+        self.source = source
+        self.name = name
+        self.sandbox = Sandbox(limits or TemplateLimits())
+        self._roles = dict(roles or {})
+        self._now = now or datetime.now
+        self._defaults = self.checked_variables(variables)
+        longest = self.sandbox.limits.max_source
+        with template_errors(name):
+            if len(source) > longest:
+                raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
+            self._tree = self.sandbox.parse(source)
+            self._template = self.sandbox.from_string(self.sandbox.parsed(source))
+
+    # -- where templates come from ----------------------------------------------------------------
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> ChatTemplate:
+        """Read a template, in UTF-8.
+
+        Args:
+            path: The template's file.
+            **options: See the constructor.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ConfigError: If it is not UTF-8.
+        """
+        return cls(read_template_file(Path(path)), **{"name": Path(path).name, **options})
+
+    @classmethod
+    def from_tokenizer_config(
+        cls, config: str | Path | Mapping[str, Any], *, template: str | None = None, **options: Any
+    ) -> ChatTemplate:
+        """Take a template and its special tokens from what Hugging Face keeps beside a model.
+
+        Args:
+            config: A `tokenizer_config.json`, the model's folder, or what the file says. Beside a
+                file without a template, `chat_template.jinja` is read.
+            template: Which one, where there are several; by default the one named `default`.
+            **options: See the constructor; they go before what the file says.
+
+        Raises:
+            OSError: If a file cannot be read.
+            ConfigError: If there is no such template; names those that there are.
+        """
+        found = read_tokenizer_config(config, template)
+        return cls(found.source, **{"name": found.name, **found.tokens, **options})
+
+    @classmethod
+    def builtin(cls, name: str, **options: Any) -> ChatTemplate:
+        """Return a template of our own in the shape of a family of models.
+
+        A model's own template, where there is one, is the better choice.
+
+        Args:
+            name: `chatml`, `gemma`, `llama3`, `mistral` or `qwen`.
+            **options: See the constructor.
+
+        Raises:
+            ConfigError: If there is none of that name.
+        """
+        source, tokens = read_builtin(name)
+        return cls(source, **{"name": name, **tokens, **options})
+
+    # -- what it is like --------------------------------------------------------------------------
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """Names that the template may read before it sets them, such as `enable_thinking`."""
+        return frozenset(meta.find_undeclared_variables(self._tree)) - {*self.sandbox.globals}
+
+    @property
+    def supports_pending(self) -> bool:
+        """Whether it renders parts of a turn."""
+        return _PART in self.variables
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no prompt of it can be written by what is new alone; None if some can."""
+        return self.parts if isinstance(self.parts, str) else None
+
+    @cached_property
+    def parts(self) -> SplitTemplate | str:
+        """The template cut at its loop over the messages, or why it cannot be cut."""
+        try:
+            return split(self.sandbox, self.source)
+        except NotSeparableError as refusal:
+            return str(refusal)
+
+    @cached_property
+    def _wants_parts(self) -> bool:
+        """Whether content that is text has to be a list: it is looped over, and never asked."""
+        loops = [loop.iter for loop in self._tree.find_all(nodes.For)]
+        asks = any(test.name == "string" for test in self._tree.find_all(nodes.Test))
+        return not asks and any(_reads_content(looped) for looped in loops)
+
+    # -- rendering --------------------------------------------------------------------------------
+
+    def render(
+        self,
+        messages: Iterable[MessageLike],
+        *,
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> str:
+        """Return the whole prompt.
+
+        Args:
+            messages: The conversation.
+            tools: Maps, functions, `BaseTool` or pydantic classes.
+            add_generation_prompt: Whether the model is to write next.
+            continue_final_message: Whether it is to go on with the last message instead; that must
+                be text.
+            **variables: What else the template reads.
+
+        Raises:
+            ChatTemplateError: If the template refuses the messages; has its words.
+            InvalidMessageError: If a message cannot be shown to a template.
+        """
+        found = self.converted(messages, {})
+        given = {**self._beginning(tools), **self.checked_variables(variables)}
+        if continue_final_message:
+            return self._continued(found, given)
+        with template_errors(self.name):
+            return self.whole(found, {**given, "add_generation_prompt": add_generation_prompt})
+
+    def start(self, *, tools: Sequence[Any] | None = None, **variables: Any) -> RenderState:
+        """Begin a conversation.
+
+        Args:
+            tools: See `render`.
+            **variables: What the template reads in all its turns.
+        """
+        return RenderState(self, {**self._beginning(tools), **self.checked_variables(variables)})
+
+    def _continued(self, messages: list[TemplateMessage], variables: dict[str, Any]) -> str:
+        content = messages[-1].get("content") if messages else None
+        if not isinstance(content, str):
+            raise InvalidMessageError("the message to go on with must be there, and be text")
+        # White space at its end is for the model to choose, as templates trim it, too.
+        marked = {**messages[-1], "content": content.rstrip() + _CONTINUED}
+        with template_errors(self.name):
+            given = {**variables, "add_generation_prompt": False}
+            text, mark, _ = self.whole([*messages[:-1], marked], given).rpartition(_CONTINUED)
+        if not mark:
+            raise ChatTemplateError(
+                f"{self.name} does not show the last message, so nothing can go on with it",
+                reason="the last message is not shown",
+                kind="NothingToContinue",
+            )
+        return text
+
+    # -- for the states of conversations ----------------------------------------------------------
+
+    def converted(
+        self, messages: Iterable[MessageLike], call_names: MutableMapping[str, str]
+    ) -> list[TemplateMessage]:
+        """Return messages as this template gets them; see `template_messages`."""
+        if isinstance(messages, str | Mapping):
+            raise TypeError("pass a list of messages, also for a single one")
+        return template_messages(
+            messages, roles=self._roles, as_parts=self._wants_parts, call_names=call_names
+        )
+
+    def checked_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return variables in plain types."""
+        wrong = sorted(_RESERVED & set(variables))
+        if wrong:
+            raise ConfigError(f"{', '.join(wrong)} cannot be set as a variable of the template")
+        return {
+            name: template_tools(value) if name == "tools" else plain(value, f"variable {name}")
+            for name, value in variables.items()
+        }
+
+    def whole(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
+        """Return a prompt of converted messages; raises what the template raises."""
+        pieces = self._template.generate({**variables, "messages": messages})
+        return joined(pieces, self.sandbox.limits)
+
+    def part(
+        self,
+        message: TemplateMessage,
+        variables: Mapping[str, Any],
+        *,
+        is_first: bool,
+        is_last: bool,
+    ) -> str:
+        """Return the text of a part of a turn."""
+        given = {
+            **variables,
+            "message": message,
+            "tools": None,
+            _PART: True,
+            "is_first_part": is_first,
+            "is_last_part": is_last,
+        }
+        with template_errors(self.name):
+            return self.whole([], given)
+
+    def _beginning(self, tools: Sequence[Any] | None) -> dict[str, Any]:
+        now = strftime_at(self._now())
+        return {"strftime_now": now, **self._defaults, "tools": template_tools(tools)}
+
+    def __repr__(self) -> str:
+        return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
+
+
+def _reads_content(expression: nodes.Node) -> bool:
+    within = [expression, *expression.find_all((nodes.Getattr, nodes.Getitem))]
+    return any(_subscript(node) == "content" for node in within)
+
+
+def _subscript(node: nodes.Node) -> Any:
+    if isinstance(node, nodes.Getattr):
+        return node.attr
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return node.arg.value
+    return None

@@ -1,0 +1,299 @@
+"""What one conversation has rendered: the text for each turn, against what its session holds."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from langchain_convmem.chat_templates.environment import template_errors
+from langchain_convmem.chat_templates.ledger import Ledger, Origin
+from langchain_convmem.chat_templates.messages import MessageLike, TemplateMessage
+from langchain_convmem.chat_templates.writing import PromptWriter, Written
+from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+
+if TYPE_CHECKING:
+    from langchain_convmem.chat_templates.chat_template import ChatTemplate
+
+__all__ = ["Increment", "RenderState", "RenderStats"]
+
+_SHOWN = 40
+_PROMPT = "add_generation_prompt"
+
+
+class RenderStats(NamedTuple):
+    """How the text of one turn came about.
+
+    Attributes:
+        mode: `incremental`: only what is new was rendered. `full`: everything was, and compared
+            with what the session holds. `part`: a part of a turn was appended.
+        reason: Why everything was rendered; None if it was not.
+        rendered: How many messages the template wrote.
+        reused_chars: Code points that the session keeps.
+        sent_chars: Code points that it is sent.
+        diverged_at: Where the prompt differs from what the session holds; None if it goes on from
+            it. The session has to be taken back there, or filled anew.
+        diverged_in: Whether a `prompt` or a `reply` stood there.
+        session_had: What the session holds from there on, cut short.
+        prompt_has: What the prompt has there, cut short.
+    """
+
+    mode: Literal["incremental", "full", "part"]
+    reason: str | None
+    rendered: int
+    reused_chars: int
+    sent_chars: int
+    diverged_at: int | None = None
+    diverged_in: Origin | None = None
+    session_had: str = ""
+    prompt_has: str = ""
+
+
+_NOTHING = RenderStats(mode="part", reason=None, rendered=0, reused_chars=0, sent_chars=0)
+
+
+class Increment(NamedTuple):
+    """What a session needs for the next turn.
+
+    Attributes:
+        kept: Code points of its text that it keeps; what lies behind them has to go first.
+        text: What it is sent then.
+        stats: How this came about.
+    """
+
+    kept: int
+    text: str
+    stats: RenderStats
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the session holds more than it may keep."""
+        return self.stats.diverged_at is not None
+
+
+class RenderState:
+    """A conversation as a template has rendered it, and the text that its session received.
+
+    Each turn: `feed` what is new, take the session back to `increment.kept` if it `diverged`, send
+    it `increment.text`, and tell by `received` what the model wrote, word for word. The message
+    that was made of that is fed with the next turn.
+
+    An error leaves everything as it was. Not thread-safe; copies are independent of each other.
+    """
+
+    def __init__(self, template: ChatTemplate, variables: Mapping[str, Any]) -> None:
+        """Begin an empty conversation; made by `ChatTemplate.start`."""
+        self._template = template
+        self._variables = dict(variables)
+        self._messages: list[TemplateMessage] = []
+        self._call_names: dict[str, str] = {}
+        self._ledger = Ledger()
+        self._open_part: TemplateMessage | None = None
+        self._writer = PromptWriter(template)
+        self._stats: RenderStats | None = None
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[TemplateMessage]:
+        """The messages so far, as the template gets them; do not change them."""
+        return list(self._messages)
+
+    @property
+    def render_stats(self) -> RenderStats | None:
+        """How the text of the latest turn came about; None before the first."""
+        return self._stats
+
+    @property
+    def length(self) -> int:
+        """Code points that the session holds."""
+        return len(self._ledger)
+
+    def text(self, start: int = 0) -> str:
+        """Return what the session holds, from a code point on.
+
+        A session that can go back only to an earlier place than `Increment.kept` is sent the text
+        from that place on.
+        """
+        return self._ledger.text(start)
+
+    def copy(self) -> RenderState:
+        """Return a state that goes on by itself: for a branch, a try, or to go back to."""
+        twin = RenderState(self._template, self._variables)
+        twin.__dict__.update(self.__dict__)
+        twin._messages = self._messages.copy()
+        twin._call_names = self._call_names.copy()
+        twin._ledger = self._ledger.copy()
+        twin._writer = self._writer.copy()
+        return twin
+
+    # -- what the session does --------------------------------------------------------------------
+
+    def received(self, text: str) -> None:
+        """Note what the session holds of the model's own words: all of it, unchanged.
+
+        Args:
+            text: With the stop text if the session's state contains that, else without.
+        """
+        self._ledger.append(text, "reply")
+
+    def rewound(self, length: int = 0) -> None:
+        """Note that the session holds no more than its first `length` code points.
+
+        The next `feed` sends what is missing.
+        """
+        if not 0 <= length <= len(self._ledger):
+            raise ConfigError(f"the session holds {len(self._ledger)} code points, not {length}")
+        self._ledger.cut(length)
+        self._writer.rewound(length)
+
+    def update(self, **variables: Any) -> None:
+        """Change variables for all turns to come; `tools` is one of them.
+
+        What the session holds stays; if the prompt begins otherwise now, the next turn diverges.
+        """
+        self._variables = {**self._variables, **self._template.checked_variables(variables)}
+
+    # -- the next turn ----------------------------------------------------------------------------
+
+    def feed(
+        self,
+        messages: Iterable[MessageLike],
+        *,
+        extra_context: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        pending: bool = False,
+    ) -> Increment:
+        """Add messages and return what the session needs for them.
+
+        Args:
+            messages: What is new: the reply to the last turn, then what comes next. May be empty.
+            extra_context: Variables for this turn alone; they go before those of `start`.
+            add_generation_prompt: Whether the model is to write next.
+            pending: Whether the last message is a part of one that goes on with the next `feed`;
+                needs a template that renders parts (`ChatTemplate.supports_pending`).
+
+        Raises:
+            ChatTemplateError: If the template refuses the messages, or is no template for parts.
+            InvalidMessageError: If a message cannot be shown to a template.
+        """
+        new_names: dict[str, str] = {}
+        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
+        variables = {**self._variables, _PROMPT: add_generation_prompt}
+        if extra_context:
+            variables |= self._template.checked_variables(extra_context)
+        if pending or self._open_part is not None:
+            increment = self._feed_part(added, variables, pending=pending)
+        else:
+            increment = self._feed_whole(added, variables)
+        self._call_names.update(new_names)
+        self._stats = increment.stats
+        return increment
+
+    def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
+        count = len(self._messages)
+        self._messages += added
+        done = False
+        try:
+            with template_errors(self._template.name):
+                written = self._writer.written(self._messages, variables)
+            done = True
+        finally:
+            if not done:
+                del self._messages[count:]
+        return self._settled(written)
+
+    def _settled(self, written: Written) -> Increment:
+        """Compare a prompt with what the session holds; make the session hold the prompt."""
+        kept = self._ledger.common(written.kept, written.text)
+        sent = written.text[kept - written.kept :]
+        stats = RenderStats(
+            mode="incremental" if written.reason is None else "full",
+            reason=written.reason,
+            rendered=written.rounds,
+            reused_chars=kept,
+            sent_chars=len(sent),
+        )
+        if kept < len(self._ledger):
+            stats = stats._replace(
+                diverged_at=kept,
+                diverged_in=self._ledger.origin_at(kept),
+                session_had=self._ledger.text(kept, kept + _SHOWN),
+                prompt_has=sent[:_SHOWN],
+            )
+            self._ledger.cut(kept)
+        self._ledger.append(sent, "prompt")
+        return Increment(kept, sent, stats)
+
+    # -- a turn in parts --------------------------------------------------------------------------
+
+    def _feed_part(
+        self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
+    ) -> Increment:
+        if not self._template.supports_pending:
+            raise ChatTemplateError(
+                f"{self._template.name} renders whole messages only; "
+                "send a turn at once, or use a template that knows 'is_appending_to_prefill'",
+                reason="the template renders no parts",
+                kind="UnsupportedByTemplate",
+            )
+        if not added:
+            raise InvalidMessageError("a part of a turn needs a message")
+        before = self.copy()
+        done = False
+        try:
+            increment = self._append_parts(added, variables, pending=pending)
+            done = True
+        finally:
+            if not done:
+                self.__dict__.update(before.__dict__)
+        return increment
+
+    def _append_parts(
+        self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
+    ) -> Increment:
+        before = Increment(len(self._ledger), "", _NOTHING)
+        if self._open_part is None and len(added) > 1:
+            before = self._feed_whole(added[:-1], {**variables, _PROMPT: False})
+            added = added[-1:]
+        texts = [
+            self._part_text(part, variables, is_last=not pending and part is added[-1])
+            for part in added
+        ]
+        for text in texts:
+            self._ledger.append(text, "prompt")
+        sent = before.text + "".join(texts)
+        stats = before.stats._replace(mode="part", reused_chars=before.kept, sent_chars=len(sent))
+        return Increment(before.kept, sent, stats)
+
+    def _part_text(self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool) -> str:
+        """Return the text of a part, and of the end of the turn before it."""
+        text = ""
+        held = self._open_part
+        if held is not None and held["role"] != part["role"]:
+            closing = {"role": held["role"], "content": ""}
+            quiet = {**variables, _PROMPT: False}
+            text = self._template.part(closing, quiet, is_first=False, is_last=True)
+            self._messages.append(held)
+            held = None
+        prompt = is_last and variables[_PROMPT]
+        text += self._template.part(
+            part, {**variables, _PROMPT: prompt}, is_first=held is None, is_last=is_last
+        )
+        whole = part if held is None else _merged(held, part)
+        self._open_part = None if is_last else whole
+        if is_last:
+            self._messages.append(whole)
+        return text
+
+
+def _merged(one: TemplateMessage, other: TemplateMessage) -> TemplateMessage:
+    """Return the message that two parts of it make."""
+    first, second = one.get("content"), other.get("content")
+    if isinstance(first, str) and isinstance(second, str):
+        return {**one, **other, "content": first + second}
+    return {**one, **other, "content": [*_listed(first), *_listed(second)]}
+
+
+def _listed(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
