@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
-from langchain_convmem.recall.calibration import RELATED, needed, relatedness
+from langchain_convmem.recall.calibration import RELATED, is_related, needed, relatedness
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.ranked import Columns
+from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.words.analysis import analyze
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, ThreadKey
@@ -196,6 +197,31 @@ def test_words_in_long_lines_count_for_less(line):
 def test_the_stems_of_one_word_in_several_languages_are_one_word(line):
     texts = ["Mis perros duermen en la cocina", "The river"]
     assert _related(line, texts, "perros", [0.0] * 2) == pytest.approx(1.0)
+
+
+def test_the_lines_that_rank_first_never_decide_otherwise_than_all_of_them(line):
+    random = Random(7)
+    vocabulary = [f"word{number}" for number in range(60)]
+    table, lexical = SegmentTable(), LexicalIndex()
+    for number in range(300):
+        text = " ".join(random.choices(vocabulary, k=random.randint(1, 12)))
+        table.add(line(text, number, session=str(number // 20)))
+        lexical.add([analyze(text)])
+    decided = set()
+    for _ in range(200):
+        question = " ".join(
+            [*random.choices(vocabulary, k=3), *random.choices(["sea", "sky"], k=3)]
+        )
+        allowed = np.array([random.random() < 0.9 for _ in range(300)])
+        similarity = [random.uniform(0.0, 0.4) for _ in range(300)]
+        columns = _columns(similarity)
+        # What ranks first has nothing to do with the question: the rest must be looked at.
+        ranking = Ranking(columns, np.flatnonzero(allowed))
+        quick = is_related(question, ranking, table, lexical, allowed)
+        whole = relatedness(question, columns, table, lexical, allowed) >= needed(allowed)
+        assert quick == whole
+        decided.add(quick)
+    assert decided == {True, False}
 
 
 def test_less_is_needed_where_less_was_said():
