@@ -1,0 +1,74 @@
+"""With a summarizer, a graph compacts its thread, and the model reads the summary."""
+
+from __future__ import annotations
+
+import pytest
+from graphs import KINDS, says
+from langgraph.graph import MessagesState
+from scripted_chat import ScriptedChatModel, at
+from summaries import bare
+
+from langchain_convmem import ConversationMemory, SummarySettings
+from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.records import ThreadKey
+
+SETTINGS = SummarySettings(trigger=("messages", 6), keep=("messages", 2))
+TEXTS = [f"On {day} May I paid {day}40 euros." for day in range(1, 6)]
+
+
+def memory_of(when):
+    return ConversationMemory.open(
+        ":memory:",
+        summarizer=ExtractiveSummarizer(),
+        summary_settings=SETTINGS,
+        summarize_when=when,
+    )
+
+
+def played(memory, schema):
+    """Return the messages of the last call of the model, after five turns."""
+    model = ScriptedChatModel(replies=[f"Noted {number}." for number in range(5)])
+    graph = memory_graph(memory, model, state_schema=schema, recall=False)
+    for text in TEXTS:
+        graph.invoke(says(schema, text), at())
+        memory.flush()
+    return graph, model.seen[-1]
+
+
+@pytest.mark.parametrize("when", ["foreground", "background"])
+@pytest.mark.parametrize("schema", KINDS)
+def test_the_thread_is_compacted_behind_record_and_the_log_keeps_all(schema, when):
+    with memory_of(when) as memory:
+        graph, shown = played(memory, schema)
+        history = memory.history("t", user_id="ana")
+        said = [entry.contents[0] for entry in history.entries if entry.role == "user"]
+        assert history.last_summary is not None
+    assert list(graph.get_graph().nodes)[-2:] == ["summarize", "__end__"]
+    assert shown[0].type == "system"
+    assert "140 euros" in bare(shown[0].text)
+    assert len(shown) < 2 * len(TEXTS) - 1
+    assert said == TEXTS
+
+
+def test_who_is_told_that_a_thread_is_due_does_the_work_elsewhere():
+    due = []
+    with memory_of(due.append) as memory:
+        played(memory, MemoryState)
+        assert memory.history("t", user_id="ana").last_summary is None
+        assert set(due) == {ThreadKey("ana", "t")}
+        assert memory.summarize("t", user_id="ana")
+
+
+def test_without_a_summarizer_there_is_no_such_node(memory):
+    graph = memory_graph(memory, ScriptedChatModel(replies=["A."]))
+    assert "summarize" not in graph.get_graph().nodes
+
+
+def test_a_turn_that_is_not_remembered_compacts_nothing():
+    with memory_of("foreground") as memory:
+        model = ScriptedChatModel(replies=["A."] * 6)
+        graph = memory_graph(memory, model, state_schema=MessagesState, recall=False)
+        for text in TEXTS:
+            graph.invoke(says(MessagesState, text), at(remember=False))
+        assert memory.history("t", user_id="ana").last_summary is None
