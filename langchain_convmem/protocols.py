@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CACHE_PREFIX",
+    "INTERNAL_TAG",
+    "INTERNAL_TAGS",
     "LineIndex",
     "MessageLog",
     "OwnerListing",
@@ -43,6 +45,13 @@ TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `ThreadState`."""
+
+
+INTERNAL_TAG = "langchain_convmem:internal"
+"""Tag of every run that the memory itself starts."""
+
+INTERNAL_TAGS = (INTERNAL_TAG, "nostream")
+"""By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
 
 
 @runtime_checkable

@@ -244,8 +244,11 @@ class SummarizingPart(RecallingMemory):
             return True
         from langchain_convmem.summarizing.settings import Size
 
-        said = [one for one in view.messages if not isinstance(one, SystemMessage)]
-        size = Size(count_tokens([*said, *replies]), len(said) + len(replies))
+        framing = [one for one in view.messages if isinstance(one, SystemMessage)]
+        size = Size(
+            view.tokens - count_tokens(framing) + count_tokens(replies),
+            len(view.messages) - len(framing) + len(replies),
+        )
         return not view.is_whole or self.compactor.settings.is_due(size)
 
     @property

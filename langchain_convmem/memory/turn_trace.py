@@ -30,18 +30,13 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
+from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.steps import Step, Steps
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Recall
 
-__all__ = ["INTERNAL_TAG", "OWN_TOKENS", "OwnTokens", "TurnTrace", "stamped"]
-
-INTERNAL_TAG = "langchain_convmem:internal"
-"""Tag of every run that the memory itself starts."""
-
-_TAGS = (INTERNAL_TAG, "nostream")
-"""By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
+__all__ = ["OWN_TOKENS", "OwnTokens", "TurnTrace", "stamped"]
 
 OWN_TOKENS = "own_tokens"
 """Key in a reply's `aux`: what the memory's own model calls of its turn took."""
@@ -140,7 +135,7 @@ class TurnTrace:
             callbacks = parent.copy()
             callbacks.add_handler(self.own_tokens, inherit=True)
         config = patch_config(self._config, callbacks=callbacks)
-        config["tags"] = [*config["tags"], *_TAGS]
+        config["tags"] = [*config["tags"], *INTERNAL_TAGS]
         before = var_child_runnable_config.get()
         var_child_runnable_config.set(config)
         try:

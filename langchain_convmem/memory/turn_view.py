@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.history import LiveThread
-from langchain_convmem.memory.rendering import in_sight, shown_blocks
+from langchain_convmem.memory.rendering import shown_blocks
 from langchain_convmem.memory.turn_entries import framing, summary_text
+from langchain_convmem.memory.turn_recall import recalled_in_turn
 from langchain_convmem.memory.turn_switches import TurnSwitches
 from langchain_convmem.memory.turn_trace import TurnTrace
-from langchain_convmem.records import Context, Entry, Recall, RecalledBlock, ThreadKey
+from langchain_convmem.records import Context, Entry, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.views.budget import ContextBudget
 from langchain_convmem.views.codec import text_pieces
@@ -109,26 +109,20 @@ class TurnView:
 
         A turn that is tried again must not quote its own earlier answer, nor what followed.
         """
-        wish: dict[str, Any] = {"exclude": {self.key: seen}, **self.switches.recall_limits}
+        limits: dict[str, Any] = {**self.switches.recall_limits}
         room: int | None = None
         if self.switches.budget is not None:
             room = self._budget(entries).of_recall(self._wished, view.tokens)
-            wish["max_tokens"] = room
+            limits["max_tokens"] = room
         if not self.switches.recall or room == 0:
             return (), ""
-        engine = self.memory.line_recall
-        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        if not query:
-            found: Recall = yield from engine.buffer_steps(self.key, **wish)
-        else:
-            recall = partial(
-                engine.recall_steps,
-                self.key.owner,
-                query,
-                buffer=self.key,
-                remember=self.switches.remember,
-                **wish,
-            )
-            found = yield from self.trace.recalled(query, recall)
-        blocks, by_time = in_sight(found, has_buffer=bool(engine.settings.buffer_size))
+        blocks, by_time = yield from recalled_in_turn(
+            self.memory.line_recall,
+            self.key,
+            "" if self.kept is None else "\n".join(text_pieces(self.kept)),
+            seen,
+            remember=self.switches.remember,
+            watched=self.trace.recalled,
+            **limits,
+        )
         return shown_blocks(blocks, by_time=by_time, max_tokens=room)

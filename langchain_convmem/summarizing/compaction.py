@@ -81,15 +81,14 @@ class Compactor:
         Raises:
             LogError: If the log cannot be read or written.
         """
-        plan = yield from self._planned(key, force=force)
-        if plan is None:
+        if (yield from self._planned_on_top(key, force=force)) is None:
             return SummaryReport(key=key, outcome="not_due")
         make = _MakePlan(partial(self._planned, key, force=force), is_forced=force)
         return (yield from self._under_lease(key, make, self.summarizer))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
         """Return whether there is something to compact in a thread now."""
-        return (yield from self._planned(key, force=False)) is not None
+        return (yield from self._planned_on_top(key, force=False)) is not None
 
     def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
         """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
@@ -107,13 +106,17 @@ class Compactor:
 
     # -- plan ------------------------------------------------------------------------------------
 
-    def _planned(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
+    def _planned_on_top(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
+        """Return the plan of a summary on top of the live one, which takes the live part alone."""
         entries = yield from self._read(key)
-        plan = make_plan(key, entries, self.settings, force=force)
+        return make_plan(key, entries, self.settings, force=force)
+
+    def _planned(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
+        plan = yield from self._planned_on_top(key, force=force)
         every_so_many = self.settings.rebuild_every
         if plan is None or not every_so_many or plan.rolled < every_so_many:
             return plan
-        entries = yield step(self._log, "entries", key)
+        entries: list[Entry] = yield step(self._log, "entries", key)
         return make_plan(key, entries, self.settings, force=force, rebuild=True)
 
     def _under_lease(self, key: ThreadKey, make: _MakePlan, by: Summarizer) -> Steps[SummaryReport]:

@@ -17,7 +17,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 
 from langchain_convmem.errors import ConfigError, SummaryError
-from langchain_convmem.protocols import Summarizer
+from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, ThreadKey
 from langchain_convmem.steps import Step, Steps
 from langchain_convmem.summarizing.prompt import request_messages
@@ -32,7 +32,7 @@ that gets messages and returns a message or text."""
 
 _CONFIG: RunnableConfig = {
     "run_name": "convmem_summary",
-    "tags": ["langchain_convmem:internal", "nostream"],
+    "tags": list(INTERNAL_TAGS),
     "metadata": {"lc_source": "convmem"},
 }
 _CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})

@@ -87,8 +87,7 @@ def summary_draft(
     if window.is_empty:
         raise InvalidMessageError("the window is empty: there is nothing to summarise yet")
     _check_fresh(window, live_entries(entries))
-    cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
-    return written_summary(pieces, cover, Metadata(summary_ids=window.summary_ids))
+    return _draft_over(window, pieces, model, prompt_version)
 
 
 def replacing_draft(
@@ -112,6 +111,12 @@ def replacing_draft(
     newest = live_summary(live)
     if newest is None or newest.cover is None or newest.cover.digest != window.cover.digest:
         raise _stale(window, "its summary is no longer the latest")
+    return _draft_over(window, pieces, model, prompt_version)
+
+
+def _draft_over(
+    window: SummaryWindow, pieces: Sequence[str], model: str, prompt_version: str
+) -> Draft:
     cover = Cover(window.cover.ranges, window.cover.digest, model, prompt_version)
     return written_summary(pieces, cover, Metadata(summary_ids=window.summary_ids))
 

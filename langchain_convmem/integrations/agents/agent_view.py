@@ -14,10 +14,11 @@ from langchain_convmem.history import LiveThread, note_steps, read_all_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.agents.agent_turn import Loop
 from langchain_convmem.integrations.agents.state_messages import is_stand_in, opening_of
-from langchain_convmem.memory.rendering import fenced, folded, in_sight
+from langchain_convmem.memory.rendering import fenced, folded
 from langchain_convmem.memory.turn import TurnSwitches
 from langchain_convmem.memory.turn_entries import SPOKEN, entry_said, framing, said_before, start_of
-from langchain_convmem.records import Context, Entry, Recall, ThreadKey
+from langchain_convmem.memory.turn_recall import recalled_in_turn
+from langchain_convmem.records import Context, Entry, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, context
@@ -148,28 +149,12 @@ class AgentView:
         name = (self.key, loop.mark["id"], query, *limits.values())
         text = self.recalled.get(name)
         if text is None:
-            text = yield from self._found(query, seen)
+            blocks, by_time = yield from recalled_in_turn(
+                self.memory.line_recall, self.key, query, seen, **limits
+            )
+            text = fenced(blocks, by_time=by_time)
             self.recalled.keep(name, text)
         return text
-
-    def _found(self, query: str, seen: Collection[int]) -> Steps[str]:
-        engine = self.memory.line_recall
-        has_buffer = bool(engine.settings.buffer_size)
-        found = Recall((), ())
-        if query:
-            found = yield from engine.recall_steps(
-                self.key.owner,
-                query,
-                exclude={self.key: seen},
-                buffer=self.key,
-                **self.switches.recall_limits,
-            )
-        elif has_buffer:
-            found = yield from engine.buffer_steps(
-                self.key, exclude={self.key: seen}, **self.switches.recall_limits
-            )
-        blocks, by_time = in_sight(found, has_buffer=has_buffer)
-        return fenced(blocks, by_time=by_time)
 
 
 def _later(thread: LiveThread, asked: Entry | None) -> set[int]:

@@ -20,7 +20,6 @@ from langchain_convmem.memory.rendering import (
     MessageList,
     fenced,
     folded,
-    in_sight,
     recalled_messages,
 )
 from langchain_convmem.memory.turn import TurnSwitches
@@ -31,6 +30,7 @@ from langchain_convmem.memory.turn_entries import (
     start_of,
     summary_text,
 )
+from langchain_convmem.memory.turn_recall import recalled_in_turn
 from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.views.codec import text_pieces
@@ -201,27 +201,20 @@ class _Viewer:
 
         And whether they come by time. A relevance buffer takes in what is found `is_first` alone.
         """
-        engine = self.memory.line_recall
-        has_buffer = bool(engine.settings.buffer_size)
-        query = "\n".join(self._asked_for(own))
-        if not self.switches.recall or not (query or has_buffer):
+        if not self.switches.recall:
             return (), True
         end = max((entry.position for entry in thread.entries), default=0)
         start = start_of(thread.entries, own.stored[0]) if own.stored else end + 1
-        exclude = {self.key: view.positions.union(range(start, end + 1))}
-        limits = self.switches.recall_limits
-        if query:
-            found = yield from engine.recall_steps(
-                self.key.owner,
-                query,
-                exclude=exclude,
-                buffer=self.key,
+        return (
+            yield from recalled_in_turn(
+                self.memory.line_recall,
+                self.key,
+                "\n".join(self._asked_for(own)),
+                view.positions.union(range(start, end + 1)),
                 remember=is_first and self.switches.remember,
-                **limits,
+                **self.switches.recall_limits,
             )
-        else:
-            found = yield from engine.buffer_steps(self.key, exclude=exclude, **limits)
-        return in_sight(found, has_buffer=has_buffer)
+        )
 
     def _asked_for(self, own: _Own) -> Iterator[str]:
         """Yield what may be searched for of what the user says: an embedder may be another's."""

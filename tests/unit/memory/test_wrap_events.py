@@ -16,7 +16,8 @@ from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.memory.turn_trace import INTERNAL_TAG, stamped
+from langchain_convmem.memory.turn_trace import stamped
+from langchain_convmem.protocols import INTERNAL_TAG
 from langchain_convmem.recall import retriever
 
 TOLD = "I parked the car on level 3."
