@@ -15,10 +15,15 @@ __all__ = [
     "BudgetError",
     "ChatTemplateError",
     "ConfigError",
+    "ContextFullError",
     "ConvMemError",
+    "ConversationBusyError",
+    "ConversationClosedError",
+    "ConversationError",
     "CorruptEntryError",
     "DimensionMismatchError",
     "EmbedderChangedError",
+    "HistoryWriteError",
     "ImportFormatError",
     "InvalidMessageError",
     "LineIndexError",
@@ -28,10 +33,16 @@ __all__ = [
     "LogUnavailableError",
     "MissingExtraError",
     "PromptSyntaxError",
+    "ReplyFormatError",
     "SchemaVersionError",
     "StaleWindowError",
     "SummaryError",
     "ThreadBusyError",
+    "ToolLoopLimitError",
+    "TurnCancelledError",
+    "TurnTimeoutError",
+    "UnknownCheckpointError",
+    "UnsupportedError",
 ]
 
 
@@ -151,6 +162,61 @@ class ThreadBusyError(ConvMemError, RuntimeError):
         self.thread_id = thread_id
 
 
+class ConversationError(ConvMemError):
+    """A turn of a conversation did not come about; the conversation is as it was before."""
+
+
+class ConversationBusyError(ConversationError, RuntimeError):
+    """Another turn is running, and waiting for it cannot or did not help."""
+
+
+class ConversationClosedError(ConversationError, RuntimeError):
+    """The conversation, or its engine, was used after `close()`."""
+
+
+class TurnCancelledError(ConversationError, RuntimeError):
+    """The turn was cancelled."""
+
+
+class TurnTimeoutError(ConversationError, TimeoutError):
+    """The turn took longer than allowed, and was cancelled."""
+
+
+class ContextFullError(ConversationError, RuntimeError):
+    """The model had no room left for its reply."""
+
+    def __init__(self, message: str, *, text: str = "") -> None:
+        """Create the error; `text` is what the model had written."""
+        super().__init__(message)
+        self.text = text
+
+
+class ReplyFormatError(ConversationError, ValueError):
+    """A reply cannot be read: a tool call in it is broken."""
+
+    def __init__(self, message: str, *, text: str = "") -> None:
+        """Create the error; `text` is the whole reply, as the model wrote it."""
+        super().__init__(message)
+        self.text = text
+
+
+class ToolLoopLimitError(ConversationError, RuntimeError):
+    """The model went on calling tools; what the tools did stands."""
+
+    def __init__(self, message: str, *, rounds: int = 0) -> None:
+        """Create the error; `rounds` is how often tools were called."""
+        super().__init__(message)
+        self.rounds = rounds
+
+
+class UnknownCheckpointError(ConversationError, LookupError):
+    """There is no such point to go back to, or no longer."""
+
+
+class UnsupportedError(ConversationError, NotImplementedError):
+    """The model, its session or its template cannot do what was asked."""
+
+
 class LineIndexError(ConvMemError):
     """A line index cannot do what was asked."""
 
@@ -201,6 +267,15 @@ class LogUnavailableError(LogError, ConnectionError):
 
 class LogClosedError(LogError, RuntimeError):
     """The log was used after `close()`."""
+
+
+class HistoryWriteError(LogError, RuntimeError):
+    """A turn could not be stored; the conversation is as it was, and the reply comes with this."""
+
+    def __init__(self, message: str, *, thread_id: str = "", text: str = "") -> None:
+        """Create the error; `text` is what the model replied."""
+        super().__init__(message, thread_id=thread_id)
+        self.text = text
 
 
 class CorruptEntryError(LogError, ValueError):

@@ -14,9 +14,13 @@ BUILT_IN = {
     "BudgetError": ValueError,
     "ChatTemplateError": ValueError,
     "ConfigError": ValueError,
+    "ContextFullError": RuntimeError,
+    "ConversationBusyError": RuntimeError,
+    "ConversationClosedError": RuntimeError,
     "CorruptEntryError": ValueError,
     "DimensionMismatchError": ValueError,
     "EmbedderChangedError": RuntimeError,
+    "HistoryWriteError": RuntimeError,
     "ImportFormatError": ValueError,
     "InvalidMessageError": ValueError,
     "LineStoreError": ConnectionError,
@@ -24,10 +28,16 @@ BUILT_IN = {
     "LogUnavailableError": ConnectionError,
     "MissingExtraError": ImportError,
     "PromptSyntaxError": ValueError,
+    "ReplyFormatError": ValueError,
     "SchemaVersionError": RuntimeError,
     "StaleWindowError": ValueError,
     "SummaryError": RuntimeError,
     "ThreadBusyError": RuntimeError,
+    "ToolLoopLimitError": RuntimeError,
+    "TurnCancelledError": RuntimeError,
+    "TurnTimeoutError": TimeoutError,
+    "UnknownCheckpointError": LookupError,
+    "UnsupportedError": NotImplementedError,
 }
 
 
@@ -66,7 +76,12 @@ def test_every_error_is_ours_and_of_a_built_in_kind(kind):
 
 
 def test_every_error_but_the_bases_is_of_a_built_in_kind():
-    assert set(errors.__all__) - set(BUILT_IN) == {"ConvMemError", "LineIndexError", "LogError"}
+    assert set(errors.__all__) - set(BUILT_IN) == {
+        "ConvMemError",
+        "ConversationError",
+        "LineIndexError",
+        "LogError",
+    }
 
 
 def test_every_error_of_the_module_is_public():

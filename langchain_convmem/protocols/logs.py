@@ -1,19 +1,11 @@
-"""The seams of the package, as structural protocols: no code, no base class repeats one.
-
-Optional abilities are protocols of their own, asked for once at the border with `isinstance`.
-Asynchronous twins carry the prefix `a` and keep every promise of their synchronous method.
-"""
+"""What keeps entries, small documents and segments of lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    import numpy as np
-    from langchain_core.messages import MessageLikeRepresentation
-    from numpy.typing import NDArray
-
     from langchain_convmem.records import (
         Changes,
         Draft,
@@ -22,36 +14,14 @@ if TYPE_CHECKING:
         Owner,
         StateDocument,
         StoredSegment,
-        SummaryRequest,
         ThreadInfo,
         ThreadKey,
     )
 
-__all__ = [
-    "CACHE_PREFIX",
-    "INTERNAL_TAG",
-    "INTERNAL_TAGS",
-    "LineIndex",
-    "MessageLog",
-    "OwnerListing",
-    "SegmentCache",
-    "Summarizer",
-    "ThreadState",
-    "TokenCounter",
-]
-
-TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
-"""Counts the tokens of messages; the signature that `trim_messages` takes too."""
+__all__ = ["CACHE_PREFIX", "MessageLog", "OwnerListing", "SegmentCache", "ThreadState"]
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `ThreadState`."""
-
-
-INTERNAL_TAG = "langchain_convmem:internal"
-"""Tag of every run that the memory itself starts."""
-
-INTERNAL_TAGS = (INTERNAL_TAG, "nostream")
-"""By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
 
 
 @runtime_checkable
@@ -287,80 +257,4 @@ class SegmentCache(Protocol):
 
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
         """Delete the owner's rows made under `fingerprint`; return how many there were."""
-        ...
-
-
-class LineIndex(Protocol):
-    """Vectors by consecutive number, searched by cosine similarity. Not thread-safe."""
-
-    dim: int
-    """Components of a vector."""
-
-    def __len__(self) -> int:
-        """Return how many vectors were added, removed ones included."""
-        ...
-
-    def add(self, vectors: NDArray[np.float32]) -> None:
-        """Append vectors; their numbers continue the earlier ones.
-
-        Args:
-            vectors: Shape (n, dim). Need not be unit length; a zero vector is similar to nothing.
-
-        Raises:
-            DimensionMismatchError: If the second axis is not `dim`.
-        """
-        ...
-
-    def replace(self, number: int, vector: NDArray[np.float32]) -> None:
-        """Put another vector at `number` (an embedding that had been pending)."""
-        ...
-
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Take vectors out of every later search; the numbers of others stay."""
-        ...
-
-    def search(
-        self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the numbers and cosine similarities of the k nearest, nearest first.
-
-        Args:
-            query: Shape (dim,), any length.
-            k: Fewer come back when fewer are searchable.
-            allowed: Shape (len(self),); only numbers that are True are searched.
-
-        Returns:
-            Two arrays of equal length; ties in ascending number.
-
-        Raises:
-            DimensionMismatchError: If `query` does not have `dim` components.
-        """
-        ...
-
-    def similarities(
-        self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
-    ) -> NDArray[np.float32]:
-        """Return the exact cosine similarity of the given numbers (None: of all), in order."""
-        ...
-
-
-@runtime_checkable
-class Summarizer(Protocol):
-    """Writes summaries. Safe to call from several threads at once."""
-
-    @property
-    def name(self) -> str:
-        """What stands with a summary as its author: a model's name, or a procedure's."""
-        ...
-
-    def summarize(self, request: SummaryRequest) -> str:
-        """Return the summary of what the request holds.
-
-        Raises:
-            SummaryError: If there is none; nothing is compacted then.
-        """
-        ...
-
-    async def asummarize(self, request: SummaryRequest) -> str:
-        """Return the summary, without blocking the event loop."""
         ...

@@ -1,0 +1,53 @@
+"""The seams of the package, as structural protocols: no code, no base class repeats one.
+
+Optional abilities are protocols of their own, asked for once at the border with `isinstance`.
+Asynchronous twins carry the prefix `a` and keep every promise of their synchronous method.
+"""
+
+from __future__ import annotations
+
+from langchain_convmem.protocols.lines import LineIndex
+from langchain_convmem.protocols.logs import (
+    CACHE_PREFIX,
+    MessageLog,
+    OwnerListing,
+    SegmentCache,
+    ThreadState,
+)
+from langchain_convmem.protocols.models import (
+    INTERNAL_TAG,
+    INTERNAL_TAGS,
+    Summarizer,
+    TokenCounter,
+)
+from langchain_convmem.protocols.sessions import (
+    ClonableSession,
+    Media,
+    Part,
+    RewindableSession,
+    ScoringSession,
+    TextEngine,
+    TextSession,
+    TokenCountingSession,
+)
+
+__all__ = [
+    "CACHE_PREFIX",
+    "INTERNAL_TAG",
+    "INTERNAL_TAGS",
+    "ClonableSession",
+    "LineIndex",
+    "Media",
+    "MessageLog",
+    "OwnerListing",
+    "Part",
+    "RewindableSession",
+    "ScoringSession",
+    "SegmentCache",
+    "Summarizer",
+    "TextEngine",
+    "TextSession",
+    "ThreadState",
+    "TokenCounter",
+    "TokenCountingSession",
+]
