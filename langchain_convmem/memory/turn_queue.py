@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Hashable, Iterator
-from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from langchain_convmem.errors import ThreadBusyError
+from langchain_convmem.gates import Gate, Refusals
 from langchain_convmem.records import ThreadKey
 
-__all__ = ["TurnQueue"]
-
-_HELD: ContextVar[frozenset[Future[None]]] = ContextVar("convmem_held", default=frozenset())
-"""The tickets under which the running code was started. Never reset: a generator may be closed
-outside the context it ran in. Whether a ticket still holds its thread is for the queue to say."""
+__all__ = ["TURN_QUEUE", "TurnQueue"]
 
 Place: TypeAlias = tuple[Hashable, ThreadKey]
 """A thread and the log it is in: equal names in two logs are two threads."""
@@ -28,14 +21,20 @@ Place: TypeAlias = tuple[Hashable, ThreadKey]
 class TurnQueue:
     """Gives threads to turns in order of arrival; synchronous and asynchronous turns share it.
 
-    Thread-safe. A forked child starts with empty lines: the parent's turns do not live there.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
-        # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = threading.RLock()
-        self._lines: dict[Place, deque[Future[None]]] = {}
-        self._pid = os.getpid()
+        self._gates: WeakValueDictionary[Place, Gate] = WeakValueDictionary()
+
+    def gate(self, place: Place) -> Gate:
+        """Return the gate of a thread; it lives as long as somebody holds it."""
+        with self._lock:
+            gate = self._gates.get(place)
+            if gate is None:
+                gate = self._gates[place] = Gate(_refusals(place[1].thread_id))
+            return gate
 
     @contextmanager
     def turn(self, place: Place, timeout_s: float) -> Iterator[None]:
@@ -45,82 +44,33 @@ class TurnQueue:
             ThreadBusyError: If the wait takes longer than `timeout_s`, or this very turn already
                 holds the thread, so that waiting would never end.
         """
-        self._refuse_reentry(place)
-        ticket = self._enter(place)
-        try:
-            try:
-                ticket.result(timeout_s)
-            except TimeoutError:
-                raise _busy(place, timeout_s) from None
-            _HELD.set(_HELD.get() | {ticket})
+        with self.gate(place).held(timeout_s):
             yield
-        finally:
-            self._leave(place, ticket)
 
     @asynccontextmanager
     async def aturn(self, place: Place, timeout_s: float) -> AsyncIterator[None]:
         """Hold the thread without blocking the event loop; see `turn`."""
-        self._refuse_reentry(place)
-        ticket = self._enter(place)
-        try:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await asyncio.wrap_future(ticket)
-            except TimeoutError:
-                raise _busy(place, timeout_s) from None
-            _HELD.set(_HELD.get() | {ticket})
+        async with self.gate(place).aheld(timeout_s):
             yield
-        finally:
-            self._leave(place, ticket)
-
-    def _refuse_reentry(self, place: Place) -> None:
-        with self._lock:
-            line = self._lines.get(place)
-            holder = line[0] if line else None
-        if holder in _HELD.get():
-            thread_id = place[1].thread_id
-            msg = (
-                f"a turn of thread {thread_id!r} started another turn of the same thread, "
-                "which would wait for itself; use another thread_id inside the chain"
-            )
-            raise ThreadBusyError(msg, thread_id=thread_id)
-
-    def _enter(self, place: Place) -> Future[None]:
-        if self._pid != os.getpid():
-            TurnQueue.__init__(self)
-        ticket: Future[None] = Future()
-        with self._lock:
-            self._lines.setdefault(place, deque()).append(ticket)
-        self._admit(place)
-        return ticket
-
-    def _leave(self, place: Place, ticket: Future[None]) -> None:
-        with self._lock:
-            line = self._lines[place]
-            line.remove(ticket)
-            if not line:
-                del self._lines[place]
-        self._admit(place)
-
-    def _admit(self, place: Place) -> None:
-        with self._lock:
-            line = self._lines.get(place)
-            head = line[0] if line else None
-            # A cancelled waiter at the head leaves by itself and admits the next one then.
-            admitted = (
-                head is not None
-                and not head.running()
-                and not head.done()
-                and head.set_running_or_notify_cancel()
-            )
-        if admitted and head is not None:
-            head.set_result(None)
 
 
-def _busy(place: Place, timeout_s: float) -> ThreadBusyError:
-    thread_id = place[1].thread_id
-    msg = (
-        f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
-        "open? Close it, or raise queue_timeout_s"
-    )
-    return ThreadBusyError(msg, thread_id=thread_id)
+def _refusals(thread_id: str) -> Refusals:
+    def late(timeout_s: float) -> ThreadBusyError:
+        msg = (
+            f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
+            "open? Close it, or raise queue_timeout_s"
+        )
+        return ThreadBusyError(msg, thread_id=thread_id)
+
+    def inside() -> ThreadBusyError:
+        msg = (
+            f"a turn of thread {thread_id!r} started another turn of the same thread, "
+            "which would wait for itself; use another thread_id inside the chain"
+        )
+        return ThreadBusyError(msg, thread_id=thread_id)
+
+    return Refusals(late, inside)
+
+
+TURN_QUEUE = TurnQueue()
+"""One per process: whatever runs turns over one thread takes turns as well."""

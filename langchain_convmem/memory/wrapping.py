@@ -21,17 +21,14 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
 from langchain_convmem.memory.chain_shape import ChainShape, chain_shape
 from langchain_convmem.memory.replies import ReplyCollector
-from langchain_convmem.memory.streams import carried_through, closed, summed, unbroken
 from langchain_convmem.memory.turn import Turn, TurnSwitches
-from langchain_convmem.memory.turn_queue import TurnQueue
+from langchain_convmem.memory.turn_queue import TURN_QUEUE
 from langchain_convmem.memory.turn_trace import TurnTrace, stamped
 from langchain_convmem.steps import arun, run
+from langchain_convmem.streams import carried_through, closed, summed, unbroken
 from langchain_convmem.views.budget import ContextBudget
 
 __all__ = ["RememberingRunnable"]
-
-_QUEUES = TurnQueue()
-"""One per process: two wrapped chains over one thread take turns as well."""
 
 
 class RememberingRunnable(RunnableSerializable[Any, Any]):
@@ -120,7 +117,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         turn = self._turn(value, config, run_manager.parent_run_id)
-        with _QUEUES.turn(turn.place, self.queue_timeout_s):
+        with TURN_QUEUE.turn(turn.place, self.queue_timeout_s):
             payload = run(turn.begin())
             output = self.inner.invoke(payload, config, **kwargs)
             run(turn.finish(output))
@@ -134,7 +131,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         turn = self._turn(value, config, run_manager.parent_run_id)
-        async with _QUEUES.aturn(turn.place, self.queue_timeout_s):
+        async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
             payload = await arun(turn.begin())
             output = await self.inner.ainvoke(payload, config, **kwargs)
             await carried_through(arun(turn.finish(output)))
@@ -186,7 +183,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Iterator[Any]:
         turn = self._turn(summed(list(inputs)), config, run_manager.parent_run_id)
-        with _QUEUES.turn(turn.place, self.queue_timeout_s):
+        with TURN_QUEUE.turn(turn.place, self.queue_timeout_s):
             payload = run(turn.begin())
             reply = ReplyCollector()
             try:
@@ -238,7 +235,7 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
     ) -> AsyncIterator[Any]:
         parts = [part async for part in inputs]
         turn = self._turn(summed(parts), config, run_manager.parent_run_id)
-        async with _QUEUES.aturn(turn.place, self.queue_timeout_s):
+        async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
             payload = await arun(turn.begin())
             reply = ReplyCollector()
             stream = self.inner.astream(payload, config, **kwargs)

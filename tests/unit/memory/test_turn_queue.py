@@ -29,7 +29,12 @@ def queue():
 
 def _waiting(queue):
     """Return how many stand in line, the one who holds the thread included."""
-    return len(queue._lines.get(PLACE, ()))
+    return len(queue.gate(PLACE)._line)
+
+
+def _is_forgotten(queue):
+    gc.collect()
+    return not dict(queue._gates)
 
 
 def _until(condition):
@@ -140,7 +145,7 @@ def test_different_places_do_not_wait_for_each_other(queue):
 def test_a_line_that_is_over_leaves_nothing_behind(queue):
     with queue.turn(PLACE, 1):
         pass
-    assert queue._lines == {}
+    assert _is_forgotten(queue)
 
 
 # -- leaving the line ---------------------------------------------------------------------------
@@ -161,7 +166,7 @@ def test_who_waits_too_long_leaves_and_the_next_is_served(queue):
         _until(lambda: _waiting(queue) == 2)
     thread.join(10)
     assert served == [True]
-    assert queue._lines == {}
+    assert _is_forgotten(queue)
 
 
 async def test_who_is_cancelled_leaves_and_the_next_is_served(queue):
@@ -183,7 +188,8 @@ async def test_who_is_cancelled_leaves_and_the_next_is_served(queue):
         assert served == [], "the thread is still held"
     await asyncio.gather(tasks[1], tasks[3])
     assert served == [1, 3]
-    assert queue._lines == {}
+    del gone, tasks  # their tracebacks hold the gate
+    assert _is_forgotten(queue)
 
 
 async def test_who_is_cancelled_in_the_moment_of_admission_passes_the_thread_on(queue):

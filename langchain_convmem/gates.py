@@ -1,0 +1,144 @@
+"""A gate lets callers through in order of arrival: threads and asyncio tasks in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Gate", "Refusals", "Ticket"]
+
+Ticket: TypeAlias = "Future[None]"
+"""A place in the line of a gate; done when it is let through."""
+
+_HELD: ContextVar[frozenset[Ticket]] = ContextVar("convmem_held", default=frozenset())
+"""The tickets under which the running code was started. Never reset: a generator may be closed
+outside the context it ran in. Whether a ticket is still inside is for its gate to say."""
+
+
+class Refusals(NamedTuple):
+    """What callers are told that are not let through.
+
+    Attributes:
+        late: Makes the error of whoever waited so many seconds in vain.
+        inside: Makes the error of whoever is inside already, and would wait for itself.
+    """
+
+    late: Callable[[float], Exception]
+    inside: Callable[[], Exception]
+
+
+class Gate:
+    """Lets a few callers through at a time, first in, first out.
+
+    Thread-safe; it never blocks an event loop. A forked child starts with an empty line: the
+    parent's callers do not live there.
+    """
+
+    def __init__(self, refusals: Refusals, *, capacity: int = 1) -> None:
+        """Create an open gate.
+
+        Args:
+            refusals: The errors of those who wait in vain.
+            capacity: How many are inside at once.
+        """
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = threading.RLock()
+        self._line: deque[Ticket] = deque()
+        self._pid = os.getpid()
+        self._refusals = refusals
+        self._capacity = capacity
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody is inside or in the line."""
+        with self._lock:
+            return not self._line
+
+    @contextmanager
+    def held(self, timeout_s: float | None = None, ticket: Ticket | None = None) -> Iterator[None]:
+        """Be inside; wait for those before.
+
+        Args:
+            timeout_s: How long to wait at most; None waits for ever.
+            ticket: A place in the line from `enter`; None takes one now.
+
+        Raises:
+            Exception: What the refusals make: if the wait takes longer, or if this very caller is
+                inside already, so that waiting would never end.
+        """
+        taken = self.enter() if ticket is None else ticket
+        try:
+            try:
+                taken.result(timeout_s)
+            except TimeoutError:
+                raise self._refusals.late(timeout_s or 0) from None
+            _HELD.set(_HELD.get() | {taken})
+            yield
+        finally:
+            self.leave(taken)
+
+    @asynccontextmanager
+    async def aheld(
+        self, timeout_s: float | None = None, ticket: Ticket | None = None
+    ) -> AsyncIterator[None]:
+        """Be inside without blocking the event loop; see `held`."""
+        taken = self.enter() if ticket is None else ticket
+        try:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.wrap_future(taken)
+            except TimeoutError:
+                raise self._refusals.late(timeout_s or 0) from None
+            _HELD.set(_HELD.get() | {taken})
+            yield
+        finally:
+            self.leave(taken)
+
+    def enter(self) -> Ticket:
+        """Take the next place in the line; whoever does has to `leave`.
+
+        Raises:
+            Exception: What the refusals make: if this caller is inside already.
+        """
+        ticket: Ticket = Future()
+        with self._lock:
+            if self._pid != os.getpid():
+                self._line.clear()
+                self._pid = os.getpid()
+            if not _HELD.get().isdisjoint(self._inside()):
+                raise self._refusals.inside()
+            self._line.append(ticket)
+        self._admit()
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Go out, or give up a place in the line. Idempotent."""
+        with self._lock:
+            if ticket in self._line:
+                self._line.remove(ticket)
+        self._admit()
+
+    def _inside(self) -> list[Ticket]:
+        return list(self._line)[: self._capacity]
+
+    def _admit(self) -> None:
+        for ticket in self._next_ones():
+            ticket.set_result(None)
+
+    def _next_ones(self) -> list[Ticket]:
+        with self._lock:
+            # A cancelled waiter leaves by itself and admits the next one then.
+            return [
+                ticket
+                for ticket in self._inside()
+                if not ticket.running()
+                and not ticket.done()
+                and ticket.set_running_or_notify_cancel()
+            ]
