@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langchain_convmem.chat_templates import ChatTemplate
+    from langchain_convmem.conversation import Conversation, Engine, Preface
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.logs import DynamoDBLog, InMemoryLog, PostgresLog, SQLiteLog, to_dynamodb
     from langchain_convmem.memory import ConversationMemory, SummarizingMemory
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChatTemplate",
+    "Conversation",
     "ConversationHistory",
     "ConversationMemory",
     "DialogLineRetriever",
     "DynamoDBLog",
     "EmbeddedEmbeddings",
+    "Engine",
     "InMemoryLog",
     "PostgresLog",
+    "Preface",
     "PromptFile",
     "RecallSettings",
     "SQLiteLog",
@@ -36,13 +40,16 @@ __all__ = [
 
 _HOMES = {
     "ChatTemplate": "chat_templates",
+    "Conversation": "conversation",
     "ConversationHistory": "history",
     "ConversationMemory": "memory",
     "DialogLineRetriever": "recall",
     "DynamoDBLog": "logs",
     "EmbeddedEmbeddings": "recall",
+    "Engine": "conversation",
     "InMemoryLog": "logs",
     "PostgresLog": "logs",
+    "Preface": "conversation",
     "PromptFile": "prompts",
     "RecallSettings": "recall",
     "SQLiteLog": "logs",

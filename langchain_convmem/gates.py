@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple, TypeAlias
 
+from langchain_convmem.steps import Step, Steps, arun, run
+
 __all__ = ["Gate", "Refusals", "Ticket"]
 
 Ticket: TypeAlias = "Future[None]"
@@ -75,11 +77,7 @@ class Gate:
         """
         taken = self.enter() if ticket is None else ticket
         try:
-            try:
-                taken.result(timeout_s)
-            except TimeoutError:
-                raise self._refusals.late(timeout_s or 0) from None
-            _HELD.set(_HELD.get() | {taken})
+            run(self.wait_steps(taken, timeout_s))
             yield
         finally:
             self.leave(taken)
@@ -91,15 +89,29 @@ class Gate:
         """Be inside without blocking the event loop; see `held`."""
         taken = self.enter() if ticket is None else ticket
         try:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await asyncio.wrap_future(taken)
-            except TimeoutError:
-                raise self._refusals.late(timeout_s or 0) from None
-            _HELD.set(_HELD.get() | {taken})
+            await arun(self.wait_steps(taken, timeout_s))
             yield
         finally:
             self.leave(taken)
+
+    def wait_steps(self, ticket: Ticket, timeout_s: float | None = None) -> Steps[None]:
+        """Wait until a ticket is let through; see `held`."""
+
+        async def wait() -> None:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.wrap_future(ticket)
+
+        try:
+            yield Step(lambda: ticket.result(timeout_s), wait)
+        except TimeoutError:
+            raise self._refusals.late(timeout_s or 0) from None
+        _HELD.set(_HELD.get() | {ticket})
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by who is inside."""
+        with self._lock:
+            return not _HELD.get().isdisjoint(self._inside())
 
     def enter(self) -> Ticket:
         """Take the next place in the line; whoever does has to `leave`.
@@ -112,7 +124,7 @@ class Gate:
             if self._pid != os.getpid():
                 self._line.clear()
                 self._pid = os.getpid()
-            if not _HELD.get().isdisjoint(self._inside()):
+            if self.is_mine:
                 raise self._refusals.inside()
             self._line.append(ticket)
         self._admit()

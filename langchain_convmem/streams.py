@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.errors import ConfigError
 
-__all__ = ["carried_through", "closed", "summed", "unbroken"]
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+__all__ = ["ClosingStreams", "carried_through", "closed", "summed", "unbroken"]
 
 
 async def closed(stream: AsyncIterator[Any]) -> None:
@@ -62,3 +66,86 @@ def summed(parts: list[Any]) -> Any:
     for part in parts[1:]:
         total = total + part
     return total
+
+
+class ClosingStreams:
+    """The streams of a Runnable that runs turns: who leaves one ends the turn, now and in order.
+
+    For a class that is a `Runnable` too, and has the generators `_stream` and `_astream`, each of
+    which takes inputs, a run manager, a config and keyword arguments.
+    """
+
+    def _stamped(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        """Return the config of a call, with what every call says."""
+        return config
+
+    def stream(
+        self,
+        input: Any,  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Run one turn and yield what is new of the answer as it comes."""
+        yield from self.transform(iter([input]), config, **kwargs)
+
+    def transform(
+        self,
+        input: Iterator[Any],  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Run one turn once the input is complete, and yield what is new of the answer."""
+        opened: list[Any] = []
+        stamp = self._stamped(config)
+
+        def transformer(
+            inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **kwargs: Any
+        ) -> Iterator[Any]:
+            stream = self._stream(inputs, run_manager, config, **kwargs)  # type: ignore[attr-defined]
+            opened.append(stream)
+            return stream  # type: ignore[no-any-return]
+
+        try:
+            yield from self._transform_stream_with_config(  # type: ignore[attr-defined]
+                input, transformer, stamp, **kwargs
+            )
+        finally:
+            # The helper drops a stream that its reader left; closing it here ends the turn, and
+            # raises here if what came cannot be written.
+            for stream in opened:
+                stream.close()
+
+    async def astream(
+        self,
+        input: Any,  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[Any]:
+        """Run one turn and yield what is new of the answer as it comes."""
+
+        async def once() -> AsyncIterator[Any]:
+            yield input
+
+        # Closing this stream must close all beneath it now, not when they are collected.
+        async with aclosing(self.atransform(once(), config, **kwargs)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def atransform(
+        self,
+        input: AsyncIterator[Any],  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[Any]:
+        """Run one turn once the input is complete, and yield what is new of the answer."""
+        stream = self._atransform_stream_with_config(  # type: ignore[attr-defined]
+            input,
+            self._astream,  # type: ignore[attr-defined]
+            self._stamped(config),
+            **kwargs,
+        )
+        try:
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await closed(stream)

@@ -147,6 +147,15 @@ class RenderState:
         self._ledger.cut(length)
         self._writer.rewound(length)
 
+    def begin_again(self) -> None:
+        """Forget the messages, but not what the session holds.
+
+        For a conversation that was taken back, shortened or changed: the next `feed` gets all its
+        messages, and tells how far the session still holds what the template writes for them.
+        """
+        self._messages, self._call_names, self._open_part = [], {}, None
+        self._writer = PromptWriter(self._template, "the conversation changed")
+
     def update(self, **variables: Any) -> None:
         """Change variables for all turns to come; `tools` is one of them.
 

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.logs.addresses import open_log
+from langchain_convmem.memory.conversing import ConversingMemory
 from langchain_convmem.memory.counting import CountingMemory
 from langchain_convmem.memory.forgetting import ForgettingMemory
 from langchain_convmem.memory.importing import ImportingMemory
@@ -33,6 +34,7 @@ __all__ = ["ConversationMemory"]
 
 class ConversationMemory(
     RememberingMemory,
+    ConversingMemory,
     ReindexingMemory,
     CountingMemory,
     ImportingMemory,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Owner, ThreadKey
@@ -17,6 +19,11 @@ class MemoryPart:
     """Where entries are kept."""
     drafting: Drafting
     """Makes drafts of messages, through the write hook; whoever writes to `log` writes these."""
+
+    @property
+    def log_place(self) -> Hashable:
+        """What tells the log from others in this process; handles of one file are one log."""
+        return getattr(self.log, "path", None) or id(self.log)
 
 
 def owner_of(user_id: str | None, thread_id: str | None) -> Owner:

@@ -173,9 +173,8 @@ class Turn:
 
     @property
     def place(self) -> tuple[Hashable, ThreadKey]:
-        """The thread in its log; handles of one file are one log."""
-        log = self.memory.log
-        return getattr(log, "path", None) or id(log), self.key
+        """The thread in its log."""
+        return self.memory.log_place, self.key
 
     def _user_draft(self, message: BaseMessage) -> Draft:
         aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}

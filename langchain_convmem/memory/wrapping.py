@@ -7,8 +7,7 @@ reply is stored as one message when it is complete, and what a cut stream had br
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -25,13 +24,13 @@ from langchain_convmem.memory.turn import Turn, TurnSwitches
 from langchain_convmem.memory.turn_queue import TURN_QUEUE
 from langchain_convmem.memory.turn_trace import TurnTrace, stamped
 from langchain_convmem.steps import arun, run
-from langchain_convmem.streams import carried_through, closed, summed, unbroken
+from langchain_convmem.streams import ClosingStreams, carried_through, closed, summed, unbroken
 from langchain_convmem.views.budget import ContextBudget
 
 __all__ = ["RememberingRunnable"]
 
 
-class RememberingRunnable(RunnableSerializable[Any, Any]):
+class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     """A chain with a memory; made by `ConversationMemory.wrap`."""
 
     memory: Any = Field(exclude=True, repr=False)
@@ -139,42 +138,6 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
 
     # -- streams --------------------------------------------------------------------------------
 
-    def stream(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[Any]:
-        """Run one turn and pass on the inner chain's chunks as they come."""
-        yield from self.transform(iter([input]), config, **kwargs)
-
-    def transform(
-        self,
-        input: Iterator[Any],
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Iterator[Any]:
-        """Run one turn once the input is complete, and pass on the chunks of the answer."""
-        opened: list[Iterator[Any]] = []
-        stamp = self._stamped(config)
-
-        def transformer(
-            inputs: Iterator[Any],
-            run_manager: CallbackManagerForChainRun,
-            config: RunnableConfig,
-            **kwargs: Any,
-        ) -> Iterator[Any]:
-            opened.append(self._stream(inputs, run_manager, config, **kwargs))
-            return opened[0]
-
-        try:
-            yield from self._transform_stream_with_config(input, transformer, stamp, **kwargs)
-        finally:
-            # The helper drops a stream that its reader left; closing it here stores what came,
-            # and raises here if that cannot be written.
-            for stream in opened:
-                stream.close()  # type: ignore[attr-defined]  # a generator
-
     def _stream(
         self,
         inputs: Iterator[Any],
@@ -194,37 +157,6 @@ class RememberingRunnable(RunnableSerializable[Any, Any]):
                 run(turn.cut(reply))
                 raise
             run(turn.complete(reply))
-
-    async def astream(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncGenerator[Any]:
-        """Run one turn and pass on the inner chain's chunks as they come."""
-
-        async def once() -> AsyncIterator[Any]:
-            yield input
-
-        # Closing this stream must close all beneath it now, not when they are collected.
-        async with aclosing(self.atransform(once(), config, **kwargs)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    async def atransform(
-        self,
-        input: AsyncIterator[Any],
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> AsyncGenerator[Any]:
-        """Run one turn once the input is complete, and pass on the chunks of the answer."""
-        stamp = self._stamped(config)
-        stream = self._atransform_stream_with_config(input, self._astream, stamp, **kwargs)
-        try:
-            async for chunk in stream:
-                yield chunk
-        finally:
-            await closed(stream)
 
     async def _astream(
         self,

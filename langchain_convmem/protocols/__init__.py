@@ -30,6 +30,7 @@ from langchain_convmem.protocols.sessions import (
     TextSession,
     TokenCountingSession,
 )
+from langchain_convmem.protocols.threads import ThreadMemory, ThreadView
 
 __all__ = [
     "CACHE_PREFIX",
@@ -47,7 +48,9 @@ __all__ = [
     "Summarizer",
     "TextEngine",
     "TextSession",
+    "ThreadMemory",
     "ThreadState",
+    "ThreadView",
     "TokenCounter",
     "TokenCountingSession",
 ]

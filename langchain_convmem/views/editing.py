@@ -20,7 +20,7 @@ from langchain_convmem.views.live import live_entries, retracted_ids
 from langchain_convmem.views.summaries import checked_pieces, summaries_over
 from langchain_convmem.views.turns import is_blank
 
-__all__ = ["clearing", "entry_named", "redoing", "replacing", "undoing"]
+__all__ = ["clearing", "entry_named", "redoing", "replacing", "rewinding", "undoing"]
 
 _SAID = frozenset({"user", "assistant", "tool"})
 _REDOABLE = frozenset({"undo", "cleared"})
@@ -50,6 +50,28 @@ def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list
     first = starts[-exchanges] if exchanges <= len(starts) else said[0]
     undone = said[said.index(first) :]
     return _retracting_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
+
+
+def rewinding(entries: Sequence[Entry], entry_id: str | None) -> list[Draft]:
+    """Return the control entry that takes back all that was said behind an entry.
+
+    Summaries that tell of anything taken back go with it.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        entry_id: The last entry to keep; None takes back everything.
+
+    Raises:
+        LookupError: If the entry is not live any more.
+    """
+    live = live_entries(entries)
+    said = [entry for entry in live if entry.role != "summary"]
+    kept = 0
+    if entry_id is not None:
+        kept = 1 + next((n for n, one in enumerate(said) if one.id == entry_id), -2)
+        if kept < 1:
+            raise LookupError(entry_id)
+    return _retracting_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
 
 
 def _starts(said: Sequence[Entry]) -> list[Entry]:

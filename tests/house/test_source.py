@@ -18,6 +18,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 FOREIGN_CODE_BORDERS = {
     "cli/models.py": 2,  # a provider's constructor, and its calls
+    "conversation/threads.py": 1,  # any chat history of LangChain
+    "conversation/tools/answering.py": 2,  # tools, called and awaited
     "integrations/vector_store_border.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
     "recall/indexes/embedding_border.py": 2,  # lines and questions
@@ -28,6 +30,8 @@ FOREIGN_CODE_BORDERS = {
 
 LAST_HANDLERS = {
     "cli/app.py",  # Ctrl-C becomes an exit code
+    "conversation/flows.py",  # every exception is handed to the turn, which decides
+    "conversation/worker_threads.py",  # what a thread raises is handed to whoever waits for it
     "steps.py",  # every exception is handed to the job that runs, which decides
 }
 """Where what stops a process may be caught without being raised again."""

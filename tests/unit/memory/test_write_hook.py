@@ -206,6 +206,18 @@ def _wrap_a_cut_stream(memory, _):
     assert _history(memory).entries[-1].metadata.attributes == ("interrupted",)
 
 
+def _converse(memory, _):
+    model = ScriptedChatModel(replies=[f"Of course: {SECRET}."])
+    memory.conversation(model, thread_id="t", user_id="ana").send_message(SAID)
+
+
+def _converse_in_vain(memory, _):
+    model = ScriptedChatModel(replies=[f"It is {SECRET} and more words"], breaks_after=4)
+    with pytest.raises(ProviderError):
+        list(memory.conversation(model, thread_id="t", user_id="ana").stream(SAID))
+    _add_messages(memory, _)
+
+
 WAYS_IN = {
     "add_messages": _add_messages,
     "aadd_messages": _aadd_messages,
@@ -222,11 +234,13 @@ WAYS_IN = {
     **{f"wrap, {way}": _wrap(way) for way in WAYS},
     "wrap, a tool loop": _wrap_a_tool_loop,
     "wrap, a cut stream": _wrap_a_cut_stream,
+    "conversation": _converse,
+    "conversation, a failed turn": _converse_in_vain,
 }
 
 WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
-    "history wrap summarize asummarize resummarize aresummarize",
+    "history wrap conversation summarize asummarize resummarize aresummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
     "add_ai_message replace areplace add_summary aadd_summary",
 }
@@ -235,7 +249,7 @@ WRITING = {
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
     "refresh arefresh reindex areindex forget aforget stats astats compactor background "
-    "after_turn_steps flush aflush summarizes check_budget wished_tokens",
+    "after_turn_steps flush aflush summarizes check_budget wished_tokens log_place",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "

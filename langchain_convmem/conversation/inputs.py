@@ -1,0 +1,127 @@
+"""What may be sent, in any form, as LangChain messages of ours.
+
+What comes out shares nothing with what was given; media are read and checked, so that a turn can
+be repeated from its messages alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from langchain_core.messages import (
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    message_chunk_to_message,
+)
+from langchain_core.messages.base import BaseMessageChunk
+from langchain_core.prompt_values import PromptValue
+
+from langchain_convmem.conversation.media import MediaLimits, has_media, settle_media
+from langchain_convmem.conversation.message_maps import message_of_map, shown
+from langchain_convmem.conversation.worker_threads import in_thread
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.steps import Step, Steps, run
+from langchain_convmem.views.codec import decode_message
+
+__all__ = ["ConversationInput", "as_messages", "prepared_steps"]
+
+OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
+ConversationInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage]
+"""Text is the user's; a pair is role and content; a map holds `role` and `content`; or a list."""
+
+_FORMS = (
+    "pass text, a LangChain message, a map with 'role' and 'content', a pair of role and content, "
+    "or a list of these"
+)
+
+
+def as_messages(
+    value: ConversationInput, *, limits: MediaLimits | None = None
+) -> list[BaseMessage]:
+    """Return what was given as LangChain messages; reads the files that parts name.
+
+    Args:
+        value: Text of the user, a LangChain message, a map, a pair, a prompt's value, or a list of
+            messages; an empty list is allowed.
+        limits: How large media may be and where they may lie; the defaults if None.
+
+    Returns:
+        Copies, in order. Keys of a map that have no place of their own in a message stand in
+        `additional_kwargs` for chat templates.
+
+    Raises:
+        InvalidMessageError: If a message lacks its role or content, or holds parts or media that
+            nobody can read.
+        TypeError: If it is nothing that could be a message.
+    """
+    return run(prepared_steps(value, limits=limits))
+
+
+def prepared_steps(
+    value: ConversationInput, *, limits: MediaLimits | None = None
+) -> Steps[list[BaseMessage]]:
+    """Do what `as_messages` does; media are read and checked in a step, off an event loop."""
+    messages = _messages(value)
+    if any(map(has_media, messages)):
+        chosen = limits or MediaLimits()
+        yield Step(
+            lambda: settle_media(messages, chosen),
+            lambda: in_thread(lambda: settle_media(messages, chosen)),
+        )
+    return messages
+
+
+def _messages(value: Any) -> list[BaseMessage]:
+    if isinstance(value, PromptValue):
+        value = value.to_messages()
+    if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
+        return [_message(item, f"message {number}") for number, item in enumerate(value)]
+    return [_message(value, "the message")]
+
+
+def _is_pair(value: tuple[Any, ...]) -> bool:
+    return len(value) == len(("role", "content")) and not isinstance(value[0], BaseMessage | dict)
+
+
+def _message(value: Any, what: str) -> BaseMessage:
+    if isinstance(value, str):
+        return HumanMessage(str(value))
+    if isinstance(value, BaseMessage):
+        return _copied(value, what)
+    if isinstance(value, tuple) and _is_pair(value):
+        return message_of_map({"role": value[0], "content": value[1]}, what)
+    if isinstance(value, Mapping):
+        return message_of_map(value, what) if "role" in value else _of_stored(value, what)
+    raise TypeError(f"{what} is a {type(value).__name__}: {shown(value)}; {_FORMS}")
+
+
+def _copied(message: BaseMessage, what: str) -> BaseMessage:
+    if isinstance(message, RemoveMessage):
+        raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
+    # An artifact is the tool's own, may be of any type, and is shown to nobody here.
+    artifact = getattr(message, "artifact", None)
+    try:
+        copied = copy.deepcopy(message, {} if artifact is None else {id(artifact): artifact})
+    except (TypeError, RecursionError) as error:
+        raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
+    return message_chunk_to_message(copied) if isinstance(copied, BaseMessageChunk) else copied
+
+
+def _of_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
+    """Return the message that LangChain wrote as a map: with its type, flat or with `data`."""
+    fields = value.get("data", value)
+    kind = value.get("type")
+    if not isinstance(fields, Mapping) or not isinstance(kind, str) or "content" not in fields:
+        is_part = isinstance(kind, str)
+        hint = "wrap parts as {'role': 'user', 'content': [...]}" if is_part else _FORMS
+        raise InvalidMessageError(f"{what} has no role: {shown(dict(value))}; {hint}")
+    try:
+        message = decode_message({**fields, "type": kind})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidMessageError(
+            f"{what} is no stored message of type {kind!r}: {error}"
+        ) from error
+    return _copied(message, what)

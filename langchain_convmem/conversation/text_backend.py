@@ -1,0 +1,342 @@
+"""A text engine as a conversation uses it: only what is new is rendered and read.
+
+The session holds the model's own words; the ledger of the render state knows what those were. An
+attempt works on a copy of the state; the session itself is put back if the attempt fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_convmem.chat_templates import ChatTemplate, RenderState, RenderStats
+from langchain_convmem.conversation.backends import (
+    ModelReply,
+    Replying,
+    ReplyRequest,
+    interrupted,
+)
+from langchain_convmem.conversation.flows import Flow, Pulled
+from langchain_convmem.conversation.live_sessions import LiveSession, SessionPool
+from langchain_convmem.conversation.media import interleaved, media_of
+from langchain_convmem.conversation.replies import ReplyFormat, ReplyReader
+from langchain_convmem.conversation.thoughts import without_thoughts
+from langchain_convmem.conversation.worker_threads import in_thread
+from langchain_convmem.errors import ChatTemplateError, ConversationError, UnsupportedError
+from langchain_convmem.protocols import Part, ScoringSession, TokenCountingSession
+from langchain_convmem.steps import Step, Steps, step
+from langchain_convmem.views.tokens import count_text_tokens
+
+__all__ = ["TextBackend"]
+
+_logger = logging.getLogger("langchain_convmem")
+
+_PROMPT_END = 400
+"""Code points of the prompt that a reader looks at, to see whether it ends inside a channel."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What was rendered, of which messages. One caller."""
+
+    render: RenderState
+    fed: list[BaseMessage] = field(default_factory=list)
+    stripped: dict[str, AIMessage] = field(default_factory=dict)
+    """Replies without their thoughts, by id."""
+    shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
+    """Messages, and as the session has read them, by id: with text that was recalled for them."""
+
+    def copy(self) -> _State:
+        return replace(
+            self,
+            render=self.render.copy(),
+            fed=self.fed.copy(),
+            stripped=self.stripped.copy(),
+            shown=self.shown.copy(),
+        )
+
+
+class TextBackend:
+    """One conversation's place in a text engine. One turn at a time."""
+
+    def __init__(
+        self,
+        pool: SessionPool,
+        template: ChatTemplate,
+        *,
+        reply_format: ReplyFormat,
+        stop: Sequence[str],
+        state: RenderState,
+        live: LiveSession | None = None,
+    ) -> None:
+        """Begin with nothing said.
+
+        Args:
+            pool: Hands out sessions.
+            template: Writes the messages down.
+            reply_format: How replies are read.
+            stop: Texts that end a reply.
+            state: What the template has rendered: nothing so far, with the preface's variables.
+            live: A session that has read what `state` says; None for none.
+        """
+        self.pool = pool
+        self.template = template
+        self.reply_format = reply_format
+        self.stop = tuple(stop)
+        self.live = live or LiveSession()
+        self.state = _State(state)
+
+    def attempt(self, request: ReplyRequest) -> TextAttempt:
+        """Begin a turn."""
+        return TextAttempt(self, request)
+
+    def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
+        """Let the session read the preface, if the template writes it without a first message."""
+        messages = request.config.preface.messages
+        if not (messages or request.tools or request.options.context(request.config)):
+            return
+        attempt = TextAttempt(self, request)
+        try:
+            yield from attempt.read_steps((), add_generation_prompt=False)
+        except ChatTemplateError as error:
+            _logger.debug("the preface is read with the first message: %s", error)
+            attempt.rollback()
+        except BaseException:
+            attempt.rollback()
+            raise
+        else:
+            attempt.commit()
+
+    def rendered(
+        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
+    ) -> str:
+        """Return the text behind what the session would keep."""
+        attempt = TextAttempt(self, request)
+        kept = attempt.fed([*before, *asked], add_generation_prompt=bool(asked))
+        return attempt.state.render.text(kept)
+
+    def rendered_preface(self, request: ReplyRequest) -> str:
+        """Return the preface as the template writes it, without a first message."""
+        config = request.config
+        return self.template.render(
+            config.preface.messages,
+            tools=request.tools.schemas or None,
+            add_generation_prompt=False,
+            **request.options.context(config),
+        )
+
+    def score_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
+    ) -> Steps[list[float]]:
+        """Return the logarithms of the probabilities of texts as the next reply."""
+        twin = self.branch()
+        attempt = TextAttempt(twin, request)
+        try:
+            yield from attempt.read_steps(context)
+            session = twin.live.session
+            if not isinstance(session, ScoringSession):
+                raise UnsupportedError(f"{type(session).__name__} tells no likelihoods")
+            score = session.score
+            return (yield Step(lambda: score(texts), lambda: in_thread(lambda: score(texts))))
+        finally:
+            attempt.rollback()
+            twin.close()
+
+    def token_count(self, context: Sequence[BaseMessage]) -> int:
+        """Return the tokens of the session's text; by our own count if it does not tell."""
+        del context
+        session = self.live.session
+        if isinstance(session, TokenCountingSession) and self.live.held == self.state.render.length:
+            return session.token_count
+        return count_text_tokens(self.state.render.text())
+
+    def branch(self) -> TextBackend:
+        """Return one that goes on by itself, from what stands before the present turn."""
+        live = self.live.branch() if self.pool.is_free_for(self.live) else None
+        twin = TextBackend(
+            self.pool,
+            self.template,
+            reply_format=self.reply_format,
+            stop=self.stop,
+            state=self.state.render,
+            live=live,
+        )
+        twin.state = self.state.copy()
+        return twin
+
+    def close(self) -> None:
+        """Close the session."""
+        self.pool.forget(self.live)
+
+
+class TextAttempt:
+    """One turn of a text engine; see `Attempt`."""
+
+    def __init__(self, backend: TextBackend, request: ReplyRequest) -> None:
+        """Begin from where the conversation stands."""
+        self._backend = backend
+        self._request = request
+        self._context = request.options.context(request.config)
+        self._floor = backend.live.held
+        self._is_sound = True
+        self._replying = Replying()
+        self._raw: list[str] = []
+        self._stats: list[RenderStats] = []
+        self.state = backend.state.copy()
+
+    @property
+    def stats(self) -> tuple[RenderStats, ...]:
+        """How the text of each call came about."""
+        return tuple(self._stats)
+
+    # -- what the session reads -------------------------------------------------------------------
+
+    def read_steps(
+        self, context: Sequence[BaseMessage], *, add_generation_prompt: bool = True
+    ) -> Steps[None]:
+        """Let the session read what is new in the conversation."""
+        live = self._backend.live
+        kept = self.fed(context, add_generation_prompt=add_generation_prompt)
+        self._parts(0)  # media that have no place are refused before the session is touched
+        session = yield from self._backend.pool.borrow_steps(live)
+        self._floor = min(self._floor, kept, live.held)
+        self._is_sound = False
+        live.back_to(kept)
+        parts = self._parts(live.held)
+        if parts:
+            yield step(session, "prefill", parts)
+        self._marked()
+
+    def _marked(self) -> None:
+        self._backend.live.mark(self.state.render.length)
+        self._is_sound = True
+
+    def fed(self, context: Sequence[BaseMessage], *, add_generation_prompt: bool) -> int:
+        """Render all messages; return how much of its text the session keeps."""
+        state, config = self.state, self._request.config
+        wanted = [*config.preface.messages, *self._shown(context)]
+        known = len(state.fed)
+        if len(wanted) < known or not all(map(_is_same, state.fed, wanted)):
+            state.render.begin_again()
+            known = 0
+        increment = state.render.feed(
+            wanted[known:],
+            extra_context=self._context,
+            add_generation_prompt=add_generation_prompt,
+        )
+        state.fed = wanted
+        self._stats.append(increment.stats)
+        if increment.diverged and config.on_divergence == "error":
+            raise ConversationError(
+                f"the template writes an earlier turn otherwise than the session has it: "
+                f"{increment.stats.prompt_has!r} for {increment.stats.session_had!r}; "
+                'on_divergence="rewind" lets the session read it again'
+            )
+        return increment.kept
+
+    def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
+        """Show a message so in later turns as well; see `Attempt`."""
+        self.state.shown[said.id or ""] = (said, shown)
+
+    def _shown(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
+        shown = [self._as_read(message) for message in context]
+        if self._request.config.keep_reasoning == "all":
+            return shown
+        spoken = [n for n, message in enumerate(shown) if isinstance(message, HumanMessage)]
+        last = spoken[-1] if spoken else 0
+        return [self._stripped(one) if n < last else one for n, one in enumerate(shown)]
+
+    def _as_read(self, message: BaseMessage) -> BaseMessage:
+        said, shown = self.state.shown.get(message.id or "", (None, message))
+        # A message that was edited since is another one.
+        return shown if said is not None and said.content == message.content else message
+
+    def _stripped(self, message: BaseMessage) -> BaseMessage:
+        if not isinstance(message, AIMessage):
+            return message
+        bare = without_thoughts(message)
+        known = self.state.stripped.setdefault(message.id or "", bare)
+        return known if _is_same(known, bare) else bare
+
+    def _parts(self, start: int) -> list[Part]:
+        media = media_of(self.state.fed)
+        text = self.state.render.text
+        if not media:
+            return [text(start)] if start < self.state.render.length else []
+        return interleaved(text(), None, media, messages=self.state.fed, start=start)
+
+    # -- what it writes ---------------------------------------------------------------------------
+
+    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
+        """Read what is new, and write the reply; see `Attempt`."""
+        yield from self.read_steps(context)
+        request, backend = self._request, self._backend
+        session = backend.live.opened(backend.pool.engine)
+        self._replying, self._raw = Replying(), []
+        reader = self._reader()
+        kwargs = {
+            "stop": (*backend.stop, *request.config.stop),
+            "max_tokens": request.options.max_tokens(request.config),
+            **request.options.kwargs(request.config),
+        }
+        self._is_sound = False
+        stream = Pulled(lambda: session.decode(**kwargs), lambda: session.adecode(**kwargs))
+
+        def use(piece: str) -> Flow[None]:
+            self._raw.append(piece)
+            for chunk in reader.feed(piece):
+                yield from self._replying.add(chunk)
+
+        yield from stream.chunks(use)
+        self._received(session.stop_text if session.holds_stop else "")
+        for chunk in reader.finish(finish_reason=session.finish_reason):
+            yield from self._replying.add(chunk)
+        whole = self._replying.whole()
+        return whole._replace(is_cut=session.finish_reason == "length")
+
+    def _reader(self) -> ReplyReader:
+        render, config = self.state.render, self._request.config
+        return ReplyReader(
+            self._backend.reply_format,
+            channels=config.channels,
+            prompt_end=render.text(max(0, render.length - _PROMPT_END)),
+            tools=bool(self._request.tools),
+            broken_calls=config.on_broken_call,
+        )
+
+    def _received(self, stop_text: str) -> None:
+        self.state.render.received("".join(self._raw) + stop_text)
+        self._marked()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def partial(self) -> AIMessage | None:
+        """Return what had been written; see `Attempt`."""
+        return interrupted(self._replying.total)
+
+    def commit(self) -> None:
+        """Go on from here."""
+        live = self._backend.live
+        live.back_to(live.held, is_sound=self._is_sound)
+        self._backend.state = self.state
+        self._backend.pool.give_back(live)
+
+    def rollback(self) -> None:
+        """Put the session back to where the turn began, or to before."""
+        live = self._backend.live
+        live.back_to(self._floor, is_sound=self._is_sound)
+        self._backend.pool.give_back(live)
+
+
+def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
+    """Return whether two messages read alike; a memory hands out copies."""
+    return one is other or (
+        type(one) is type(other)
+        and one.id == other.id
+        and one.content == other.content
+        and one.additional_kwargs == other.additional_kwargs
+        and getattr(one, "tool_calls", None) == getattr(other, "tool_calls", None)
+    )

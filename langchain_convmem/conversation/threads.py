@@ -1,0 +1,174 @@
+"""Where a conversation keeps its history if it has no memory: a list, or any chat history."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_convmem.errors import (
+    ConfigError,
+    HistoryWriteError,
+    UnknownCheckpointError,
+    UnsupportedError,
+)
+from langchain_convmem.protocols import ThreadView
+from langchain_convmem.steps import Step, Steps, step
+
+__all__ = ["ListThread", "MessageStore"]
+
+
+@runtime_checkable
+class MessageStore(Protocol):
+    """Any chat history of LangChain, by its shape."""
+
+    @property
+    def messages(self) -> Sequence[BaseMessage]:
+        """All messages."""
+        ...
+
+    def add_messages(self, messages: Sequence[BaseMessage], /) -> None:
+        """Store messages."""
+        ...
+
+
+class ListThread:
+    """A history in a list; what is said goes to a store as well, if there is one.
+
+    Reading is thread-safe; one turn writes at a time.
+    """
+
+    gate = None
+
+    def __init__(
+        self,
+        messages: Sequence[BaseMessage] = (),
+        starts: Sequence[int] | None = None,
+        store: MessageStore | None = None,
+    ) -> None:
+        """Begin with messages.
+
+        Args:
+            messages: What was said, oldest first.
+            starts: Where turns begin, as numbers of messages; None goes by the user's messages.
+            store: Where later turns are stored.
+        """
+        self._lock = threading.Lock()
+        self._messages = list(messages)
+        self._starts = _beginnings(self._messages) if starts is None else list(starts)
+        self._store = store
+
+    @property
+    def starts(self) -> list[int]:
+        """Where turns begin, as numbers of messages."""
+        with self._lock:
+            return list(self._starts)
+
+    def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        """Return everything; see `ThreadMemory`."""
+        yield from ()
+        with self._lock:
+            return ThreadView(tuple(self._messages), tuple(asked))
+
+    def add_steps(
+        self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store a whole turn; see `ThreadMemory`."""
+        del view, timing
+        if self._store is not None:
+            yield from self._stored(messages)
+        with self._lock:
+            self._starts.append(len(self._messages))
+            self._messages += messages
+
+    def _stored(self, messages: Sequence[BaseMessage]) -> Steps[None]:
+        copies = [message.model_copy(deep=True) for message in messages]
+        reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
+        try:
+            yield step(self._store, "add_messages", copies)
+        # Border to foreign code: a store may fail in any way, and the reply must not be lost.
+        except Exception as error:
+            msg = f"the turn could not be stored ({error!r:.200}); the reply is in `text`"
+            raise HistoryWriteError(msg, text=reply) from error
+
+    def failed_steps(
+        self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
+    ) -> Steps[None]:
+        """Forget the turn: a list keeps no failures."""
+        del messages, reason
+        yield from ()
+
+    def messages_steps(self) -> Steps[list[BaseMessage]]:
+        """Return copies of all messages."""
+        yield from ()
+        return [message.model_copy(deep=True) for message in self.view()]
+
+    def view(self) -> tuple[BaseMessage, ...]:
+        """Return the messages themselves; they must not be changed."""
+        with self._lock:
+            return tuple(self._messages)
+
+    def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+        """Take back the last turns; see `ThreadMemory`."""
+        yield from ()
+        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
+            raise ConfigError(f"turns must be a whole number of at least 1, got {turns!r}")
+        with self._lock:
+            first = self._starts[-turns] if turns <= len(self._starts) else 0
+            return self._cut(first)
+
+    def mark_steps(self) -> Steps[Any]:
+        """Return how many messages there are, and the latest one's id."""
+        yield from ()
+        with self._lock:
+            return [len(self._messages), self._messages[-1].id if self._messages else None]
+
+    def rewind_steps(self, mark: Any) -> Steps[None]:
+        """Take back what was said since a mark; see `ThreadMemory`."""
+        yield from ()
+        count, last = mark
+        with self._lock:
+            held = self._messages[count - 1].id if 0 < count <= len(self._messages) else None
+            if count and held != last:
+                raise UnknownCheckpointError(
+                    f"the conversation no longer holds the {count} messages of this checkpoint"
+                )
+            self._cut(count)
+
+    def _cut(self, count: int) -> list[BaseMessage]:
+        if self._store is not None and count < len(self._messages):
+            raise UnsupportedError(
+                f"{type(self._store).__name__} cannot take messages back; keep the conversation "
+                "in a ConversationMemory, or in no store"
+            )
+        cut = self._messages[count:]
+        del self._messages[count:]
+        self._starts = [start for start in self._starts if start < count]
+        return cut
+
+    def branch_steps(self) -> Steps[ListThread]:
+        """Return a list that goes on by itself; what it adds goes to no store."""
+        yield from ()
+        with self._lock:
+            return ListThread(self._messages, self._starts)
+
+    @classmethod
+    def of_store_steps(cls, store: MessageStore) -> Steps[ListThread]:
+        """Return a thread that goes on from what a store holds."""
+
+        async def aread() -> Sequence[BaseMessage]:
+            return await store.aget_messages()  # type: ignore[attr-defined, no-any-return]
+
+        messages: Sequence[BaseMessage] = yield Step(lambda: store.messages, aread)
+        return cls([message.model_copy(deep=True) for message in messages], store=store)
+
+
+def _beginnings(messages: Sequence[BaseMessage]) -> list[int]:
+    """Return where turns begin: with the first of several messages of the user in a row."""
+    return [
+        number
+        for number, message in enumerate(messages)
+        if message.type == "human" and (number == 0 or messages[number - 1].type != "human")
+    ]

@@ -1,0 +1,177 @@
+"""The part of a conversation that goes on: one turn, from its place in the line to its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables import RunnableConfig
+
+from langchain_convmem.chat_templates import RenderStats
+from langchain_convmem.conversation.backends import ModelReply, ReplyRequest
+from langchain_convmem.conversation.config import SendOptions
+from langchain_convmem.conversation.flows import Flow, TurnControl, adrive, drive
+from langchain_convmem.conversation.inputs import prepared_steps
+from langchain_convmem.conversation.turn import Turn
+from langchain_convmem.conversation.turns_back import TurnsBack
+from langchain_convmem.errors import ConversationBusyError, TurnTimeoutError
+from langchain_convmem.gates import Ticket
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.streams import summed
+
+__all__ = ["Sending", "TurnsAhead", "late"]
+
+
+@dataclass(slots=True)
+class Sending:
+    """One send: what it asks for, and what came of it."""
+
+    options: SendOptions
+    is_streaming: bool = False
+    is_told_inside: bool = False
+    """Whether the end is told while the conversation is still held by the turn."""
+    ticket: Ticket | None = None
+    control: TurnControl = field(default_factory=TurnControl)
+    reply: AIMessage | None = None
+
+
+class TurnsAhead(TurnsBack):
+    """Runs turns, in both worlds."""
+
+    def _send(
+        self,
+        message: Any,
+        run_manager: CallbackManagerForChainRun,
+        config: RunnableConfig,
+        *,
+        sending: Sending,
+    ) -> AIMessage:
+        del run_manager
+        with self._counted(sending):
+            for _ in drive(self._flow(message, config, sending), sending.control):
+                pass
+        return sending.reply  # type: ignore[return-value]  # the flow came to its end
+
+    async def _asend(
+        self,
+        message: Any,
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        *,
+        sending: Sending,
+    ) -> AIMessage:
+        del run_manager
+        with self._counted(sending):
+            async for _ in adrive(self._flow(message, config, sending), sending.control, []):
+                pass
+        return sending.reply  # type: ignore[return-value]  # the flow came to its end
+
+    def _stream(
+        self,
+        inputs: Iterator[Any],
+        run_manager: CallbackManagerForChainRun,
+        config: RunnableConfig,
+        *,
+        sending: Sending | None = None,
+        **options: Any,
+    ) -> Iterator[AIMessageChunk]:
+        del run_manager
+        chosen = sending or Sending(SendOptions.of(options), is_streaming=True)
+        with self._counted(chosen):
+            message = summed(list(inputs))
+            yield from drive(self._flow(message, config, chosen), chosen.control)
+
+    async def _astream(
+        self,
+        inputs: AsyncIterator[Any],
+        run_manager: AsyncCallbackManagerForChainRun,
+        config: RunnableConfig,
+        **options: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        del run_manager
+        sending = Sending(SendOptions.of(options), is_streaming=True)
+        with self._counted(sending):
+            message = summed([part async for part in inputs])
+            flow = adrive(self._flow(message, config, sending), sending.control, [])
+            try:
+                async for chunk in flow:
+                    yield chunk
+            finally:
+                await flow.aclose()
+
+    def _flow(self, message: Any, config: RunnableConfig, sending: Sending) -> Flow[None]:
+        """Run a turn from its place in the line to its last chunk."""
+        ticket = sending.ticket = sending.ticket or self._entered()
+        try:
+            yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
+            self._activity.check_open()
+            asked = yield from prepared_steps(message)
+            for one in asked:
+                one.id = one.id or new_ulid()
+            reply = yield from self._turn(asked, config, sending).flow()
+            sending.reply = reply.message
+            last = _last_chunk(reply)
+            if sending.is_told_inside:
+                yield last
+        finally:
+            self._leave(sending)
+        if not sending.is_told_inside:
+            yield last
+
+    def _turn(self, asked: list[BaseMessage], config: RunnableConfig, sending: Sending) -> Turn:
+        request = ReplyRequest(
+            self._config, sending.options, self._tools, config, sending.is_streaming
+        )
+        return Turn(self._thread, self._backend, request, sending.control, asked, self._noted)
+
+    def _noted(self, stats: tuple[RenderStats, ...]) -> None:
+        self._stats = stats
+
+    def _entered(self) -> Ticket:
+        """Return a place in the line.
+
+        Raises:
+            ConversationBusyError: If this call comes from within a turn, or others come first and
+                nobody is to wait.
+        """
+        ticket = self._gate.enter()
+        if self._config.on_busy == "error" and not ticket.done():
+            self._gate.leave(ticket)
+            raise ConversationBusyError('a turn is running, and on_busy is "error"')
+        return ticket
+
+    def _leave(self, sending: Sending) -> None:
+        if sending.ticket is not None:
+            self._gate.leave(sending.ticket)
+
+    @contextmanager
+    def _counted(self, sending: Sending) -> Iterator[None]:
+        """Let the turn be cancelled, and be waited for; end it when its time is up."""
+        options = sending.options
+        with self._activity.running(sending.control, options.group):
+            if options.timeout is None:
+                yield
+                return
+            timer = threading.Timer(options.timeout, sending.control.stop, [late(options.timeout)])
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+
+def _last_chunk(reply: ModelReply) -> AIMessageChunk:
+    """Return the chunk that ends a reply: without content, with all that was not shown yet."""
+    last = AIMessageChunk(content="", id=reply.message.id, chunk_position="last")
+    return last if reply.rest is None else reply.rest + last
+
+
+def late(seconds: float) -> TurnTimeoutError:
+    """Return the error of a turn that took longer than allowed."""
+    return TurnTimeoutError(f"the turn took longer than {seconds:g} s; it left no trace")

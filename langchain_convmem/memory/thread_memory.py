@@ -1,0 +1,208 @@
+"""One thread of a memory, as a conversation reads and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import ensure_config
+
+from langchain_convmem.errors import HistoryWriteError, LogError, UnknownCheckpointError
+from langchain_convmem.gates import Gate
+from langchain_convmem.history import LiveThread, fork_steps, note_steps, read_all_steps
+from langchain_convmem.history.live_reading import read_live_steps
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.memory.rendering import folded
+from langchain_convmem.memory.replies import with_free_ids
+from langchain_convmem.memory.turn_entries import entry_said
+from langchain_convmem.memory.turn_queue import TURN_QUEUE
+from langchain_convmem.memory.turn_switches import TurnSwitches
+from langchain_convmem.memory.turn_trace import TurnTrace
+from langchain_convmem.memory.turn_view import TurnView
+from langchain_convmem.protocols import ThreadView
+from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.steps import Steps, step
+from langchain_convmem.views.context import Profile
+from langchain_convmem.views.copies import handed_out
+from langchain_convmem.views.drafting import is_remembered
+from langchain_convmem.views.editing import rewinding, undoing
+from langchain_convmem.views.live import live_entries
+
+if TYPE_CHECKING:
+    from langchain_convmem.memory.conversation_memory import ConversationMemory
+
+__all__ = ["MemoryThread"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryThread:
+    """A thread whose log, summaries and recalled lines a conversation goes by; see `ThreadMemory`.
+
+    Thread-safe. Turns of conversations and of wrapped chains over one thread share one line.
+
+    Attributes:
+        memory: The memory.
+        key: The thread.
+        switches: Budgets, and what is recalled.
+        profile: Whose rules the messages keep.
+    """
+
+    memory: ConversationMemory
+    key: ThreadKey
+    switches: TurnSwitches
+    profile: Profile
+
+    @property
+    def gate(self) -> Gate:
+        """The line of all who run turns over this thread in the process."""
+        return TURN_QUEUE.gate((self.memory.log_place, self.key))
+
+    # -- what the model sees ----------------------------------------------------------------------
+
+    def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        """Return the summary, what was said since, and what is asked with recalled lines."""
+        log = self.memory.log
+        thread = yield from read_live_steps(log, self.key)
+        look, seen = self._look(asked), self._with(thread, asked)
+        view = look.viewed(seen)
+        if view is None:
+            thread = yield from read_all_steps(log, thread)
+            seen = self._with(thread, asked)
+            view = look.viewed(seen) or look.viewed_without_unanswered(seen)
+        if not asked:
+            return ThreadView(tuple(view.messages), (), view)
+        yield from note_steps(log, thread, view, look.options(seen.entries))
+        _, recalled = yield from look.recalled(seen.entries, view, view.positions)
+        return _parted(view, asked, recalled)
+
+    def _look(self, asked: Sequence[BaseMessage]) -> TurnView:
+        human = next(
+            (one for one in reversed(asked) if isinstance(one, HumanMessage)), HumanMessage("")
+        )
+        return TurnView(
+            self.memory,
+            self.key,
+            human,
+            self.memory.drafting.hooked(human) if is_remembered(human) and human.content else None,
+            self.switches,
+            None,
+            self.profile,
+            TurnTrace(ensure_config()),
+        )
+
+    def _with(self, thread: LiveThread, asked: Sequence[BaseMessage]) -> LiveThread:
+        """Return the thread as it would be if this had been said."""
+        first = thread.entries[-1].position + 1 if thread.entries else 1
+        turn_id = new_ulid()
+        said = [
+            entry_said(
+                message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
+            )
+            for n, message in enumerate(asked)
+        ]
+        return replace(thread, entries=[*thread.entries, *said])
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def add_steps(
+        self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store a whole turn in one write; then let the thread be compacted if that is due."""
+        drafts = yield from self._drafts(messages)
+        if not drafts:
+            return
+        drafts[-1] = replace(drafts[-1], metadata=Metadata((), dict(timing)))
+        try:
+            yield step(self.memory.log, "append", self.key, drafts)
+        except LogError as error:
+            msg = f"the turn could not be stored ({error}); the reply is in `text`"
+            thread_id = self.key.thread_id
+            raise HistoryWriteError(msg, thread_id=thread_id, text=messages[-1].text) from error
+        if isinstance(view.note, Context):
+            yield from self.memory.after_turn_steps(self.key, view.note, messages)
+
+    def failed_steps(
+        self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
+    ) -> Steps[None]:
+        """Store the messages of a failed turn and take them back: views skip them."""
+        drafts = yield from self._drafts([_unnamed(message) for message in messages])
+        if drafts:
+            entries: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
+            control = Control(tuple(entry.id for entry in entries), reason)
+            draft = Draft(role="control", turn_id=entries[0].turn_id, control=control)
+            yield step(self.memory.log, "append", self.key, [draft])
+
+    def _drafts(self, messages: Iterable[BaseMessage]) -> Steps[list[Draft]]:
+        kept = [message for message in messages if is_remembered(message)]
+        names = {message.id for message in kept if message.id}
+        found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
+        fresh = with_free_ids(kept, {entry.message_id for entry in found}, lambda _: None)
+        return self.memory.drafting.drafts(fresh, turn_id=new_ulid())
+
+    # -- looking back -----------------------------------------------------------------------------
+
+    def messages_steps(self) -> Steps[list[BaseMessage]]:
+        """Return copies of all that was said, whatever summaries cover it."""
+        return [handed_out(entry) for entry in (yield from self._said())]
+
+    def _said(self) -> Steps[list[Entry]]:
+        entries = yield from self._entries()
+        return [entry for entry in live_entries(entries) if entry.role != "summary"]
+
+    def _entries(self) -> Steps[list[Entry]]:
+        entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
+        return entries
+
+    def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+        """Take back the last exchanges; see `ConversationHistory.undo`."""
+        drafts, undone = undoing((yield from self._entries()), turns)
+        yield from self._appended(drafts)
+        return [handed_out(entry) for entry in undone]
+
+    def mark_steps(self) -> Steps[Any]:
+        """Return the id of the last entry; None if nothing was said."""
+        said = yield from self._said()
+        return said[-1].id if said else None
+
+    def rewind_steps(self, mark: Any) -> Steps[None]:
+        """Take back what was said since a mark; see `ThreadMemory`."""
+        try:
+            drafts = rewinding((yield from self._entries()), mark)
+        except LookupError as error:
+            raise UnknownCheckpointError(
+                f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
+            ) from error
+        yield from self._appended(drafts)
+
+    def _appended(self, drafts: Sequence[Draft]) -> Steps[None]:
+        if drafts:
+            yield step(self.memory.log, "append", self.key, drafts)
+
+    def branch_steps(self) -> Steps[MemoryThread]:
+        """Return a fork of the thread."""
+        key = yield from fork_steps(self.memory.log, self.key, None, None)
+        return replace(self, key=key)
+
+
+def _parted(view: Context, asked: Sequence[BaseMessage], recalled: str) -> ThreadView:
+    """Return the view in two: what was said before, and what is asked."""
+    names = {message.id for message in asked}
+    messages = view.messages
+    first = len(messages)
+    while first and messages[first - 1].id in names:
+        first -= 1
+    before, now = messages[:first], list(messages[first:])
+    for number in reversed(range(len(now))):
+        human = now[number]
+        if isinstance(human, HumanMessage):
+            # Templates put the parts of a message together without a space between them.
+            now[number] = folded(human, recalled and f"{recalled}\n\n")
+            break
+    return ThreadView(tuple(before), tuple(now), view)
+
+
+def _unnamed(message: BaseMessage) -> BaseMessage:
+    # The same message may be sent again, and is no repetition then.
+    return message.model_copy(update={"id": None})
