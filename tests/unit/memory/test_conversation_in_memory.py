@@ -1,0 +1,255 @@
+"""Conversations that live in a thread: log, summaries and recalled lines apply."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from summaries import ScriptedSummarizer
+
+from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
+from langchain_convmem.errors import (
+    ConfigError,
+    HistoryWriteError,
+    ThreadBusyError,
+    UnknownCheckpointError,
+)
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.testing import ScriptedEngine
+
+KEY = ThreadKey("ana", "t")
+TOLD = "I parked the car on level 3 of the garage."
+
+
+def talk(memory, model, **settings):
+    return memory.conversation(model, thread_id="t", user_id="ana", **settings)
+
+
+def answering(*replies):
+    return ScriptedChatModel(replies=list(replies))
+
+
+def text_engine(*replies):
+    return ScriptedEngine(
+        list(replies), template=ChatTemplate.builtin("chatml"), end_text="<|im_end|>"
+    )
+
+
+def told_before(memory, text=TOLD):
+    memory.add_messages([HumanMessage(text), AIMessage("Noted.")], thread_id="old", user_id="ana")
+
+
+def live(memory):
+    return [(one.type, one.text) for one in memory.history("t", user_id="ana").messages]
+
+
+# -- what is stored -----------------------------------------------------------------------------
+
+
+def test_a_turn_is_stored_whole_and_the_thread_goes_on_elsewhere(memory):
+    talk(memory, answering("Level 3.")).send_message("Where is the car?")
+    again = talk(memory, answering("Bye."))
+    assert [one.text for one in again.history] == ["Where is the car?", "Level 3."]
+    memory.wrap(answering("Wrapped.")).invoke("And now?", at())
+    assert [one.text for one in again.history][2:] == ["And now?", "Wrapped."]
+    assert again.send_message("Thanks").text == "Bye."
+    assert len(live(memory)) == 6
+
+
+def test_the_messages_of_a_turn_share_its_id_and_the_reply_tells_its_times(memory):
+    talk(memory, answering("Level 3.")).send_message("Where is the car?")
+    asked, reply = memory.log.entries(KEY)
+    assert asked.turn_id == reply.turn_id
+    assert {"llmStart", "llmEnd"} <= reply.metadata.timing.keys()
+
+
+def test_a_tool_loop_is_stored_in_order(quick):
+    def level(car: str) -> str:
+        """Tell the level a car is on."""
+        return f"{car} is on level 3"
+
+    call = AIMessage("", tool_calls=[{"name": "level", "args": {"car": "red"}, "id": "c1"}])
+    said = talk(quick, answering(call, "Level 3."), preface={"tools": [level]})
+    said.send_message("Where is the red car?")
+    kinds = [entry.role for entry in quick.log.entries(KEY)]
+    assert kinds == ["user", "assistant", "tool", "assistant"]
+    assert isinstance(said.history[2], ToolMessage)
+    assert said.history[2].text == "red is on level 3"
+
+
+@pytest.mark.parametrize("way", ["send", "asend", "stream"])
+def test_a_failed_turn_is_kept_in_the_log_and_shown_nowhere(memory, way):
+    said = talk(memory, answering("Hello.", ProviderError("down"), "Level 3."))
+    said.send_message("Hi")
+    with pytest.raises(ProviderError):
+        _send(said, "Where is the car?", way)
+    assert [one.text for one in said.history] == ["Hi", "Hello."]
+    *_, asked, control = memory.log.entries(KEY)
+    assert (asked.message.text, control.control.reason) == ("Where is the car?", "failed")
+    assert control.control.retracts == (asked.id,)
+    assert said.send_message("Where is the car?").text == "Level 3."
+    assert len(live(memory)) == 4
+
+
+def _send(said, text, way):
+    if way == "send":
+        return said.send_message(text)
+    if way == "asend":
+        return asyncio.run(said.asend_message(text))
+    return list(said.stream(text))
+
+
+def test_a_message_that_failed_may_be_sent_again_by_its_id(memory):
+    said = talk(memory, answering(ProviderError("down"), "Level 3."))
+    asked = HumanMessage("Where is the car?", id="m1")
+    with pytest.raises(ProviderError):
+        said.send_message(asked)
+    said.send_message(asked)
+    assert [(one.id, one.text) for one in said.history][0] == ("m1", "Where is the car?")
+    assert len(said.history) == 2
+
+
+def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
+    said = talk(memory, answering("Hello.", "Level 3.", "Again."), recall=False)
+    said.send_message("Hi")
+    with pytest.raises(HistoryWriteError) as raised:
+        said.send_message("Where is the car?")
+    assert raised.value.text == "Level 3."
+    assert len(said.history) == 2
+    assert said.send_message("Where is the car?").text == "Again."
+
+
+# -- what the model sees ------------------------------------------------------------------------
+
+
+def test_lines_of_other_threads_stand_before_the_users_words_and_are_not_stored(memory):
+    told_before(memory)
+    model = answering("Level 3.")
+    said = talk(memory, model)
+    said.send_message("On which level did I park the car?")
+    [asked] = model.seen[0]
+    assert asked.text.index("level 3 of the garage") < asked.text.index("On which level")
+    assert said.history[0].content == "On which level did I park the car?"
+
+
+def test_recall_can_be_switched_off(quick):
+    told_before(quick)
+    model = answering("Where?")
+    talk(quick, model, recall=False).send_message("On which level did I park the car?")
+    assert model.asked == ["On which level did I park the car?"]
+
+
+def test_a_session_that_has_read_recalled_lines_is_not_sent_them_again(quick):
+    told_before(quick)
+    engine = text_engine("Level 3.", "You are welcome.")
+    said = talk(quick, engine)
+    said.send_message("On which level did I park the car?")
+    said.send_message("Thanks")
+    assert "level 3 of the garage" in engine.prefills[0]
+    assert engine.prefills[1].startswith("<|im_end|>\n<|im_start|>user\nThanks")
+    assert [stats.diverged_at for stats in said.render_stats] == [None]
+
+
+def test_summaries_take_the_place_of_what_was_said_and_the_history_keeps_it():
+    settings = SummarySettings(
+        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
+    )
+    options = {"summary_settings": settings, "summarize_when": "foreground"}
+    with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
+        model = answering("Fine.")
+        said = talk(memory, model, recall=False)
+        for number in range(6):
+            said.send_message(f"message {number}")
+        assert len(said.history) == 12
+        assert len(model.seen[-1]) < 8
+        assert memory.history("t", user_id="ana").last_summary is not None
+
+
+def test_a_session_reads_the_summary_once_and_goes_on_from_there():
+    settings = SummarySettings(
+        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
+    )
+    options = {"summary_settings": settings, "summarize_when": "foreground"}
+    with ConversationMemory(InMemoryLog(), summarizer=ScriptedSummarizer(), **options) as memory:
+        engine = text_engine(*["Fine."] * 7)
+        said = talk(memory, engine, recall=False)
+        for number in range(7):
+            said.send_message(f"message {number}")
+        session = engine.sessions[0].text
+        assert session == said._backend.state.render.text()
+        assert "message 0" not in session.split("</summary>")[-1]
+
+
+def test_a_budget_leaves_out_the_oldest(quick):
+    model = answering("Fine.")
+    said = talk(quick, model, recall=False, history_tokens=40)
+    for number in range(10):
+        said.send_message(f"message number {number} " + "word " * 10)
+    assert len(model.seen[-1]) < 6
+    assert len(said.history) == 20
+
+
+# -- going back ---------------------------------------------------------------------------------
+
+
+def test_undo_rewind_and_clone_are_entries_of_the_log(memory):
+    said = talk(memory, answering("one", "two", "three"), recall=False)
+    said.send_message("a")
+    point = said.checkpoint("after a")
+    said.send_message("b")
+    fork = said.clone()
+    assert [one.text for one in said.undo()] == ["b", "two"]
+    said.send_message("c")
+    said.rewind(point)
+    assert [one.text for one in said.history] == ["a", "one"]
+    assert [one.text for one in fork.history] == ["a", "one", "b", "two"]
+    fork.send_message("d")
+    assert [one.text for one in said.history] == ["a", "one"]
+
+
+def test_a_checkpoint_that_was_taken_back_is_unknown(quick):
+    said = talk(quick, answering("one", "two"))
+    said.send_message("a")
+    point = said.checkpoint()
+    said.undo()
+    with pytest.raises(UnknownCheckpointError, match="no longer shows"):
+        said.rewind(point)
+
+
+def test_going_back_to_an_empty_conversation_takes_everything_back(quick):
+    said = talk(quick, answering("one"))
+    start = said.checkpoint()
+    said.send_message("a")
+    said.rewind(start)
+    assert said.history == []
+
+
+# -- one line for all ---------------------------------------------------------------------------
+
+
+def test_turns_of_a_conversation_and_of_a_chain_over_one_thread_share_a_line(memory):
+    inner = {}
+
+    def reply(_messages):
+        with pytest.raises(ThreadBusyError) as raised:
+            memory.wrap(answering("never")).invoke("again", at())
+        inner["error"] = raised.value
+        return AIMessage("There.")
+
+    talk(memory, answering(reply), recall=False).send_message("Hi")
+    assert inner["error"].thread_id == "t"
+
+
+def test_conversations_of_one_engine_keep_to_their_threads(quick):
+    with Engine(answering(lambda seen: AIMessage(f"re {seen[-1].text}"))) as engine:
+        for name in ("a", "b"):
+            quick.conversation(engine, thread_id=name, recall=False).send_message(f"to {name}")
+    assert [one.text for one in quick.history("b").messages] == ["to b", "re to b"]
+
+
+def test_a_wrong_setting_is_named(quick):
+    with pytest.raises(ConfigError, match="'prefase'.*preface"):
+        talk(quick, answering("x"), prefase=1)
