@@ -25,6 +25,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_convmem.errors import InvalidMessageError
 
 __all__ = [
+    "TEMPLATE_FIELDS",
     "MessageLike",
     "TemplateMessage",
     "plain",
@@ -35,6 +36,8 @@ __all__ = [
 MessageLike = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
 """Text is the user's; a pair is role and content; a map holds at least `role`."""
 TemplateMessage = dict[str, Any]
+TEMPLATE_FIELDS = "template_fields"
+"""Key in `additional_kwargs` of a LangChain message: a map of what else templates read of it."""
 
 _MAX_DEPTH = 100
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -170,7 +173,9 @@ def _of_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> Templat
             }
             for call in message.tool_calls
         ]
-    return _with_reasoning(made, reasoning or None)
+    fields = message.additional_kwargs.get(TEMPLATE_FIELDS)
+    more = plain(fields, what) if isinstance(fields, Mapping) else {}
+    return _with_reasoning({**made, **more, **made}, reasoning or None)
 
 
 def _role(message: BaseMessage, what: str) -> str:

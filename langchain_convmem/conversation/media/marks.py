@@ -1,0 +1,181 @@
+"""The marks that templates write where a picture or sound belongs, and what is put in their place.
+
+A mark stands for all that its model wants there: a session that gets a `Media` adds the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.protocols.sessions import Media, Part
+
+__all__ = ["MEDIA_MARKS", "MediaMarks", "interleaved"]
+
+MediaMarks = Mapping[str, Sequence[str]]
+"""For `image` and `audio`: the texts that a template writes for one."""
+
+MEDIA_MARKS: MediaMarks = {
+    "image": (
+        "<|image_pad|>",
+        "<|image|>",
+        "<|image_1|>",
+        "<start_of_image>",
+        "<image_soft_token>",
+        "<image_placeholder>",
+        "<IMG_CONTEXT>",
+        "<|media_pad|>",
+        "<image>",
+        "[IMG]",
+        "<__media__>",
+    ),
+    "audio": (
+        "<|audio_pad|>",
+        "<|audio|>",
+        "<|AUDIO|>",
+        "<|audio_1|>",
+        "<start_of_audio>",
+        "<audio_soft_token>",
+        "<audio>",
+        "[AUDIO]",
+    ),
+}
+"""Marks of known families. Of several that may stand around a place, the one within."""
+
+
+def interleaved(
+    text: str,
+    marks: MediaMarks | None,
+    media: Sequence[Media],
+    *,
+    messages: Iterable[BaseMessage] = (),
+    start: int = 0,
+) -> list[Part]:
+    """Return rendered text cut at its marks, with the media in their places.
+
+    The first mark of a kind is the first medium of that kind, and so on.
+
+    Args:
+        text: What a template wrote.
+        marks: What it writes for a medium; if None, whatever known family's marks stand in the
+            text. Without marks and media the text is left alone.
+        media: All that belong in `text`, in order.
+        messages: What the text was made from: nothing in their own text is taken for a mark. What
+            the model itself said of marks is passed over.
+        start: Where to begin within `text`; media before it are left out.
+
+    Returns:
+        Texts and media in turns, no text empty; all of `text` from `start` on, but for the marks.
+
+    Raises:
+        InvalidMessageError: If the text has not exactly one mark for each medium, or a message
+            that is not the model's says one.
+    """
+    given = list(messages)
+    wanted: Counter[str] = Counter(one.kind for one in media)
+    kinds = _kinds_by_mark(text, marks, wanted, given)
+    quoted = _quoted(text, kinds, given)
+    places = [(at, mark) for at, mark in _places(text, kinds) if at not in quoted]
+    found = Counter(kinds[mark] for _, mark in places)
+    if found != wanted:
+        raise InvalidMessageError(
+            f"the template writes marks for {_counts(found)}, but the messages hold "
+            f"{_counts(wanted)}; does the template take media, and are its marks given?"
+        )
+    return _cut(text, start, [(at, mark, kinds[mark]) for at, mark in places], media)
+
+
+def _kinds_by_mark(
+    text: str,
+    marks: MediaMarks | None,
+    wanted: Mapping[str, int],
+    messages: Sequence[BaseMessage],
+) -> dict[str, str]:
+    """Return the marks to look for, each with its kind."""
+    if marks is None and not wanted:
+        return {}
+    chosen = MEDIA_MARKS if marks is None else marks
+    kinds = {mark: kind for kind, known in chosen.items() for mark in known if mark in text}
+    # A picture that another family's mark stands for may be spoken of.
+    clear = {mark: kind for mark, kind in kinds.items() if not _says(messages, mark)}
+    if marks is None and set(clear.values()) >= set(wanted):
+        return clear
+    others = [message for message in messages if not isinstance(message, AIMessage)]
+    for mark in kinds:
+        if _says(others, mark):
+            raise InvalidMessageError(
+                f"a message says {mark!r}, which the model reads as a picture or sound; "
+                "write it otherwise"
+            )
+    return kinds
+
+
+def _says(messages: Iterable[BaseMessage], mark: str) -> bool:
+    return any(mark in piece for message in messages for piece in _texts(message))
+
+
+def _quoted(text: str, marks: Iterable[str], messages: Iterable[BaseMessage]) -> Container[int]:
+    """Return the positions within what the model itself said of marks."""
+    ranges: list[range] = []
+    done = 0
+    replies = (message for message in messages if isinstance(message, AIMessage))
+    for piece in (piece.strip() for reply in replies for piece in _texts(reply)):
+        if any(mark in piece for mark in marks) and (at := text.find(piece, done)) >= 0:
+            done = at + len(piece)
+            ranges.append(range(at, done))
+    return {at for one in ranges for at in one}
+
+
+def _texts(message: BaseMessage) -> Iterable[str]:
+    yield from _strings(message.content)
+    yield from _strings(message.name or "")
+    yield from _strings(getattr(message, "tool_calls", ""))
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _places(text: str, marks: Iterable[str]) -> list[tuple[int, str]]:
+    # The longest first: a mark may begin another.
+    patterns = [re.escape(mark) for mark in sorted(marks, key=len, reverse=True)]
+    if not patterns:
+        return []
+    return [(match.start(), match[0]) for match in re.finditer("|".join(patterns), text)]
+
+
+def _cut(
+    text: str, start: int, places: Sequence[tuple[int, str, str]], media: Sequence[Media]
+) -> list[Part]:
+    waiting: dict[str, deque[Media]] = {}
+    for one in media:
+        waiting.setdefault(one.kind, deque()).append(one)
+    parts: list[Part] = []
+    done = start
+    for at, mark, kind in places:
+        one = waiting[kind].popleft()
+        if at + len(mark) <= start:
+            continue
+        if at < start:
+            raise InvalidMessageError(f"position {start} of the prompt lies within {mark!r}")
+        parts += [text[done:at], one]
+        done = at + len(mark)
+    parts.append(text[done:])
+    return [part for part in parts if part != ""]
+
+
+def _counts(kinds: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no media"

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_convmem.conversation.inputs import as_messages
+from langchain_convmem.conversation.media import (
+    MEDIA_MARKS,
+    MediaLimits,
+    has_media,
+    interleaved,
+    media_of,
+)
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.protocols.sessions import Media
+
+PNG = b"\x89PNG\r\n\x1a\n\xfb\xff\xbe" + bytes(14)
+WAV = b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(16)
+TEXT = {"type": "text", "text": "Look:"}
+
+
+def encoded(data):
+    return base64.b64encode(data).decode()
+
+
+def block(part, **limits):
+    [message] = as_messages({"role": "user", "content": [TEXT, part]}, limits=MediaLimits(**limits))
+    assert message.content[0] == TEXT
+    return message.content[1]
+
+
+# -- what comes in --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["path", "Path", "file url", "url", "relative"])
+def test_a_part_by_path_holds_what_the_file_held(place, tmp_path, monkeypatch):
+    path = tmp_path / "ä b.png"
+    path.write_bytes(PNG)
+    monkeypatch.chdir(tmp_path)
+    source = {
+        "path": {"path": str(path)},
+        "Path": {"path": path},
+        "file url": {"path": path.as_uri()},
+        "url": {"url": path.as_uri()},
+        "relative": {"path": path.name},
+    }[place]
+    found = block({"type": "image", **source})
+    path.unlink()
+    assert found == {"type": "image", "base64": encoded(PNG), "mime_type": "image/png"}
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        encoded(PNG),
+        encoded(PNG).rstrip("="),
+        base64.urlsafe_b64encode(PNG).decode(),
+        base64.urlsafe_b64encode(PNG).decode().rstrip("="),
+        base64.encodebytes(PNG * 20).decode(),
+        f"data:image/jpeg;base64,{encoded(PNG)}",
+        PNG,
+    ],
+    ids=["standard", "bare", "url-safe", "url-safe bare", "in lines", "data url", "bytes"],
+)
+@pytest.mark.parametrize("key", ["blob", "base64"])
+def test_a_blob_is_read_in_both_alphabets_with_or_without_padding(blob, key):
+    found = block({"type": "image", key: blob, "detail": "low"})
+    assert base64.b64decode(found.pop("base64")).startswith(PNG)
+    assert found == {"type": "image", "mime_type": "image/png", "detail": "low"}
+
+
+@pytest.mark.parametrize(
+    ("start", "kind", "expected"),
+    [
+        (b"\xff\xd8\xff\xe0", "image", "image/jpeg"),
+        (b"GIF89a", "image", "image/gif"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image", "image/webp"),
+        (b"BM\x46\x00\x00\x00\x00\x00\x00\x00", "image", "image/bmp"),
+        (WAV, "audio", "audio/wav"),
+        (b"ID3\x04", "audio", "audio/mp3"),
+        (b"\xff\xfb\x90\x64", "audio", "audio/mp3"),
+        (b"\xff\xf1\x50\x80", "audio", "audio/aac"),
+        (b"OggS\x00", "audio", "audio/ogg"),
+        (b"fLaC\x00", "audio", "audio/flac"),
+        (b"\x00\x00\x00\x20ftypM4A ", "audio", "audio/mp4"),
+        (b"\x00\x00\x00\x20ftypisom", "audio", "video/mp4"),
+        (b"\x00\x00\x00\x20ftypavif", "image", "image/avif"),
+    ],
+)
+def test_the_type_is_what_the_bytes_say(start, kind, expected):
+    data = start + bytes(20)
+    found = block({"type": kind, "blob": encoded(data), "mime_type": "image/png"})
+    assert found["mime_type"] == expected
+    assert media_of([HumanMessage([found])]) == [Media(kind, data, expected)]
+
+
+def test_files_of_other_sorts_are_kept_for_chat_models():
+    found = block({"type": "file", "blob": encoded(b"%PDF-1.7"), "filename": "a.pdf"})
+    assert (found["mime_type"], found["filename"]) == ("application/pdf", "a.pdf")
+
+
+@pytest.mark.parametrize("data", [b"new format", b"BMW are cars", b"\xff\x00\x00\x00"])
+def test_unknown_bytes_are_taken_if_somebody_names_their_type(data):
+    part = {"type": "image", "blob": encoded(data)}
+    assert block({**part, "mime_type": "image/new"})["mime_type"] == "image/new"
+    with pytest.raises(InvalidMessageError, match="name its type with 'mime_type'"):
+        block(part)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image", "url": "https://example.org/a.png"},
+        {"type": "image", "file_id": "file-1"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded(PNG)}"}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        {"type": "input_audio", "input_audio": {"data": encoded(WAV), "format": "wav"}},
+        {"type": "file", "file": {"file_id": "file-1"}},
+        {"type": "image", "url": "https://example.org/a.png", "base64": None, "path": None},
+    ],
+)
+def test_shapes_of_providers_are_checked_and_left_as_they_are(part):
+    assert block(part) == part
+
+
+def test_what_only_a_provider_knows_is_left_alone_in_langchain_messages():
+    parts = [
+        {"type": "document", "source": {"type": "text", "data": "x", "media_type": "text/plain"}},
+        {"cachePoint": {"type": "default"}},
+        {"type": "search_result", "source": "x", "title": "y", "content": []},
+    ]
+    assert as_messages(HumanMessage(parts)) == [HumanMessage(parts)]
+
+
+def test_langchain_messages_of_every_role_may_name_files(tmp_path):
+    path = tmp_path / "a.wav"
+    path.write_bytes(WAV)
+    given = ToolMessage([{"type": "audio", "path": str(path)}], tool_call_id="c")
+    [found] = as_messages(given)
+    assert media_of([found]) == [Media("audio", WAV, "audio/wav")]
+    assert given.content == [{"type": "audio", "path": str(path)}]
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"type": "image"}, "holds nothing"),
+        ({"type": "image", "blob": ""}, "is empty"),
+        ({"type": "image", "blob": "%%%"}, "is not base64"),
+        ({"type": "image", "blob": "abcde"}, "is not base64"),
+        ({"type": "image", "blob": "ab=cd==="}, "is not base64"),
+        ({"type": "image", "blob": 5}, "5 for base64"),
+        ({"type": "image", "blob": encoded(WAV)}, "called image, but holds audio/wav"),
+        ({"type": "audio", "blob": encoded(PNG)}, "called audio, but holds image/png"),
+        ({"type": "image", "path": ""}, "path ''"),
+        ({"type": "image", "path": 5}, "path 5"),
+        ({"type": "image", "path": "gone.png"}, "gone.png"),
+        ({"type": "image", "path": "a\0b"}, "file 'a"),
+        ({"type": "image", "path": "file://elsewhere/a.png"}, "another machine"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}, "holds nothing"),
+    ],
+)
+def test_media_that_nobody_can_read_are_refused_by_name(part, named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidMessageError, match=f"part 1 of message 0.*{named}"):
+        block(part)
+
+
+def test_only_plain_files_are_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (tmp_path, pipe):
+        with pytest.raises(InvalidMessageError, match="no plain file"):
+            block({"type": "image", "path": str(path)})
+
+
+def test_media_over_the_limit_are_refused_however_they_come(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(PNG)
+    url = f"data:image/png;base64,{encoded(PNG)}"
+    for part in (
+        {"type": "image", "path": str(path)},
+        {"type": "image", "blob": encoded(PNG)},
+        {"type": "image", "blob": PNG},
+        {"type": "image_url", "image_url": {"url": url}},
+    ):
+        assert block(part, max_bytes=len(PNG))
+        assert block(part, max_bytes=None)
+        with pytest.raises(InvalidMessageError, match=f"larger than {len(PNG) - 1} bytes"):
+            block(part, max_bytes=len(PNG) - 1)
+    with pytest.raises(ConfigError, match="max_bytes is 0"):
+        MediaLimits(max_bytes=0)
+
+
+def test_files_outside_the_folder_are_refused_though_a_link_lies_within(tmp_path):
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    outside = tmp_path / "private.png"
+    outside.write_bytes(PNG)
+    (folder / "own.png").write_bytes(PNG)
+    (folder / "link.png").symlink_to(outside)
+    assert block({"type": "image", "path": folder / "own.png"}, folder=folder)
+    for path in (outside, folder / "link.png", folder / ".." / "private.png"):
+        with pytest.raises(InvalidMessageError, match="outside"):
+            block({"type": "image", "path": path}, folder=folder)
+
+
+# -- what goes out --------------------------------------------------------------------------------
+
+CAT = Media("image", PNG, "image/png")
+DOG = Media("image", b"GIF89a" + bytes(20), "image/gif")
+SONG = Media("audio", WAV, "audio/wav")
+
+
+def test_media_come_in_the_order_of_the_messages():
+    messages = as_messages(
+        [
+            {"role": "user", "content": [{"type": "image", "blob": CAT.data}, TEXT]},
+            "Hi",
+            HumanMessage(
+                [
+                    {"type": "input_audio", "input_audio": {"data": encoded(WAV), "format": "wav"}},
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "data:;base64," + encoded(DOG.data)},
+                    },
+                ]
+            ),
+        ]
+    )
+    assert media_of(messages) == [CAT, SONG, DOG]
+    assert list(map(has_media, messages)) == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"type": "image", "url": "https://example.org/a.png"}, "fetch it"),
+        ({"type": "image", "file_id": "file-1"}, "fetch it"),
+        ({"type": "file", "base64": encoded(b"%PDF-1"), "mime_type": "application/pdf"}, "pdf"),
+    ],
+)
+def test_a_session_that_reads_text_gets_bytes_of_pictures_and_sounds_only(part, named):
+    with pytest.raises(InvalidMessageError, match=named):
+        media_of([HumanMessage([part])])
+
+
+@pytest.mark.parametrize("mark", MEDIA_MARKS["image"])
+def test_media_take_the_places_of_the_marks_of_known_families(mark):
+    text = f"<|vision_start|>{mark}<|vision_end|>One and {mark}"
+    assert interleaved(text, None, [CAT, DOG]) == [
+        "<|vision_start|>",
+        CAT,
+        "<|vision_end|>One and ",
+        DOG,
+    ]
+
+
+def test_each_kind_has_its_own_order():
+    text = "<img><snd><img>"
+    marks = {"image": ["<img>"], "audio": ["<snd>"]}
+    assert interleaved(text, marks, [SONG, CAT, DOG]) == [CAT, SONG, DOG]
+
+
+def test_of_two_marks_at_one_place_the_longer_counts():
+    marks = {"image": ["<img>", "<img>1</img>"]}
+    assert interleaved("a<img>1</img>b", marks, [CAT]) == ["a", CAT, "b"]
+
+
+@pytest.mark.parametrize("media", [[], [CAT], [CAT, DOG, CAT], [CAT, SONG]])
+def test_every_medium_needs_its_mark_and_every_mark_its_medium(media):
+    with pytest.raises(InvalidMessageError, match="writes marks for 2 image, but"):
+        interleaved("<img> and <img>", {"image": ["<img>"]}, media)
+
+
+def test_a_template_without_marks_takes_no_media():
+    with pytest.raises(InvalidMessageError, match=r"marks for no media.*hold 1 image"):
+        interleaved("Look:", None, [CAT])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        HumanMessage("What is an <image>?"),
+        HumanMessage([TEXT, {"type": "text", "text": "<image>"}]),
+        HumanMessage("Hi", name="<image>"),
+        ToolMessage("An <image>.", tool_call_id="c"),
+    ],
+)
+def test_a_mark_that_somebody_wrote_swallows_no_medium(message):
+    with pytest.raises(InvalidMessageError, match="says '<image>'"):
+        interleaved("USER: <image>", None, [CAT], messages=[message])
+
+
+def test_marks_of_other_families_may_be_spoken_of():
+    text = "<start_of_image>What is an <image>?"
+    said = [HumanMessage("What is an <image>?")]
+    assert interleaved(text, None, [CAT], messages=said) == [CAT, "What is an <image>?"]
+    assert interleaved("An <image>?", None, [], messages=said) == ["An <image>?"]
+    with pytest.raises(InvalidMessageError, match="says '<image>'"):
+        interleaved("An <image>?", {"image": ["<image>"]}, [], messages=said)
+
+
+def test_the_model_may_speak_of_marks_and_the_conversation_goes_on():
+    said = AIMessage([{"type": "text", "text": " It is an <image>, <image>. "}])
+    text = "<image>What?\nIt is an <image>, <image>.\n<image>And?"
+    assert interleaved(text, None, [CAT, DOG], messages=[said]) == [
+        CAT,
+        "What?\nIt is an <image>, <image>.\n",
+        DOG,
+        "And?",
+    ]
+
+
+@pytest.mark.parametrize("start", [0, 1, 8, 9, 17])
+def test_a_prompt_can_be_sent_from_any_place_on(start):
+    text = "a<image>b<image>c"
+    whole = [*"a", CAT, *"b", DOG, *"c"]
+    kept = {0: 0, 1: 1, 8: 2, 9: 3, 17: 5}[start]
+    assert interleaved(text, None, [CAT, DOG], start=start) == whole[kept:]
+
+
+def test_no_prompt_is_sent_from_within_a_mark():
+    with pytest.raises(InvalidMessageError, match="lies within"):
+        interleaved("a<image>b", None, [CAT], start=4)
+
+
+def test_paths_are_the_only_places_that_are_read(tmp_path):
+    secret = Path(tmp_path / "a.png")
+    secret.write_bytes(PNG)
+    given = HumanMessage([{"type": "text", "text": str(secret), "path": str(secret)}])
+    assert as_messages(given) == [given]
