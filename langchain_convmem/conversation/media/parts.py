@@ -14,9 +14,9 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_convmem.conversation.media.files import MediaLimits, is_file_url, read_file
-from langchain_convmem.conversation.media.media_types import family_of, media_type_of
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.protocols.sessions import Media
+from langchain_convmem.views.media_types import family_of, media_type_of
 from langchain_convmem.views.profiles.media import read_media
 
 __all__ = ["has_media", "media_of", "settle_media"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, get_args
 
 from langchain_convmem.views.copies import block_type, clean_text
+from langchain_convmem.views.media_types import family_of, media_type_of
 from langchain_convmem.views.profiles.rules import Form, Kind, MediaRule, ProviderProfile, fits
 
 __all__ = ["Media", "accepts", "media_note", "read_media", "text_of_file", "written"]
@@ -41,16 +42,6 @@ _ALIASES = {
     "html": "text/html",
     "pdf": "application/pdf",
 }
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mp3"),
-    (b"OggS", "audio/ogg"),
-    (b"fLaC", "audio/flac"),
-)
-_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/avi"}
 _DATA_URI = re.compile(r"data:([^;,\s]*)(?:;[^;,\s]*)*;base64,(.*)", re.DOTALL)
 _ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")
 _BLANKS = re.compile(r"\s+")
@@ -203,17 +194,12 @@ def _gemini(block: Mapping[Any, Any]) -> _Found | None:
     uri = block.get("file_uri")
     is_address = isinstance(uri, str) and _ADDRESS.fullmatch(uri) is not None
     return _Found(
-        _family(named) if isinstance(named, str) else "file",
+        family_of(named) if isinstance(named, str) else "file",
         base64=block.get("data"),
         url=uri if is_address and "googleapis.com" not in str(uri) else None,
         file_id=uri,
         type=named,
     )
-
-
-def _family(media_type: str) -> Kind:
-    family = media_type.partition("/")[0]
-    return family if _is_kind(family) and family != "file" else "file"
 
 
 def _is_kind(value: object) -> TypeGuard[Kind]:
@@ -249,10 +235,10 @@ def _usual_type(value: object) -> str:
 
 def _with_data(kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]) -> Media:
     text, head = _base64(data)
-    told = _told_by(head)
+    told = media_type_of(head)
     media_type = told or named
-    if media_type and kind in ("file", _family(named)):
-        kind = _family(media_type)
+    if media_type and kind in ("file", family_of(named)):
+        kind = family_of(media_type)
     is_plain = (
         _is_plain(block)
         and kind in block_type(block)
@@ -275,15 +261,6 @@ def _base64(data: object) -> tuple[str, bytes]:
         return text, binascii.a2b_base64(text, strict_mode=True)[:_HEAD]
     except ValueError:
         return "", b""
-
-
-def _told_by(head: bytes) -> str:
-    """Return the media type that the first bytes of data tell, if they do."""
-    if head.startswith(b"RIFF"):
-        return _RIFF.get(head[8:12], "")
-    if head[4:8] == b"ftyp":
-        return "image/heic" if head[8:12] in (b"heic", b"heix", b"mif1") else "video/mp4"
-    return next((kind for start, kind in _SIGNATURES if head.startswith(start)), "")
 
 
 def _is_plain(block: Mapping[Any, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = ["family_of", "media_type_of"]
 
 _STARTS = (
@@ -37,6 +39,11 @@ _BRANDS = {
     b"qt  ": "video/quicktime",
 }
 """What the containers of ISO hold, by their brand; the others are taken for video."""
+_FAMILIES: dict[str, Literal["audio", "image", "video"]] = {
+    "audio": "audio",
+    "image": "image",
+    "video": "video",
+}
 _BMP_RESERVED = slice(6, 10)
 _FRAME = b"\xff"
 _SYNC = 0xE0
@@ -63,7 +70,6 @@ def _mpeg_audio(data: bytes) -> str:
     return "audio/mp3" if data[1] & _MPEG_LAYER else "audio/aac"
 
 
-def family_of(media_type: str) -> str:
-    """Return what a media type is of: `image`, `audio`, `video`, or `file` for all others."""
-    family = media_type.partition("/")[0]
-    return family if family in ("image", "audio", "video") else "file"
+def family_of(media_type: str) -> Literal["audio", "file", "image", "video"]:
+    """Return what a media type is of; `file` for all others."""
+    return _FAMILIES.get(media_type.partition("/")[0], "file")
