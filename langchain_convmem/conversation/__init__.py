@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langchain_convmem.conversation.engine import Engine
     from langchain_convmem.conversation.handles import MessageCallback, TurnHandle
     from langchain_convmem.conversation.inputs import ConversationInput, as_messages
+    from langchain_convmem.conversation.media import MediaLimits
     from langchain_convmem.conversation.preface import Preface
     from langchain_convmem.conversation.replies import Channel, ReplyFormat, ReplyReader
     from langchain_convmem.conversation.turns_back import Checkpoint
@@ -23,6 +24,7 @@ __all__ = [
     "ConversationConfig",
     "ConversationInput",
     "Engine",
+    "MediaLimits",
     "MessageCallback",
     "Preface",
     "ReplyFormat",
@@ -41,6 +43,7 @@ __getattr__, __dir__ = lazy_names(
         "ConversationConfig": "config",
         "ConversationInput": "inputs",
         "Engine": "engine",
+        "MediaLimits": "media",
         "MessageCallback": "handles",
         "Preface": "preface",
         "ReplyFormat": "replies",

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
 
 from langchain_convmem.chat_templates import ChatTemplate
+from langchain_convmem.conversation.media import MediaLimits
 from langchain_convmem.conversation.preface import Preface
 from langchain_convmem.conversation.replies import Channel, ReplyFormat
 from langchain_convmem.errors import ConfigError
@@ -55,6 +56,8 @@ class ConversationConfig(BaseModel):
         on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what the model had said.
         on_max_tokens: `"return"` a reply that was cut short, or `"raise"` and take it back.
         max_output_tokens: The most tokens of a reply.
+        media_limits: How large media may be, and where the files may lie that messages name. Set a
+            folder where messages come from strangers.
         model_kwargs: Arguments of every call of the model, such as `temperature`.
     """
 
@@ -83,6 +86,7 @@ class ConversationConfig(BaseModel):
     on_cancel: Literal["discard", "keep"] = "discard"
     on_max_tokens: Literal["return", "raise"] = "return"
     max_output_tokens: PositiveInt | None = None
+    media_limits: MediaLimits = Field(default_factory=MediaLimits)
     model_kwargs: Mapping[str, Any] = Field(default_factory=dict)
 
 

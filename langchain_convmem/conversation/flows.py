@@ -32,6 +32,13 @@ Flow: TypeAlias = Generator[Step | AIMessageChunk, Any, T]
 _END = object()
 
 
+class _ReaderLeftError(TurnCancelledError):
+    """What a flow gets for a `GeneratorExit`, which generators close each other by: without steps.
+
+    Its reader does not hear of it.
+    """
+
+
 class TurnControl:
     """Whether a turn is to end early, and why. Thread-safe."""
 
@@ -204,6 +211,8 @@ def drive(flow: Flow[T], control: TurnControl) -> Generator[AIMessageChunk, None
                 item = flow.send(result)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    except _ReaderLeftError:
+        raise GeneratorExit from None
 
 
 async def adrive(
@@ -226,6 +235,8 @@ async def adrive(
                 item = flow.send(result)
     except StopIteration as done:
         outcome.append(done.value)
+    except _ReaderLeftError:
+        raise GeneratorExit from None
 
 
 def _check(control: TurnControl) -> None:
@@ -238,6 +249,8 @@ def _told(error: BaseException, control: TurnControl) -> BaseException:
     """Return why the turn ends: what it waited for in vain was cancelled because of that."""
     if isinstance(error, TicketCancelledError | asyncio.CancelledError | ConversationError):
         return control.due() or error
+    if isinstance(error, GeneratorExit):
+        return _ReaderLeftError("whoever read the reply left before its end")
     return error
 
 

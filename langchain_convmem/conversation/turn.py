@@ -26,7 +26,7 @@ from langchain_convmem.steps import Steps
 
 __all__ = ["Turn"]
 
-_CANCELS = (TurnCancelledError, asyncio.CancelledError, GeneratorExit)
+_CANCELS = (TurnCancelledError, asyncio.CancelledError)
 
 
 @dataclass(slots=True)

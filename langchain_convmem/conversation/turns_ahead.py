@@ -110,7 +110,7 @@ class TurnsAhead(TurnsBack):
         try:
             yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
             self._activity.check_open()
-            asked = yield from prepared_steps(message)
+            asked = yield from prepared_steps(message, limits=self._config.media_limits)
             for one in asked:
                 one.id = one.id or new_ulid()
             reply = yield from self._turn(asked, config, sending).flow()

@@ -146,7 +146,7 @@ class TurnsBack:
             UnsupportedError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
-        asked = run(prepared_steps(message))
+        asked = run(prepared_steps(message, limits=self._config.media_limits))
         view = run(self._thread.view_steps(asked))
         request = self._request(SendOptions.of(options))
         return self._backend.rendered(request, view.before, view.asked)

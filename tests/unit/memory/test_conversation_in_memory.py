@@ -107,7 +107,7 @@ def test_a_message_that_failed_may_be_sent_again_by_its_id(memory):
     with pytest.raises(ProviderError):
         said.send_message(asked)
     said.send_message(asked)
-    assert [(one.id, one.text) for one in said.history][0] == ("m1", "Where is the car?")
+    assert (said.history[0].id, said.history[0].text) == ("m1", "Where is the car?")
     assert len(said.history) == 2
 
 
@@ -251,5 +251,5 @@ def test_conversations_of_one_engine_keep_to_their_threads(quick):
 
 
 def test_a_wrong_setting_is_named(quick):
-    with pytest.raises(ConfigError, match="'prefase'.*preface"):
+    with pytest.raises(ConfigError, match=r"'prefase'.*preface"):
         talk(quick, answering("x"), prefase=1)
