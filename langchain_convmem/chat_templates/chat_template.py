@@ -152,6 +152,12 @@ class ChatTemplate:
         return frozenset(meta.find_undeclared_variables(self._tree)) - {*self.sandbox.globals}
 
     @property
+    def special_tokens(self) -> dict[str, str]:
+        """Special tokens that it was given, such as `eos_token`, by name."""
+        given = self._defaults.items()
+        return {key: one for key, one in given if key.endswith("_token") and isinstance(one, str)}
+
+    @property
     def supports_pending(self) -> bool:
         """Whether it renders parts of a turn."""
         return _PART in self.variables

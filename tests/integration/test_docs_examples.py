@@ -18,6 +18,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/agents.md",
         "docs/chains.md",
         "docs/chat_templates.md",
+        "docs/conversation.md",
         "docs/first_steps.md",
         "docs/history.md",
         "docs/langgraph.md",
@@ -26,7 +27,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/prompts.md",
         "docs/vector_stores.md",
         "docs/recall.md",
+        "docs/replies.md",
         "docs/summaries.md",
+        "docs/text_models.md",
     ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(
