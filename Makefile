@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/python -X utf8
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench fuzz docs cookbook package postgres node
+.PHONY: help demo test test-all test-local check format bench fuzz docs cookbook package postgres node
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,7 +43,7 @@ demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that
 
 WORKERS ?= auto
 test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node"
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node and not local"
 
 # -- what developers run ------------------------------------------------------------------------
 
@@ -70,6 +70,9 @@ node: $(VENV)/.dev ## DynamoDBLog on dynalite, where npm is there
 	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node dynalite@4; fi
 	@$(RUN) -m pytest -q -m node tests/integration
 
+test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch is installed (CONTRIBUTING.md)
+	@$(RUN) -m pytest -q -m local tests/local
+
 docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 	@$(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
 
@@ -93,4 +96,5 @@ SEED ?= 1
 fuzz: $(VENV)/.dev ## Random histories through every profile, and property tests: make fuzz N=20000
 	@$(RUN) -m tests.fuzz --histories $(N) --seed $(SEED) --jobs 2
 	@$(RUN) -m tests.fuzz.chat_templates --seed $(SEED) --least 40
+	@$(RUN) -m tests.fuzz.reply_formats
 	@CONVMEM_FUZZ=$(N) $(RUN) -m pytest -q -m "not package and not sockets" --timeout=3600 --hypothesis-profile=fuzz tests/unit

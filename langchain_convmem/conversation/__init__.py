@@ -15,41 +15,48 @@ if TYPE_CHECKING:
     from langchain_convmem.conversation.media import MediaLimits
     from langchain_convmem.conversation.preface import Preface
     from langchain_convmem.conversation.replies import Channel, ReplyFormat, ReplyReader
+    from langchain_convmem.conversation.sessions import CompletionsEngine, LocalEngine
+    from langchain_convmem.conversation.template_chat_model import TemplateChatModel
     from langchain_convmem.conversation.turns_back import Checkpoint
 
 __all__ = [
     "Channel",
     "Checkpoint",
+    "CompletionsEngine",
     "Conversation",
     "ConversationConfig",
     "ConversationInput",
     "Engine",
+    "LocalEngine",
     "MediaLimits",
     "MessageCallback",
     "Preface",
     "ReplyFormat",
     "ReplyReader",
     "SendOptions",
+    "TemplateChatModel",
     "TurnHandle",
     "as_messages",
 ]
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Channel": "replies",
-        "Checkpoint": "turns_back",
-        "Conversation": "conversation",
-        "ConversationConfig": "config",
-        "ConversationInput": "inputs",
-        "Engine": "engine",
-        "MediaLimits": "media",
-        "MessageCallback": "handles",
-        "Preface": "preface",
-        "ReplyFormat": "replies",
-        "ReplyReader": "replies",
-        "SendOptions": "config",
-        "TurnHandle": "handles",
-        "as_messages": "inputs",
-    },
-)
+_HOMES = {
+    "Channel": "replies",
+    "Checkpoint": "turns_back",
+    "CompletionsEngine": "sessions",
+    "Conversation": "conversation",
+    "ConversationConfig": "config",
+    "ConversationInput": "inputs",
+    "Engine": "engine",
+    "LocalEngine": "sessions",
+    "MediaLimits": "media",
+    "MessageCallback": "handles",
+    "Preface": "preface",
+    "ReplyFormat": "replies",
+    "ReplyReader": "replies",
+    "SendOptions": "config",
+    "TemplateChatModel": "template_chat_model",
+    "TurnHandle": "handles",
+    "as_messages": "inputs",
+}
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

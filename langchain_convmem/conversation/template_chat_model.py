@@ -148,6 +148,10 @@ class TemplateChatModel(BaseChatModel):
                 params[f"ls_{name}"] = value  # type: ignore[literal-required]
         return params
 
+    def get_num_tokens(self, text: str) -> int:
+        """Return the approximate size of a text in tokens."""
+        return count_text_tokens(text)
+
     def get_num_tokens_from_messages(
         self,
         messages: list[BaseMessage],
@@ -196,7 +200,8 @@ class TemplateChatModel(BaseChatModel):
         _refuse_media(messages)
         variables = {name: value for name, value in kwargs.items() if self._is_variable(name)}
         options = {name: value for name, value in kwargs.items() if name not in variables}
-        schemas = variables.pop("tools", None) or options.pop("tools", None) or []
+        tools = variables.pop("tools", None) or options.pop("tools", None) or ()
+        schemas = [convert_to_openai_tool(tool) for tool in tools]
         choice = ToolChoice.of(
             options.pop("tool_choice", None), schemas, self._format, self.template
         )

@@ -1,4 +1,4 @@
-"""Public test kit: contracts that every implementation must pass, and scripted chat services.
+"""Public test kit: contracts for every implementation, scripted services and a scripted engine.
 
 Names load on first use, so that a test of one thing imports nothing of another.
 """
@@ -14,11 +14,18 @@ if TYPE_CHECKING:
     from langchain_convmem.testing.chat_completions_server import ChatCompletionsServer
     from langchain_convmem.testing.index_contract import LineIndexContract
     from langchain_convmem.testing.log_contract import MessageLogContract
+    from langchain_convmem.testing.scripted_engine import ScriptedEngine
     from langchain_convmem.testing.scripted_replies import (
         RecordedRequest,
         ScriptedError,
         ScriptedReply,
         ScriptedToolCall,
+    )
+    from langchain_convmem.testing.scripted_session import ScriptedSession
+    from langchain_convmem.testing.session_script import (
+        SessionEvent,
+        SessionFault,
+        SessionMisuseError,
     )
 
 __all__ = [
@@ -27,9 +34,14 @@ __all__ = [
     "LineIndexContract",
     "MessageLogContract",
     "RecordedRequest",
+    "ScriptedEngine",
     "ScriptedError",
     "ScriptedReply",
+    "ScriptedSession",
     "ScriptedToolCall",
+    "SessionEvent",
+    "SessionFault",
+    "SessionMisuseError",
 ]
 
 _HOMES = {
@@ -38,9 +50,14 @@ _HOMES = {
     "LineIndexContract": "index_contract",
     "MessageLogContract": "log_contract",
     "RecordedRequest": "scripted_replies",
+    "ScriptedEngine": "scripted_engine",
     "ScriptedError": "scripted_replies",
     "ScriptedReply": "scripted_replies",
+    "ScriptedSession": "scripted_session",
     "ScriptedToolCall": "scripted_replies",
+    "SessionEvent": "session_script",
+    "SessionFault": "session_script",
+    "SessionMisuseError": "session_script",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

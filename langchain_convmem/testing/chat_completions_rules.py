@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ROLES", "RequestFault", "error_body", "find_fault"]
+__all__ = ["ROLES", "RequestFault", "error_body", "faults_of_any", "find_fault"]
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 _LONGEST_CALL_ID = 40
@@ -51,7 +51,8 @@ def find_fault(request: object) -> RequestFault | None:
     return next(_faults(request), None)
 
 
-def _faults(request: object) -> Iterator[RequestFault]:
+def faults_of_any(request: object) -> Iterator[RequestFault]:
+    """Yield what is wrong with a request, whatever it asks for."""
     if not isinstance(request, Mapping):
         yield RequestFault("The body of the request must be a JSON object.")
         return
@@ -62,6 +63,12 @@ def _faults(request: object) -> Iterator[RequestFault]:
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
             "stream_options",
         )
+
+
+def _faults(request: object) -> Iterator[RequestFault]:
+    yield from faults_of_any(request)
+    if not isinstance(request, Mapping):
+        return
     for option in ("tool_choice", "parallel_tool_calls"):
         if request.get(option) is not None and not request.get("tools"):
             yield RequestFault(

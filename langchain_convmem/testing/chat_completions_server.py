@@ -1,13 +1,15 @@
 """A Chat Completions service on loopback for tests: real HTTP, scripted answers, strict input.
 
-Speaks `POST /v1/chat/completions` (whole and streamed) and `GET /v1/models`, with nothing but the
-standard library, and refuses what the real service refuses (see `chat_completions_rules`).
+Speaks `POST /v1/chat/completions` and `POST /v1/completions` (whole and streamed) and
+`GET /v1/models`, with nothing but the standard library, and refuses what the real service refuses
+(see `chat_completions_rules` and `completions_rules`).
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from langchain_convmem.testing.chat_completions_rules import RequestFault, error_body, find_fault
 from langchain_convmem.testing.chat_completions_wire import (
@@ -17,6 +19,8 @@ from langchain_convmem.testing.chat_completions_wire import (
     stream_event,
     stream_events,
 )
+from langchain_convmem.testing.completions_rules import find_completion_fault
+from langchain_convmem.testing.completions_wire import text_completion, text_stream_events
 from langchain_convmem.testing.loopback_server import (
     Listener,
     LoopbackConnection,
@@ -41,8 +45,25 @@ __all__ = [
 ]
 
 
+class _Service(NamedTuple):
+    """What stands at one address."""
+
+    id_prefix: str
+    find_fault: Callable[[object], RequestFault | None]
+    whole: Callable[[Mapping[str, Any], ScriptedReply, Envelope], dict[str, Any]]
+    events: Callable[[Mapping[str, Any], ScriptedReply, Envelope], Iterator[dict[str, Any]]]
+
+
+_SERVICES = {
+    "/v1/chat/completions": _Service("chatcmpl", find_fault, completion, stream_events),
+    "/v1/completions": _Service("cmpl", find_completion_fault, text_completion, text_stream_events),
+}
+
+
 class ChatCompletionsServer(LoopbackServer):
-    """An OpenAI-compatible chat service on 127.0.0.1, for the time of a `with` block.
+    """An OpenAI-compatible service on 127.0.0.1, for the time of a `with` block.
+
+    It answers chats, and prompts of plain text at `/v1/completions`.
 
     Leaving the block closes every connection and joins every thread; an exception that `reply`
     raised is raised again there, unless the block itself failed. Safe to use from several threads.
@@ -87,10 +108,9 @@ class _Connection(LoopbackConnection):
     server: _Listener
 
     def heard(self, raw: bytes) -> None:
-        address = f"{self.command} {self.bare_path()}"
-        if address == "GET /v1/models":
+        if f"{self.command} {self.bare_path()}" == "GET /v1/models":
             self._list_models()
-        elif address == "POST /v1/chat/completions":
+        elif self.command == "POST" and self.bare_path() in _SERVICES:
             self._judge(self.recorded(raw))
         else:
             message = f"Unknown request URL: {self.command} {self.path}."
@@ -104,7 +124,8 @@ class _Connection(LoopbackConnection):
         self.send_json(200, {"object": "list", "data": data})
 
     def _judge(self, request: RecordedRequest) -> None:
-        fault = self._unauthorized(request) or find_fault(request.body)
+        service = _SERVICES[self.bare_path()]
+        fault = self._unauthorized(request) or service.find_fault(request.body)
         if fault is not None:
             self._refuse(fault)
         else:
@@ -120,12 +141,13 @@ class _Connection(LoopbackConnection):
     # -- answering ----------------------------------------------------------------------------
 
     def say(self, request: dict[str, Any], reply: ScriptedReply) -> None:
+        service = _SERVICES[self.bare_path()]
         number = self.server.script.next_number()
-        envelope = Envelope(f"chatcmpl-{number}", int(time.time()), request["model"])
+        envelope = Envelope(f"{service.id_prefix}-{number}", int(time.time()), request["model"])
         if not request.get("stream"):
-            self.send_whole(completion(request, reply, envelope), reply)
+            self.send_whole(service.whole(request, reply, envelope), reply)
             return
-        events = [stream_event(event) for event in stream_events(request, reply, envelope)]
+        events = [stream_event(event) for event in service.events(request, reply, envelope)]
         cut = reply.cut_with
         self.send_stream(
             "text/event-stream; charset=utf-8",

@@ -1,0 +1,308 @@
+"""`CompletionsEngine` over real HTTP, against a service that refuses what the real one refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.conversation.sessions import CompletionsEngine
+from langchain_convmem.errors import (
+    ConfigError,
+    ContextFullError,
+    ConversationClosedError,
+    ConversationError,
+    MissingExtraError,
+    UnknownCheckpointError,
+    UnsupportedError,
+)
+from langchain_convmem.protocols.sessions import (
+    ClonableSession,
+    Media,
+    RewindableSession,
+    ScoringSession,
+    TextEngine,
+    TextSession,
+)
+from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
+
+openai = pytest.importorskip("openai", reason="openai is not installed")
+pytestmark = pytest.mark.sockets
+
+TOO_LONG = ScriptedError(
+    status=400,
+    message="This model's maximum context length is 16 tokens, however you requested 20 tokens.",
+    kind="invalid_request_error",
+    code="context_length_exceeded",
+)
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., CompletionsEngine]]:
+    """Return a function that makes engines, without retries and with one client to close."""
+    # Without certificates: loading them takes longer than a test, and loopback needs none.
+    with openai.DefaultHttpxClient(verify=False) as http_client:
+
+        def make(server: ChatCompletionsServer, **options: Any) -> CompletionsEngine:
+            client = openai.OpenAI(
+                base_url=server.url, api_key="test", max_retries=0, http_client=http_client
+            )
+            return CompletionsEngine("test-model", client=client, **options)
+
+        yield make
+
+
+@pytest.fixture
+def server() -> Iterator[ChatCompletionsServer]:
+    with ChatCompletionsServer(reply="Level 3, near the lift.<|im_end|>\nAnd then?") as running:
+        yield running
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+def test_the_whole_text_is_sent_each_time_and_the_reply_streams(server, connect):
+    session = connect(server, temperature=0.5).create_session()
+    session.prefill(["Where is ", "the car?\n"])
+    assert list(session.decode(stop=["<|im_end|>"])) == ["Level", " 3,", " near", " the", " lift."]
+    assert (session.finish_reason, session.holds_stop) == ("stop", False)
+    session.prefill(["<|im_end|>\nThanks."])
+    list(session.decode(max_tokens=3, seed=7))
+    assert (session.finish_reason, session.stop_text) == ("length", "")
+    first, second = (request.body for request in server.requests)
+    assert first == {
+        "model": "test-model",
+        "prompt": "Where is the car?\n",
+        "stop": ["<|im_end|>"],
+        "stream": True,
+        "max_tokens": 1024,
+        "temperature": 0.5,
+    }
+    assert (second["prompt"], second["max_tokens"], second["seed"]) == (
+        "Where is the car?\nLevel 3, near the lift.<|im_end|>\nThanks.",
+        3,
+        7,
+    )
+    assert session.text == second["prompt"] + "Level 3, near"
+
+
+async def test_the_asynchronous_form_does_the_same(server):
+    engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
+    session = engine.create_session()
+    await session.aprefill(["Where?"])
+    chunks = [chunk async for chunk in session.adecode(stop=["<|im_end|>"])]
+    assert "".join(chunks) == "Level 3, near the lift."
+    assert session.text == "Where?Level 3, near the lift."
+    await engine.aclose()
+    assert engine.async_client.is_closed()
+
+
+def test_stop_texts_that_the_service_does_not_take_are_kept_here(server, connect):
+    session = connect(server).create_session()
+    stop = ["~1", "~2", "~3", "~4", "<|im_end|>"]
+    assert "".join(session.decode(stop=stop)) == "Level 3, near the lift."
+    assert (session.finish_reason, session.stop_text) == ("stop", "<|im_end|>")
+    assert server.requests[0].body["stop"] == stop[:4]
+
+
+def test_media_are_refused_before_anything_is_taken(server, connect):
+    session = connect(server).create_session()
+    with pytest.raises(UnsupportedError, match="no images"):
+        session.prefill(["Look: ", Media("image", b"png", "image/png")])
+    assert session.text == ""
+
+
+# -- going back ---------------------------------------------------------------------------------
+
+
+def test_a_session_goes_back_and_branches(server, connect):
+    session = connect(server).create_session()
+    session.prefill(["a"])
+    mark = session.checkpoint()
+    session.prefill(["b"])
+    later = session.checkpoint()
+    clone = session.clone()
+    session.rewind(mark)
+    session.prefill(["c"])
+    clone.prefill(["d"])
+    assert (session.text, clone.text) == ("ac", "abd")
+    with pytest.raises(UnknownCheckpointError):
+        session.rewind(later)
+    clone.rewind(later)
+    assert clone.text == "ab"
+    session.reset()
+    assert session.text == ""
+    with pytest.raises(UnknownCheckpointError):
+        session.rewind(mark)
+
+
+def test_a_decode_that_is_left_ends_its_request_and_holds_what_was_yielded(connect):
+    left = threading.Event()
+
+    def wait(number):
+        if number == 2:
+            assert left.wait(10)
+
+    reply = ScriptedReply(text="one two three", before_chunk=wait)
+    with ChatCompletionsServer(reply) as server:
+        session = connect(server).create_session()
+        writing = session.decode()
+        assert next(writing) + next(writing) == "one two"
+        writing.close()
+        left.set()
+        assert (session.text, session.finish_reason) == ("one two", None)
+
+
+async def test_a_task_is_cancelled_in_the_middle_of_a_reply():
+    reached, go = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def wait(number):
+        if number == 1:
+            loop.call_soon_threadsafe(reached.set)
+            assert go.wait(10)
+
+    with ChatCompletionsServer(ScriptedReply(text="one two", before_chunk=wait)) as server:
+        engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
+        session = engine.create_session()
+
+        async def read() -> None:
+            async for _ in session.adecode():
+                pass
+
+        task = asyncio.create_task(read())
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()
+        await engine.aclose()
+    assert "two" not in session.text
+
+
+# -- what it is for -----------------------------------------------------------------------------
+
+
+def test_each_prompt_of_a_conversation_goes_on_from_the_one_before(connect):
+    with ChatCompletionsServer(["From platform 9.<|im_end|>", "At noon.<|im_end|>"]) as server:
+        talk = Conversation(connect(server, template="qwen"))
+        assert talk.send_message("Which platform?").content == "From platform 9."
+        assert talk.send_message("When?").content == "At noon."
+        first, second = (request.body["prompt"] for request in server.requests)
+    added = "From platform 9.<|im_end|>\n<|im_start|>user\nWhen?<|im_end|>\n<|im_start|>assistant\n"
+    assert second == first + added
+
+
+# -- scoring ------------------------------------------------------------------------------------
+
+
+def test_texts_are_scored_in_one_request_which_leaves_the_state_as_it_is(server, connect):
+    session = connect(server, scoring=True).create_session()
+    assert isinstance(session, ScoringSession)
+    session.prefill(["The car is"])
+    # The service's tokens are words with the blanks before them, of chance e^-length.
+    assert session.score([" here", " over there", ""]) == [-5.0, -11.0, 0.0]
+    assert (session.text, session.score([])) == ("The car is", [])
+    assert len(server.requests) == 1
+
+
+def test_a_service_that_tells_no_probabilities_cannot_score(connect):
+    with ChatCompletionsServer(
+        ScriptedError(status=400, message="echo is not supported")
+    ) as server:
+        session = connect(server, scoring=True).create_session()
+        with pytest.raises(openai.BadRequestError, match="echo"):
+            session.score(["a"])
+
+
+# -- failures -----------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_is_too_long_is_an_error_of_its_own(connect):
+    with ChatCompletionsServer(TOO_LONG) as server:
+        session = connect(server).create_session()
+        with pytest.raises(ContextFullError, match=r"'test-model'.*16 tokens"):
+            list(session.decode())
+
+
+async def test_a_prompt_that_is_too_long_is_so_asynchronously_too():
+    with ChatCompletionsServer(TOO_LONG) as server:
+        engine = CompletionsEngine("test-model", base_url=server.url, api_key="test")
+        with pytest.raises(ContextFullError):
+            await anext(engine.create_session().adecode())
+        await engine.aclose()
+
+
+def test_other_errors_are_those_of_the_client(connect):
+    with ChatCompletionsServer(ScriptedError(status=429, message="slow down")) as server:
+        with pytest.raises(openai.RateLimitError, match="slow down"):
+            list(connect(server).create_session().decode())
+        with pytest.raises(openai.BadRequestError, match=r"Unrecognized.*top_k"):
+            list(connect(server).create_session().decode(top_k=3))
+
+
+def test_a_stream_that_breaks_is_no_reply(connect):
+    cut = ScriptedReply(text="one two three", cut_after_chunks=2)
+    with ChatCompletionsServer(cut) as server:
+        session = connect(server).create_session()
+        with pytest.raises(Exception, match=r"peer closed|incomplete|Connection"):
+            list(session.decode())
+        assert (session.text, session.finish_reason) == ("one two", None)
+
+
+def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
+    monkeypatch.setattr(
+        "langchain_convmem.testing.completions_wire._piece",
+        lambda index, text, _reason: {"index": index, "text": text, "finish_reason": None},
+    )
+    with pytest.raises(ConversationError, match="finish reason"):
+        list(connect(server).create_session().decode())
+
+
+def test_nothing_is_sent_once_it_is_closed(server, connect):
+    engine = connect(server)
+    session, other = engine.create_session(), engine.create_session()
+    session.close()
+    session.close()
+    with pytest.raises(ConversationClosedError, match="session"):
+        next(session.decode())
+    engine.close()
+    engine.close()
+    with pytest.raises(ConversationClosedError, match="engine"):
+        next(other.decode())
+    with pytest.raises(ConversationClosedError, match="engine"):
+        engine.create_session()
+    assert server.requests == []
+    assert not engine.client.is_closed()
+
+
+# -- what it is ---------------------------------------------------------------------------------
+
+
+def test_it_follows_the_protocols():
+    engine = CompletionsEngine("m", base_url="http://127.0.0.1:9/v1", api_key="k", template="qwen")
+    session = engine.create_session()
+    assert isinstance(engine, TextEngine)
+    assert engine.template is not None
+    assert isinstance(session, TextSession)
+    assert isinstance(session, RewindableSession)
+    assert isinstance(session, ClonableSession)
+    assert not isinstance(session, ScoringSession)
+    engine.close()
+    assert engine.client.is_closed()
+
+
+def test_a_template_that_does_not_exist_is_refused_at_once():
+    with pytest.raises(ConfigError, match="'qwem'"):
+        CompletionsEngine("m", api_key="k", template="qwem")
+
+
+def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[openai\]'"):
+        CompletionsEngine("m", api_key="k")

@@ -1,0 +1,343 @@
+"""`LocalEngine` on a model made here: the cache changes what a turn costs, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from benchmarks.local_cache import kept_turns, whole_turns
+from benchmarks.tiny_model import tiny_model
+from langchain_convmem.chat_templates import ChatTemplate
+from langchain_convmem.conversation.sessions import LocalEngine
+from langchain_convmem.errors import (
+    ConfigError,
+    ContextFullError,
+    ConversationClosedError,
+    UnknownCheckpointError,
+    UnsupportedError,
+)
+from langchain_convmem.protocols.sessions import (
+    ClonableSession,
+    Media,
+    RewindableSession,
+    ScoringSession,
+    TextEngine,
+    TextSession,
+    TokenCountingSession,
+)
+
+PROMPT = "<|im_start|>user\nWhere did I park?<|im_end|>\n<|im_start|>assistant\n"
+MORE = "<|im_end|>\n<|im_start|>user\nThe car, I mean: 车 🚗<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.fixture
+def engine(model, tokenizer):
+    # A token by which the model ends would end these replies anywhere.
+    engine = LocalEngine(model, tokenizer, max_tokens=24)
+    engine.end_ids = {}
+    return engine
+
+
+def _written(session, **options) -> str:
+    return "".join(session.decode(**options))
+
+
+def _fresh(engine, session):
+    """Return a session that read the same tokens all at once."""
+    twin = engine.create_session()
+    twin.take_over(session.token_ids, type(session._cache)(engine), session._checkpoints)
+    return twin
+
+
+def test_it_follows_all_protocols(engine):
+    session = engine.create_session()
+    assert isinstance(engine, TextEngine)
+    for protocol in (
+        TextSession,
+        RewindableSession,
+        ClonableSession,
+        ScoringSession,
+        TokenCountingSession,
+    ):
+        assert isinstance(session, protocol)
+
+
+def test_a_session_with_a_cache_writes_what_one_without_would(engine):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    first = _written(session)
+    session.prefill([MORE])
+    twin = _fresh(engine, session)
+    assert _written(session) == _written(twin)
+    assert session.text.startswith(PROMPT + first + MORE)
+    assert session.tokens_read <= session.token_count < twin.tokens_read + 24
+    assert len(set(first)) > 5  # a model that repeats one token would prove nothing
+
+
+def test_a_long_text_is_read_in_steps(engine):
+    import torch
+
+    session = engine.create_session()
+    session.prefill([PROMPT * 40])
+    assert session.tokens_read == session.token_count > 1024
+    with torch.no_grad():
+        told = engine.model(torch.tensor([session.token_ids])).logits[0, -1]
+    assert torch.allclose(session.next_scores(), told, atol=1e-4)
+
+
+def test_a_rewound_session_is_as_it_was(engine):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    mark = session.checkpoint()
+    first = _written(session)
+    later = session.checkpoint()
+    session.rewind(mark)
+    read = session.tokens_read
+    assert session.text == PROMPT
+    assert _written(session) == first
+    assert session.tokens_read <= read + 24  # the last token of the prompt, and those of the reply
+    with pytest.raises(UnknownCheckpointError):
+        session.rewind(later)
+
+
+def test_a_model_whose_cache_cannot_be_cut_reads_again(tokenizer):
+    engine = LocalEngine(tiny_model(tokenizer, sliding_window=16), tokenizer, max_tokens=24)
+    engine.end_ids = {}
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    mark = session.checkpoint()
+    first = _written(session)
+    read = session.tokens_read
+    session.rewind(mark)
+    assert _written(session) == first
+    assert session.tokens_read > read + 24
+
+
+def test_a_clone_goes_on_by_itself(engine):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    mark = session.checkpoint()
+    clone = session.clone()
+    clone.prefill(["The car!"])
+    _written(clone)
+    # What both had read was not read again; the latest token waits for the next call.
+    assert clone.tokens_read == clone.token_count - session.token_count - 1
+    assert session.text == PROMPT
+    clone.rewind(mark)
+    session.rewind(mark)
+    assert _written(clone) == _written(session)
+
+
+def test_a_score_is_the_probability_of_the_text(engine):
+    import torch
+
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    before = session.token_ids
+    told = session.score(["On level three.", " x", ""])
+    expected = []
+    for text in ("On level three.", " x", ""):
+        ids = before + engine.tokenizer(text)["input_ids"]
+        with torch.no_grad():
+            chances = engine.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+        places = range(len(before), len(ids))
+        expected.append(sum(float(chances[place - 1, ids[place]]) for place in places))
+    assert told == pytest.approx(expected, abs=1e-3)
+    assert session.token_ids == before
+    with pytest.raises(UnsupportedError, match="empty"):
+        engine.create_session().score(["a"])
+
+
+# -- where a reply ends -------------------------------------------------------------------------
+
+
+def test_a_stop_text_may_begin_and_end_within_tokens(engine):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    mark = session.checkpoint()
+    whole = _written(session)
+    for place in range(1, len(whole) - 3):
+        stop = whole[place : place + 3]
+        session.rewind(mark)
+        told = _written(session, stop=[stop])
+        assert told == whole[: whole.index(stop)]
+        assert (session.finish_reason, session.stop_text) == ("stop", stop)
+        assert session.text == PROMPT + told
+        assert not session.holds_stop
+
+
+def test_every_character_is_told_however_it_lies_across_tokens(engine):
+    for seed in range(8):
+        session = engine.create_session()
+        session.prefill([PROMPT])
+        pieces = list(session.decode(max_tokens=60, temperature=1.5, seed=seed))
+        assert session.text == PROMPT + "".join(pieces)
+        assert session.finish_reason == "length"
+
+
+def test_the_model_ends_its_reply_with_a_token_of_its_own(engine, model, tokenizer):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    start = session.token_count
+    _written(session)
+    end = session.token_ids[start + 5]
+    ending = LocalEngine(model, tokenizer)
+    ending.end_ids = {end: tokenizer.decode([end])}
+    first = session.token_ids[start:].index(end)
+    other = ending.create_session()
+    other.prefill([PROMPT])
+    _written(other)
+    assert other.token_ids == session.token_ids[: start + first]
+    assert (other.finish_reason, other.stop_text) == ("stop", tokenizer.decode([end]))
+
+
+def test_the_tokens_by_which_a_model_ends_are_known(model, tokenizer):
+    engine = LocalEngine(model, tokenizer)
+    assert engine.end_ids == {tokenizer.eos_token_id: "<|im_end|>"}
+
+
+def test_a_reply_of_no_tokens_leaves_everything_as_it_is(engine):
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    assert _written(session, max_tokens=0) == ""
+    assert (session.text, session.finish_reason) == (PROMPT, "length")
+
+
+# -- room ---------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read(model, tokenizer):
+    engine = LocalEngine(model, tokenizer, max_context=80)
+    engine.end_ids = {}
+    session = engine.create_session()
+    session.prefill([PROMPT])
+    held = session.token_count
+    with pytest.raises(ContextFullError, match=f"holds {held} of 80"):
+        session.prefill(["much " * 80])
+    assert session.token_count == held
+    _written(session)
+    assert (session.token_count, session.finish_reason) == (80, "length")
+    with pytest.raises(ContextFullError, match="no room"):
+        _written(session)
+
+
+# -- choosing -----------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_reply(engine):
+    def reply(**options):
+        session = engine.create_session()
+        session.prefill([PROMPT])
+        return _written(session, **options)
+
+    assert reply(temperature=1.0, seed=1) == reply(temperature=1.0, seed=1)
+    assert reply(temperature=1.0, seed=1) != reply(temperature=1.0, seed=2)
+    assert reply(temperature=5.0, top_k=1) == reply()
+    assert reply(temperature=5.0, top_p=1e-6) == reply()
+
+
+def test_options_that_cannot_be_are_refused(engine, model, tokenizer):
+    with pytest.raises(ConfigError, match=r"\['beams'\]"):
+        next(engine.create_session().decode(beams=2))
+    with pytest.raises(ConfigError, match="temperature cannot be -1"):
+        LocalEngine(model, tokenizer, temperature=-1)
+    with pytest.raises(ConfigError, match="needs its tokenizer"):
+        LocalEngine(model)
+
+
+# -- other callers ------------------------------------------------------------------------------
+
+
+def test_sessions_of_one_engine_do_not_disturb_each_other(engine):
+    prompts = [PROMPT + "word " * number for number in range(6)]
+
+    def reply(prompt: str) -> str:
+        session = engine.create_session()
+        session.prefill([prompt])
+        return _written(session)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(reply, prompts)) == [reply(prompt) for prompt in prompts]
+
+
+async def test_the_asynchronous_form_does_the_same(engine):
+    session, other = engine.create_session(), engine.create_session()
+    await session.aprefill([PROMPT])
+    other.prefill([PROMPT])
+    assert "".join([piece async for piece in session.adecode()]) == _written(other)
+
+
+async def test_a_cancelled_step_is_over_when_the_error_comes(engine):
+    session = engine.create_session()
+    await session.aprefill([PROMPT])
+    mark = session.checkpoint()
+    reached = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in session.adecode(max_tokens=1000):
+            reached.set()
+
+    task = asyncio.create_task(read())
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    held = session.token_count
+    assert engine.lock.acquire(blocking=False)
+    engine.lock.release()
+    session.rewind(mark)
+    assert (held > session.token_count, session.text) == (True, PROMPT)
+
+
+def test_media_and_the_closed_are_refused(engine):
+    session = engine.create_session()
+    with pytest.raises(UnsupportedError, match="no images"):
+        session.prefill([Media("image", b"", "image/png")])
+    session.close()
+    session.close()
+    with pytest.raises(ConversationClosedError, match="session"):
+        session.prefill(["a"])
+    other = engine.create_session()
+    engine.close()
+    engine.close()
+    with pytest.raises(ConversationClosedError, match="engine"):
+        other.prefill(["a"])
+
+
+def test_an_empty_session_begins_with_the_first_token(engine):
+    session = engine.create_session()
+    assert _written(session, max_tokens=3)
+    assert session.text.startswith("<|begin|>")
+
+
+# -- what it is for -----------------------------------------------------------------------------
+
+
+def test_thirty_turns_cost_what_is_new_in_them(engine):
+    kept, replies = kept_turns(engine, turns=30, reply_tokens=8)
+    whole = whole_turns(engine, replies)
+    assert kept[0].tokens == whole[0].tokens
+    # No turn reads more than the longest question, the end of the turn before and one token.
+    assert max(turn.tokens for turn in kept[1:]) < 1.5 * kept[0].tokens
+    assert sum(turn.tokens for turn in whole) > 10 * sum(turn.tokens for turn in kept)
+
+
+# -- where it comes from ------------------------------------------------------------------------
+
+
+def test_a_model_is_loaded_from_its_folder_with_its_template(model, tokenizer, tmp_path):
+    source = ChatTemplate.builtin("chatml").source
+    tokenizer.chat_template = source
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    tokenizer.chat_template = None
+    engine = LocalEngine(str(tmp_path))
+    assert engine.template.source == source
+    assert engine.template.special_tokens["eos_token"] == "<|im_end|>"
+    session = engine.create_session()
+    session.prefill(["Hi"])
+    assert _written(session, max_tokens=2)
+    assert LocalEngine(model, tokenizer).template is None
+    assert LocalEngine(model, tokenizer, template="qwen").template.name == "qwen"

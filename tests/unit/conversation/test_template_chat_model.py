@@ -1,0 +1,367 @@
+"""A completion model as a chat model: what it is sent, and how its replies are read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import LLM, FakeListChatModel
+from langchain_core.language_models.llms import BaseLLM
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.outputs import Generation, GenerationChunk, LLMResult
+from langchain_core.runnables import RunnableGenerator, RunnableLambda
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from langchain_convmem.chat_templates import ChatTemplate
+from langchain_convmem.conversation.template_chat_model import TemplateChatModel
+from langchain_convmem.errors import ChatTemplateError, ConfigError, UnsupportedError
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {"where": "here"}}\n</tool_call>'
+
+
+@tool
+def look(where: str) -> str:
+    """Look there."""
+    return where
+
+
+@tool
+def listen() -> str:
+    """Listen."""
+    return ""
+
+
+class ScriptedLLM(LLM):
+    """Writes one text, whatever it reads, three characters at a time; keeps what it was sent."""
+
+    reply: str
+    sent: list[dict[str, Any]] = []  # noqa: RUF012 - pydantic copies it
+    model_name: str = "scripted"
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def _call(self, prompt, stop=None, run_manager=None, **kwargs):
+        self.sent.append({"prompt": prompt, "stop": stop, **kwargs})
+        return self.reply
+
+    def _stream(self, prompt, stop=None, run_manager=None, **kwargs):
+        text = self._call(prompt, stop, **kwargs)
+        for start in range(0, len(text), 3):
+            yield GenerationChunk(text=text[start : start + 3])
+
+
+class TellingLLM(BaseLLM):
+    """Does not stream; says why it ended and how many tokens there were."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "telling"
+
+    def _generate(self, prompts, stop=None, run_manager=None, *, n=1, **kwargs):
+        told = {"finish_reason": "length"}
+        made = [Generation(text=f"reply {i}", generation_info=told) for i in range(n)]
+        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        return LLMResult(generations=[made], llm_output={"token_usage": usage})
+
+
+def _model(reply: str = "Level 3.", template: Any = "qwen", **options) -> TemplateChatModel:
+    return TemplateChatModel(llm=ScriptedLLM(reply=reply, sent=[]), template=template, **options)
+
+
+def _sent(model: TemplateChatModel) -> dict[str, Any]:
+    return model.llm.sent[-1]
+
+
+def _merged(chunks: list[AIMessageChunk]) -> AIMessageChunk:
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole = whole + chunk
+    return whole
+
+
+# -- what is sent -------------------------------------------------------------------------------
+
+
+def test_the_model_reads_what_the_template_writes():
+    model = _model()
+    messages = [("system", "Be brief."), ("human", "Where did I park?")]
+    assert model.invoke(messages).content == "Level 3."
+    assert _sent(model)["prompt"] == ChatTemplate.builtin("qwen").render(messages)
+
+
+def test_what_the_template_reads_goes_to_it_and_the_rest_to_the_model():
+    model = _model()
+    model.bind(enable_thinking=False, temperature=0.5).invoke("Hi", top_k=3)
+    assert _sent(model)["prompt"].endswith("<think>\n\n</think>\n\n")
+    assert (_sent(model)["temperature"], _sent(model)["top_k"]) == (0.5, 3)
+    assert "enable_thinking" not in _sent(model)
+
+
+def test_what_the_template_refuses_is_never_sent():
+    model = _model(template=ChatTemplate("{{ raise_exception('no') }}"))
+    with pytest.raises(ChatTemplateError, match="no"):
+        model.invoke("Hi")
+    assert model.llm.sent == []
+
+
+@pytest.mark.parametrize("kind", ["image", "audio", "file"])
+def test_what_a_text_model_cannot_see_is_refused(kind):
+    block = {"type": kind, "base64": "cG5n", "mime_type": "image/png"}
+    model = _model()
+    with pytest.raises(UnsupportedError, match=f"message 0 has {kind}"):
+        model.invoke([HumanMessage([{"type": "text", "text": "See:"}, block])])
+    assert model.llm.sent == []
+
+
+# -- replies ------------------------------------------------------------------------------------
+
+REPLY = f"<think>\nHm.\n</think>\n\nI look.\n{CALL}<|im_end|>\nMore."
+
+
+def test_a_reply_is_read_by_the_format_that_the_template_tells():
+    reply = _model(REPLY).bind_tools([look]).invoke("Hi")
+    assert reply.content == "I look."
+    assert reply.additional_kwargs["reasoning_content"] == "Hm."
+    assert [(call["name"], call["args"]) for call in reply.tool_calls] == [
+        ("look", {"where": "here"})
+    ]
+    assert reply.response_metadata["raw_text"] == REPLY.partition("<|im_end|>")[0]
+    assert reply.response_metadata["finish_reason"] == "stop"
+
+
+def _told(message: AIMessage) -> tuple[Any, ...]:
+    calls = [(call["name"], call["args"]) for call in message.tool_calls]
+    return message.content, message.additional_kwargs, calls, message.usage_metadata
+
+
+async def test_all_ways_of_calling_give_the_same_reply():
+    model = _model(REPLY).bind_tools([look])
+    whole = model.invoke("Hi")
+    chunks = list(model.stream("Hi"))
+    achunks = [chunk async for chunk in model.astream("Hi")]
+    assert [chunk.content for chunk in chunks if chunk.content] == ["I ", "loo", "k."]
+    assert _told(_merged(chunks)) == _told(_merged(achunks)) == _told(whole)
+    assert _told(await model.ainvoke("Hi")) == _told(whole)
+    assert chunks[-1].chunk_position == "last"
+    assert chunks[-1].usage_metadata == whole.usage_metadata
+
+
+def test_a_stream_ends_at_the_stop_text_and_the_model_is_not_read_further():
+    def write(_texts):
+        yield from ("Level 3.<|im", "_end|>")
+        raise AssertionError("read further")
+
+    model = TemplateChatModel(llm=RunnableGenerator(write), template="qwen")
+    assert _merged(list(model.stream("Hi"))).content == "Level 3."
+
+
+def test_stop_texts_of_all_origins_are_told_to_the_model_and_kept_here():
+    model = _model("one two three four", stop=["four", "three"])
+    assert model.invoke("Hi", stop=["two", "three"]).content == "one "
+    assert _sent(model)["stop"] == ["two", "three", "four", "<|im_end|>"]
+    assert model.invoke("Hi").content == "one two "
+
+
+def test_a_call_is_text_where_there_are_no_tools():
+    assert _model(CALL).invoke("Hi").content == CALL
+
+
+def test_a_format_can_be_chosen():
+    model = _model("[TOOL_CALLS]look[ARGS]{}", reply_format="mistral").bind_tools([look])
+    assert model.invoke("Hi").tool_calls[0]["name"] == "look"
+
+
+# -- other models -------------------------------------------------------------------------------
+
+
+async def test_a_model_that_tells_its_tokens_and_its_end_is_believed():
+    model = TemplateChatModel(llm=TellingLLM(), template="chatml")
+    reply = await model.ainvoke("Hi")
+    assert reply.usage_metadata == {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    assert reply.response_metadata["finish_reason"] == "length"
+    assert [chunk.content for chunk in model.stream("Hi")] == ["reply 0", ""]
+    assert [chunk.content async for chunk in model.astream("Hi")] == ["reply 0", ""]
+    several = model.generate([[HumanMessage("Hi")]], n=2).generations[0]
+    assert [generation.text for generation in several] == ["reply 0", "reply 1"]
+
+
+async def test_any_runnable_from_text_to_text_will_do():
+    model = TemplateChatModel(llm=RunnableLambda(lambda text: f"{len(text)}!"), template="chatml")
+    prompt = ChatTemplate.builtin("chatml").render(["Hi"])
+    assert model.invoke("Hi").content == f"{len(prompt)}!"
+    assert (await model.ainvoke("Hi", stop=["!"])).content == str(len(prompt))
+    assert [chunk.content async for chunk in model.astream("Hi")] == [f"{len(prompt)}!", ""]
+
+
+def test_a_model_that_returns_no_text_is_refused():
+    model = TemplateChatModel(llm=RunnableLambda(AIMessage), template="chatml")
+    with pytest.raises(ConfigError, match="AIMessage; it must return text"):
+        model.invoke("Hi")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"llm": FakeListChatModel(responses=[])}, "reads messages"),
+        ({"llm": str.upper}, "pass a BaseLLM"),
+        ({"template": "qwem"}, "no built-in template 'qwem'"),
+        ({"reply_format": "qwem"}, "no reply format 'qwem'"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(wrong, told):
+    with pytest.raises(ValueError, match=told):
+        TemplateChatModel(**{"llm": ScriptedLLM(reply=""), "template": "qwen", **wrong})
+
+
+def test_callbacks_see_one_run_and_each_chunk():
+    class Handler(BaseCallbackHandler):
+        def __init__(self):
+            self.seen = []
+
+        def on_chat_model_start(self, *args, **kwargs):
+            self.seen.append("start")
+
+        def on_llm_start(self, *args, **kwargs):
+            self.seen.append("a run of the inner model")
+
+        def on_llm_new_token(self, token, **kwargs):
+            self.seen.append(token)
+
+        def on_llm_end(self, *args, **kwargs):
+            self.seen.append("end")
+
+    handler = Handler()
+    list(_model().stream("Hi", config={"callbacks": [handler]}))
+    assert handler.seen == ["start", "Lev", "el ", "3.", "", "end"]
+
+
+async def test_a_cancelled_stream_lets_go_of_the_model():
+    closed = asyncio.Event()
+
+    async def write(_texts):
+        try:
+            yield "one "
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    model = TemplateChatModel(llm=RunnableGenerator(write), template="qwen")
+    got = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in model.astream("Hi"):
+            got.set()
+
+    task = asyncio.create_task(read())
+    await got.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await closed.wait()
+
+
+# -- tools --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", ["any", "required", True])
+def test_a_demanded_call_begins_the_reply(choice):
+    model = _model(CALL.removeprefix("<tool_call>"))
+    reply = model.bind_tools([look, listen], tool_choice=choice).invoke("Hi")
+    assert _sent(model)["prompt"].endswith("<|im_start|>assistant\n<tool_call>")
+    assert all(name in _sent(model)["prompt"] for name in ("look", "listen"))
+    assert reply.tool_calls[0]["name"] == "look"
+
+
+@pytest.mark.parametrize("choice", ["look", {"type": "function", "function": {"name": "look"}}])
+def test_a_demanded_tool_is_the_only_one_that_is_shown(choice):
+    model = _model(CALL.removeprefix("<tool_call>"))
+    reply = model.bind_tools([listen, look], tool_choice=choice).invoke("Hi")
+    assert "listen" not in _sent(model)["prompt"]
+    assert reply.tool_calls[0]["name"] == "look"
+
+
+def test_a_demanded_call_is_no_thought():
+    source = ChatTemplate.builtin("qwen").source + "{{- '<think>\n' -}}"
+    model = _model(CALL.removeprefix("<tool_call>"), template=ChatTemplate(source))
+    reply = model.bind_tools([look], tool_choice="any").invoke("Hi")
+    assert _sent(model)["prompt"].endswith("<think>\n</think>\n\n<tool_call>")
+    assert reply.tool_calls[0]["name"] == "look"
+
+
+@pytest.mark.parametrize(
+    ("template", "start"), [("llama3", '{"name": "'), ("mistral", "[TOOL_CALLS]")]
+)
+def test_a_demanded_call_begins_as_the_family_writes_it(template, start):
+    model = _model("", template=template)
+    model.bind_tools([look], tool_choice="any").invoke("Hi")
+    assert _sent(model)["prompt"].endswith(start)
+
+
+def test_no_tools_are_shown_where_none_is_to_be_called():
+    model = _model(CALL)
+    assert model.bind_tools([look], tool_choice="none").invoke("Hi").tool_calls == []
+    assert "look" not in _sent(model)["prompt"]
+
+
+def test_a_choice_that_cannot_be_kept_is_refused():
+    with pytest.raises(ConfigError, match=r"'smell'.*\['look'\]"):
+        _model().bind_tools([look], tool_choice="smell")
+    with pytest.raises(ConfigError, match="there are no tools"):
+        _model().bind_tools([], tool_choice="any")
+    with pytest.raises(UnsupportedError, match="'plain'"):
+        _model(reply_format="plain").bind_tools([look], tool_choice="any")
+    with pytest.raises(UnsupportedError, match="'harmony'"):
+        _model(reply_format="harmony").bind_tools([look], tool_choice="any")
+    with pytest.raises(UnsupportedError, match="shows no tools"):
+        _model(template=ChatTemplate("{{ messages }}")).bind_tools([look])
+
+
+def test_structured_output_is_a_demanded_call():
+    class Place(BaseModel):
+        """A place."""
+
+        level: int
+
+    model = _model('\n{"name": "Place", "arguments": {"level": 3}}\n</tool_call>')
+    assert model.with_structured_output(Place).invoke("Where?") == Place(level=3)
+
+
+# -- what it is ---------------------------------------------------------------------------------
+
+
+def test_models_that_write_otherwise_are_told_apart():
+    first = _model()
+    changed = [
+        _model(template="chatml"),
+        _model(template=ChatTemplate(first.template.source, name="qwen", bos_token="<s>")),
+        _model(stop=["x"]),
+        _model(reply_format="plain"),
+        TemplateChatModel(llm=ScriptedLLM(reply="", model_name="other"), template="qwen"),
+    ]
+    params = [model._identifying_params for model in [first, *changed]]
+    assert all(params.count(one) == 1 for one in params)
+    assert _model()._identifying_params == first._identifying_params
+
+
+def test_traces_tell_the_model_and_its_settings():
+    told = _model(stop=["x"])._get_ls_params(stop=["y"], temperature=0.5, max_tokens=9)
+    assert told == {
+        "ls_provider": "convmem-template",
+        "ls_model_name": "scripted",
+        "ls_model_type": "chat",
+        "ls_stop": ["y", "x"],
+        "ls_temperature": 0.5,
+        "ls_max_tokens": 9,
+    }
+
+
+def test_tokens_are_those_of_the_prompt():
+    model = _model()
+    bare = model.get_num_tokens_from_messages([HumanMessage("Hi")])
+    assert model.get_num_tokens("Hi") < bare
+    assert bare < model.get_num_tokens_from_messages([HumanMessage("Hi")], tools=[look])
