@@ -1,0 +1,191 @@
+"""A conversation as a Runnable: in chains, graphs, retries and traces."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from scripted_chat import ProviderError, ScriptedChatModel
+
+from langchain_convmem import Conversation, Preface
+
+
+def chat(*replies, **settings):
+    return Conversation(ScriptedChatModel(replies=list(replies)), **settings)
+
+
+def texts(conversation):
+    return [message.text for message in conversation.history]
+
+
+# -- chains -------------------------------------------------------------------------------------
+
+
+def test_it_stands_in_a_chain_that_is_invoked_and_streamed():
+    said = chat("one two", "three four")
+    chain = RunnableLambda(str.upper) | said | StrOutputParser()
+    assert chain.invoke("a") == "one two"
+    assert [piece for piece in chain.stream("b") if piece] == ["three ", "four"]
+    assert texts(said) == ["A", "one two", "B", "three four"]
+
+
+async def test_it_stands_in_a_chain_that_is_awaited():
+    said = chat("one two", "three four")
+    chain = said | StrOutputParser()
+    assert await chain.ainvoke("a") == "one two"
+    assert [piece async for piece in chain.astream("b") if piece] == ["three ", "four"]
+
+
+def test_a_prompt_may_stand_before_it():
+    prompt = ChatPromptTemplate.from_messages([("human", "Translate {word}.")])
+    said = chat("casa")
+    assert (prompt | said).invoke({"word": "house"}).text == "casa"
+    assert texts(said) == ["Translate house.", "casa"]
+
+
+def test_a_batch_is_said_one_after_the_other():
+    said = chat(lambda seen: AIMessage(f"{len(seen)} {seen[-1].text}"))
+    replies = said.batch(["a", "b", "c"])
+    assert [reply.text for reply in replies] == ["1 a", "3 b", "5 c"]
+
+
+async def test_an_awaited_batch_is_said_one_after_the_other():
+    said = chat(lambda seen: AIMessage(f"{len(seen)} {seen[-1].text}"))
+    replies = await said.abatch(["a", "b", "c"], return_exceptions=True)
+    assert [reply.text for reply in replies] == ["1 a", "3 b", "5 c"]
+
+
+def test_a_batch_goes_on_behind_a_failed_turn_if_errors_are_returned():
+    said = chat("one", ProviderError("down"), "three")
+    first, second, third = said.batch(["a", "b", "c"], return_exceptions=True)
+    assert (first.text, third.text) == ("one", "three")
+    assert isinstance(second, ProviderError)
+    assert texts(said) == ["a", "one", "c", "three"]
+
+
+def test_a_retry_says_nothing_twice():
+    said = chat(ProviderError("down"), "one")
+    retried = said.with_retry(
+        retry_if_exception_type=(ProviderError,), wait_exponential_jitter=False
+    )
+    assert retried.invoke("a").text == "one"
+    assert texts(said) == ["a", "one"]
+
+
+def test_a_fallback_takes_over_and_the_failed_turn_leaves_no_trace():
+    said, other = chat(ProviderError("down")), chat("one")
+    assert said.with_fallbacks([other]).invoke("a").text == "one"
+    assert said.history == []
+    assert texts(other) == ["a", "one"]
+
+
+# -- graphs -------------------------------------------------------------------------------------
+
+
+class State(TypedDict):
+    messages: Annotated[list, add_messages]
+
+
+def graph_of(said):
+    async def anode(state):
+        return {"messages": [await said.asend_message(state["messages"][-1])]}
+
+    def node(state):
+        return {"messages": [said.send_message(state["messages"][-1])]}
+
+    builder = StateGraph(State)
+    builder.add_node("talk", RunnableLambda(node, anode))
+    builder.add_edge(START, "talk")
+    builder.add_edge("talk", END)
+    return builder.compile()
+
+
+def test_it_stands_in_a_node_of_a_graph():
+    said = chat("one", "two")
+    graph = graph_of(said)
+    state = graph.invoke({"messages": [HumanMessage("a")]})
+    state = graph.invoke({"messages": [*state["messages"], HumanMessage("b")]})
+    assert [message.text for message in state["messages"]] == ["a", "one", "b", "two"]
+    assert texts(said) == ["a", "one", "b", "two"]
+
+
+async def test_a_graph_shows_the_words_of_the_model_within():
+    said = chat("one two")
+    stream = graph_of(said).astream({"messages": [HumanMessage("a")]}, stream_mode="messages")
+    shown = [chunk.text async for chunk, _ in stream]
+    assert "".join(shown).replace(" ", "").startswith("onetwo")
+
+
+# -- traces -------------------------------------------------------------------------------------
+
+
+class Runs(BaseCallbackHandler):
+    """Notes which run started within which."""
+
+    def __init__(self):
+        self.names, self.parents, self.tags = {}, {}, {}
+
+    def _note(self, serialized, kwargs, run_id, parent_run_id, tags):
+        self.names[run_id] = kwargs.get("name") or (serialized or {}).get("name")
+        self.parents[run_id], self.tags[run_id] = parent_run_id, tags
+
+    def on_chain_start(
+        self, serialized, inputs, *, run_id, parent_run_id=None, tags=None, **kwargs
+    ):
+        self._note(serialized, kwargs, run_id, parent_run_id, tags)
+
+    def on_chat_model_start(
+        self, serialized, messages, *, run_id, parent_run_id=None, tags=None, **kwargs
+    ):
+        self._note(serialized, {"name": "model"}, run_id, parent_run_id, tags)
+
+    def on_tool_start(
+        self, serialized, input_str, *, run_id, parent_run_id=None, tags=None, **kwargs
+    ):
+        self._note(serialized, {"name": "tool"}, run_id, parent_run_id, tags)
+
+    def tree(self):
+        return [(self.names[run], self.names.get(parent)) for run, parent in self.parents.items()]
+
+
+def shelf(kind: str) -> str:
+    """Tell a shelf."""
+    return "3"
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "handle"])
+def test_models_and_tools_run_within_the_run_of_the_conversation(way):
+    called = AIMessage("", tool_calls=[{"name": "shelf", "args": {"kind": "maps"}, "id": "1"}])
+    said = chat(called, "On 3.", preface=Preface(tools=[shelf]))
+    runs = Runs()
+    config = {"callbacks": [runs], "tags": ["mine"], "run_name": "library"}
+    if way == "invoke":
+        said.invoke("Where?", config)
+    elif way == "stream":
+        list(said.stream("Where?", config))
+    else:
+        said.send_message_async("Where?", None, config).result(10)
+    assert runs.tree() == [
+        ("library", None),
+        ("model", "library"),
+        ("tool", "library"),
+        ("model", "library"),
+    ]
+    assert all("mine" in tags for tags in runs.tags.values())
+
+
+async def test_events_show_the_conversation_and_its_model():
+    said = chat("one two")
+    events = [event async for event in said.astream_events("a", version="v2")]
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "on_chain_start"
+    assert kinds[-1] == "on_chain_end"
+    assert "on_chat_model_stream" in kinds
+    assert texts(said) == ["a", "one two"]

@@ -1,0 +1,230 @@
+"""Tools within a turn: calls and results in order, refusals, limits, and the manual way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate, Conversation, Preface
+from langchain_convmem.errors import (
+    ConfigError,
+    InvalidMessageError,
+    ReplyFormatError,
+    ToolLoopLimitError,
+)
+from langchain_convmem.testing import ScriptedEngine
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"sunny in {city}"
+
+
+@tool
+async def traffic(city: str) -> dict[str, int]:
+    """Count the cars."""
+    await asyncio.sleep(0)
+    return {"cars": len(city)}
+
+
+class Timetable(BaseModel):
+    """Look up trains; answered by the caller."""
+
+    city: str
+
+
+def call(name, city="Rome", call_id="c1"):
+    return {"name": name, "args": {"city": city}, "id": call_id}
+
+
+def calls(*made):
+    return AIMessage("", tool_calls=list(made))
+
+
+def talk(*replies, tools=(weather, traffic), **settings):
+    model = ScriptedChatModel(replies=list(replies))
+    return Conversation(model, preface=Preface(tools=tools), **settings), model
+
+
+def send(conversation, message, way):
+    if way == "send":
+        return conversation.send_message(message)
+    return asyncio.run(conversation.asend_message(message))
+
+
+BOTH = pytest.mark.parametrize("way", ["send", "asend"])
+
+
+@BOTH
+def test_all_calls_of_a_reply_are_answered_in_one_send_and_in_order(way):
+    said, model = talk(
+        calls(call("weather", call_id="a"), call("traffic", "Bari", "b")), "Sunny, four cars."
+    )
+    assert send(said, "How is it?", way).text == "Sunny, four cars."
+    asked, called, first, second, reply = said.history
+    assert [first.tool_call_id, second.tool_call_id] == ["a", "b"]
+    assert (first.text, second.text) == ("sunny in Rome", '{"cars": 4}')
+    assert (asked.type, called.type, reply.type) == ("human", "ai", "ai")
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool", "tool"]
+
+
+def test_calls_of_one_reply_run_at_the_same_time():
+    meet = threading.Barrier(2, timeout=10)
+
+    def wait(city: str) -> str:
+        """Wait for the other."""
+        meet.wait()
+        return city
+
+    said, _ = talk(calls(call("wait", "a", "1"), call("wait", "b", "2")), "Met.", tools=[wait])
+    said.send_message("Go")
+    assert [one.text for one in said.history[2:4]] == ["a", "b"]
+
+
+@BOTH
+def test_what_a_tool_raises_is_told_to_the_model(way):
+    def broken(city: str) -> str:
+        """Fail."""
+        raise ConnectionError(f"no line to {city}")
+
+    said, _ = talk(calls(call("broken")), "Sorry.", tools=[broken])
+    assert send(said, "Go", way).text == "Sorry."
+    result = said.history[2]
+    assert result.status == "error"
+    assert "no line to Rome" in result.text
+
+
+def test_an_unknown_tool_is_told_to_the_model():
+    said, _ = talk(calls(call("sea")), "Sorry.")
+    said.send_message("Go")
+    assert "no tool 'sea'" in said.history[2].text
+
+
+@BOTH
+def test_a_refused_call_has_a_result_that_says_so(way):
+    said, _ = talk(calls(call("weather")), "Then not.", tool_handler=lambda _: "not on Sundays")
+    send(said, "Go", way)
+    assert "denied: not on Sundays" in said.history[2].text
+
+
+def test_a_handler_may_change_a_call_and_a_hook_what_the_model_reads():
+    said, model = talk(
+        calls(call("weather", "rome")),
+        "Fine.",
+        tool_handler=lambda made: {**made, "args": {"city": made["args"]["city"].title()}},
+        on_tool_result=lambda _, result: result.text.upper(),
+    )
+    said.send_message("Go")
+    assert model.seen[1][-1].text == "SUNNY IN ROME"
+    assert said.history[2].artifact == {"original": "sunny in Rome"}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_loop_without_end_is_ended(kept):
+    said, model = talk(
+        calls(call("weather")), max_tool_rounds=3, on_tool_limit="keep" if kept else "undo"
+    )
+    with pytest.raises(ToolLoopLimitError, match="3 times") as raised:
+        said.send_message("Go")
+    assert raised.value.rounds == 3
+    assert len(model.seen) == 4
+    kinds = [one.type for one in said.history]
+    assert kinds == (["human"] + ["ai", "tool"] * 3 if kept else [])
+
+
+def test_a_tool_that_is_only_described_ends_the_loop():
+    said, _ = talk(
+        calls(call("Timetable"), call("weather", call_id="c2")),
+        "At noon.",
+        tools=[Timetable, weather],
+    )
+    reply = said.send_message("When?")
+    assert [made["name"] for made in reply.tool_calls] == ["Timetable", "weather"]
+    results = [ToolMessage("12:00", tool_call_id="c1"), ToolMessage("sunny", tool_call_id="c2")]
+    assert said.send_message(results).text == "At noon."
+    assert [one.type for one in said.history] == ["human", "ai", "tool", "tool", "ai"]
+
+
+def test_without_auto_tools_the_caller_answers():
+    said, _ = talk(calls(call("weather")), "Sunny.", auto_tools=False)
+    assert said.send_message("Go").tool_calls
+    assert (
+        said.send_message({"role": "tool", "content": "sunny", "tool_call_id": "c1"}).text
+        == "Sunny."
+    )
+
+
+def test_the_user_may_not_speak_while_calls_wait_for_their_results():
+    said, _ = talk(calls(call("weather")), "Sunny.", auto_tools=False)
+    said.send_message("Go")
+    with pytest.raises(InvalidMessageError, match=r"weather \(c1\)"):
+        said.send_message("And now?")
+    assert len(said.history) == 2
+
+
+def test_or_the_calls_are_answered_as_cancelled():
+    said, _ = talk(
+        calls(call("weather")), "Never mind.", auto_tools=False, answer_missing="cancelled"
+    )
+    said.send_message("Go")
+    assert said.send_message("Forget it").text == "Never mind."
+    assert [one.type for one in said.history] == ["human", "ai", "tool", "human", "ai"]
+    assert said.history[2].status == "error"
+
+
+def text_talk(*replies, **settings):
+    engine = ScriptedEngine(
+        list(replies), template=ChatTemplate.builtin("qwen"), end_text="<|im_end|>"
+    )
+    return Conversation(engine, preface=Preface(tools=[weather]), **settings), engine
+
+
+BROKEN = '<tool_call>\n{"name": "weather", "arguments": {"city": \n</tool_call>'
+
+
+def test_a_call_that_cannot_be_read_is_told_to_the_model():
+    said, engine = text_talk(BROKEN, "Sorry.")
+    assert said.send_message("Go").text == "Sorry."
+    result = said.history[2]
+    assert result.tool_call_id == said.history[1].invalid_tool_calls[0]["id"]
+    assert "cannot be read" in result.text
+    assert "cannot be read" in engine.sessions[0].text
+
+
+def test_or_it_ends_the_turn_without_a_trace():
+    said, engine = text_talk(BROKEN, "Sunny.", on_broken_call="raise")
+    with pytest.raises(ReplyFormatError) as raised:
+        said.send_message("Go")
+    assert raised.value.text == BROKEN
+    assert said.history == []
+    assert said.send_message("Go").text == "Sunny."
+    assert BROKEN not in engine.sessions[0].text
+
+
+def test_a_text_session_reads_results_behind_its_own_call():
+    made = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    said, engine = text_talk(made, "Sunny.")
+    said.send_message("How is it in Rome?")
+    assert "sunny in Rome" in engine.prefills[-1]
+    assert "How is it" not in engine.prefills[-1]
+    assert [stats.diverged_at for stats in said.render_stats] == [None, None]
+
+
+def test_two_tools_of_one_name_are_refused_at_once():
+    with pytest.raises(ConfigError, match="'weather'"):
+        talk("x", tools=[weather, weather])
+
+
+def test_tools_of_a_model_that_takes_none_are_refused_before_anything_is_sent():
+    from langchain_core.runnables import RunnableLambda
+
+    said = Conversation(RunnableLambda(lambda _: AIMessage("x")), preface=Preface(tools=[weather]))
+    with pytest.raises(ConfigError, match="bind_tools"):
+        said.send_message("Go")
+    assert said.history == []
