@@ -9,6 +9,7 @@ from langchain_convmem.memory.conversation_memory import ConversationMemory
 from langchain_convmem.views.drafting import WriteHook
 
 if TYPE_CHECKING:
+    from langchain_convmem.memory.conversing import ThreadOptions
     from langchain_convmem.memory.memory_options import MemoryOptions
     from langchain_convmem.memory.summarizing_memory import SummarizingMemory
     from langchain_convmem.memory.thread_stats import ThreadStats
@@ -19,6 +20,7 @@ __all__ = [
     "MemoryOptions",
     "RememberingRunnable",
     "SummarizingMemory",
+    "ThreadOptions",
     "ThreadStats",
     "WriteHook",
 ]
@@ -27,6 +29,7 @@ _LATER = {
     "MemoryOptions": "memory_options",
     "RememberingRunnable": "wrapping",
     "SummarizingMemory": "summarizing_memory",
+    "ThreadOptions": "conversing",
     "ThreadStats": "thread_stats",
 }
 """What is imported when it is first asked for: most of its import time is LangChain's."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
+from langchain_core.runnables import Runnable
+
+from langchain_convmem.memory.chain_shape import chain_shape
 from langchain_convmem.memory.summarizing import SummarizingPart
 from langchain_convmem.memory.turn_switches import TurnSwitches
 from langchain_convmem.records import ThreadKey
@@ -12,13 +15,35 @@ from langchain_convmem.views.profiles import Profile, resolved
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.runnables import Runnable
 
     from langchain_convmem.conversation import Conversation, Engine
     from langchain_convmem.memory.conversation_memory import ConversationMemory
-    from langchain_convmem.protocols import TextEngine
+    from langchain_convmem.protocols import TextEngine, ThreadMemory
 
-__all__ = ["ConversingMemory"]
+__all__ = ["ConversingMemory", "ThreadOptions"]
+
+
+class ThreadOptions(TypedDict, total=False):
+    """What a conversation sees of its thread and of others; see `ConversationMemory.wrap`.
+
+    Attributes:
+        recall: Whether to recall lines of earlier conversations; True by default.
+        max_tokens: Budget of the recalled text.
+        k: Recall exactly so many blocks instead.
+        history_tokens: Budget of what was said before.
+        context_tokens: One budget for all that the model gets.
+        reserved_tokens: Of these, so many are left for the preface and for tools.
+        profile: Whose rules the messages keep. None goes by the chat model, and keeps those of all
+            (`"strict"`) for text engines.
+    """
+
+    recall: bool
+    max_tokens: int | None
+    k: int | None
+    history_tokens: int | None
+    context_tokens: int | None
+    reserved_tokens: int
+    profile: Profile | None
 
 
 class ConversingMemory(SummarizingPart):
@@ -30,13 +55,6 @@ class ConversingMemory(SummarizingPart):
         *,
         thread_id: str,
         user_id: str | None = None,
-        recall: bool = True,
-        max_tokens: int | None = None,
-        k: int | None = None,
-        history_tokens: int | None = None,
-        context_tokens: int | None = None,
-        reserved_tokens: int = 0,
-        profile: Profile | None = None,
         **settings: Any,
     ) -> Conversation:
         """Return a conversation whose history is a thread: it goes on where that stands.
@@ -48,37 +66,54 @@ class ConversingMemory(SummarizingPart):
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            recall: Whether to recall lines of earlier conversations.
-            max_tokens: Budget of the recalled text; see `wrap`.
-            k: Recall exactly so many blocks instead.
-            history_tokens: Budget of what was said before; see `wrap`.
-            context_tokens: One budget for all that the model gets; see `wrap`.
-            reserved_tokens: Of these, so many are left for the preface and for tools.
-            profile: Whose rules the messages keep; None keeps those of all (`"strict"`).
-            **settings: See `ConversationConfig`.
+            **settings: See `ThreadOptions` and `ConversationConfig`.
 
         Raises:
             ConfigError: If a setting is unknown, or a budget leaves no room.
         """
-        from langchain_convmem.conversation import Engine
+        from langchain_convmem.conversation import Conversation, Engine
+
+        engine = model if isinstance(model, Engine) else Engine(model)
+        named = ThreadOptions.__annotations__.keys() & settings.keys()
+        options: dict[str, Any] = {name: settings.pop(name) for name in named}
+        options["profile"] = options.get("profile") or _profile_of(engine.model)
+        thread = self.conversation_thread(thread_id, user_id=user_id, **options)
+        return Conversation(engine, history=thread, **settings)
+
+    def conversation_thread(
+        self, thread_id: str, *, user_id: str | None = None, **options: Unpack[ThreadOptions]
+    ) -> ThreadMemory:
+        """Return a thread for `history=` of a conversation.
+
+        `await engine.acreate_conversation(history=memory.conversation_thread("t7"))` begins one
+        within an event loop.
+
+        Raises:
+            ConfigError: If a budget leaves no room.
+        """
         from langchain_convmem.memory.thread_memory import MemoryThread
 
+        recall, most = options.get("recall", True), options.get("max_tokens")
+        history_tokens, whole = options.get("history_tokens"), options.get("context_tokens")
         budget = None
         self.check_budget(history_tokens)
-        if context_tokens is not None:
-            budget = ContextBudget(context_tokens, reserved_tokens)
-            self.check_budget(budget.of_messages(self.wished_tokens(recall, max_tokens))[0])
-        thread = MemoryThread(
-            cast("ConversationMemory", self),
-            ThreadKey(user_id, thread_id),
-            TurnSwitches(
-                recall=recall,
-                max_tokens=max_tokens,
-                k=k,
-                history_tokens=history_tokens,
-                budget=budget,
-            ),
-            resolved(profile or "strict"),
+        if whole is not None:
+            budget = ContextBudget(whole, options.get("reserved_tokens", 0))
+            self.check_budget(budget.of_messages(self.wished_tokens(recall, most))[0])
+        switches = TurnSwitches(
+            recall=recall,
+            max_tokens=most,
+            k=options.get("k"),
+            history_tokens=history_tokens,
+            budget=budget,
         )
-        engine = model if isinstance(model, Engine) else Engine(model)
-        return engine.create_conversation(history=thread, **settings)
+        memory = cast("ConversationMemory", self)
+        profile = resolved(options.get("profile") or "strict")
+        return MemoryThread(memory, ThreadKey(user_id, thread_id), switches, profile)
+
+
+def _profile_of(model: Any) -> Profile | None:
+    """Return whose rules a model's messages keep; None for one that reads text."""
+    if not isinstance(model, Runnable):
+        return None
+    return chain_shape(model, {}, None).profile

@@ -54,6 +54,9 @@ class MemoryThread:
     switches: TurnSwitches
     profile: Profile
 
+    def __repr__(self) -> str:
+        return f"thread {self.key.thread_id!r}"
+
     @property
     def gate(self) -> Gate:
         """The line of all who run turns over this thread in the process."""

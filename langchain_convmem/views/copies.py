@@ -22,6 +22,7 @@ from langchain_core.messages.base import BaseMessageChunk
 from langchain_convmem.records import Entry, Role
 
 __all__ = [
+    "apart",
     "block_type",
     "clean_text",
     "handed_out",
@@ -74,18 +75,18 @@ def _copied(entry: Entry) -> BaseMessage:
         return HumanMessage("\n".join(entry.contents))
     message = entry.message.model_copy()
     for fields in (message.__dict__, message.__pydantic_extra__ or {}):
-        fields.update({name: _apart(value) for name, value in fields.items()})
+        fields.update({name: apart(value) for name, value in fields.items()})
     return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
 
 
-def _apart(value: Any) -> Any:
+def apart(value: Any) -> Any:
     """Return a deep copy; lists, mappings and texts, which is nearly all, without `deepcopy`."""
     if value is None or isinstance(value, str | int | float | bytes):
         return value
     if type(value) is list:
-        return [_apart(item) for item in value]
+        return [apart(item) for item in value]
     if type(value) is dict:
-        return {key: _apart(item) for key, item in value.items()}
+        return {key: apart(item) for key, item in value.items()}
     return copy.deepcopy(value)
 
 

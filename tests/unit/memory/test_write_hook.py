@@ -240,7 +240,7 @@ WAYS_IN = {
 
 WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
-    "history wrap conversation summarize asummarize resummarize aresummarize",
+    "history wrap conversation conversation_thread summarize asummarize resummarize aresummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
     "add_ai_message replace areplace add_summary aadd_summary",
 }
