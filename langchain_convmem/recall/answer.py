@@ -160,9 +160,9 @@ def _block(
     best_first = group.hits
     if len(best_first) > 1:
         best_first = _best_of_lines(sorted(best_first, key=hits.place_of), table)
-    matches = tuple(written[number] for number in best_first)
+    matches = tuple([written[number] for number in best_first])
     return RecalledBlock(
-        lines=tuple(map(table.line, group.lines)),
+        lines=tuple([table.line(number) for number in group.lines]),
         text=render(group, table, now_ms),
         matches=matches,
         relevance=matches[0].relevance,

@@ -6,7 +6,7 @@ neighbours of one another; blocks come best first; a budget is never exceeded, h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -27,6 +27,7 @@ CHARS_PER_TOKEN = 4
 Window: TypeAlias = "int | tuple[int, int]"
 """Lines on each side of a hit, or how many before it and how many behind."""
 
+_NO_WINDOW = (0, 0)
 _GAP = "[...]"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # "Three weeks" says more than "21 days", but "8 days" more than "a week".
@@ -34,6 +35,7 @@ _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
 _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
+_SIGNS_OF_LINE = len("\n") + len(": ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ def render(group: Group, table: SegmentTable, now_ms: int | None = None) -> str:
 
 
 def _line(number: int, chosen: set[int], table: SegmentTable) -> str:
-    return f"{table.line(number).speaker}: {_line_text(number, chosen, table)}"
+    line = table.line(number)
+    is_whole = len(chosen) == len(table.segments_of(number))
+    return f"{line.speaker}: {line.text if is_whole else _pieces(number, chosen, table)}"
 
 
 def _header(time_ms: int, now_ms: int | None) -> str:
@@ -116,12 +120,9 @@ def _distance(days: int) -> str:
     return f"{days // size} {unit} ago"
 
 
-def _line_text(line_number: int, chosen: set[int], table: SegmentTable) -> str:
-    segments = table.segments_of(line_number)
-    if len(chosen) == len(segments):
-        return table.line(line_number).text
+def _pieces(line_number: int, chosen: set[int], table: SegmentTable) -> str:
     parts: list[str] = []
-    for is_chosen, run in groupby(segments, key=chosen.__contains__):
+    for is_chosen, run in groupby(table.segments_of(line_number), key=chosen.__contains__):
         parts.append("".join(map(table.text, run)).strip() if is_chosen else _GAP)
     return " ".join(parts)
 
@@ -136,8 +137,6 @@ def _sides(window: Window) -> tuple[int, int]:
 def _window(ground: Ground, line: int, window: Window) -> list[int]:
     """Return the line with what its window reaches, in the order of the dialogue."""
     reach_before, reach_behind = _sides(window)
-    if not reach_before and not reach_behind:
-        return [line]
     before, behind = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_behind)
     return [*reversed(before), line, *behind]
 
@@ -189,103 +188,115 @@ def fill_budget(
         window: Lines to add around a segment, fewer where they do not fit.
         max_blocks: No more groups than this.
     """
-    filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks)
     before, behind = _sides(window)
     smaller_windows = [
         (min(reach, before), min(reach, behind)) for reach in range(max(before, behind), -1, -1)
     ]
+    filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks, smaller_windows)
     misses = 0
-    for number, chars in _with_lengths(ranked, ground.table):
-        if number in filler:
-            filler.note_hit(number)
-            continue
+    for number, line, chars in _measured(ranked, ground.table):
         # The segment itself costs at least its text: most misses end here.
-        fits = chars <= filler.room and filler.add(number, smaller_windows)
-        misses = 0 if fits else misses + 1
-        if misses == _MISSES:
-            break
+        is_too_long = chars > filler.room
+        if line in filler.group_of and filler.holds(number, line):
+            filler.note_hit(number, line)
+        elif is_too_long or not filler.add(number, line):
+            misses += 1
+            if misses == _MISSES:
+                break
+        else:
+            misses = 0
     return filler.groups
 
 
-def _with_lengths(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int]]:
-    """Yield each segment with the length of its text; one by one that would take longer."""
+def _measured(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int, int]]:
+    """Yield each segment with its line and the length of its text.
+
+    They are looked up for many at once; one by one that would take longer.
+    """
     left = iter(ranked)
     while some := list(islice(left, _MISSES)):
-        yield from zip(some, table.lengths(some), strict=True)
+        yield from zip(some, table.line_numbers(some), table.lengths(some), strict=True)
 
 
 class _Filler:
     """Groups in the making, with the room that is left."""
 
-    def __init__(self, ground: Ground, room: int, max_blocks: int | None) -> None:
+    def __init__(
+        self, ground: Ground, room: int, max_blocks: int | None, windows: Sequence[tuple[int, int]]
+    ) -> None:
+        """Begin without groups; of these windows the first that fits is taken."""
         self.groups: list[Group] = []
         self._ground = ground
         self._table = ground.table
         self.room = room
         self._max_blocks = max_blocks
-        self._group_of: dict[int, Group] = {}
+        self._windows = windows
+        self.group_of: dict[int, Group] = {}
         self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
-    def __contains__(self, number: int) -> bool:
-        line = self._table.line_number(number)
-        group = self._group_of.get(line)
-        return group is not None and number in group.lines[line]
+    def holds(self, number: int, line: int) -> bool:
+        """Return whether a segment stands in the group of its line."""
+        return number in self.group_of[line].lines[line]
 
-    def note_hit(self, number: int) -> None:
-        self._group_of[self._table.line_number(number)].hits.append(number)
+    def note_hit(self, number: int, line: int) -> None:
+        self.group_of[line].hits.append(number)
 
-    def add(self, number: int, windows: Iterable[Window]) -> bool:
-        """Add a segment with the first of these windows that fits; say whether one did."""
-        for window in windows:  # noqa: SIM110 - `any` takes a generator, which takes time
-            if self._add(number, window):
+    def add(self, number: int, line: int) -> bool:
+        """Add a segment with the first window that fits; say whether one did."""
+        for window in self._windows:  # noqa: SIM110 - `any` takes a generator, which takes time
+            if self._add(number, line, window):
                 return True
         return False
 
-    def _add(self, number: int, window: Window) -> bool:
-        table = self._table
-        line = table.line_number(number)
-        lines = _window(self._ground, line, window)
-        beside = self._groups_beside(lines)
+    def _add(self, number: int, line: int, window: tuple[int, int]) -> bool:
+        if window == _NO_WINDOW:
+            chosen = {line: {number}}
+        else:
+            reached = _window(self._ground, line, window)
+            chosen = {at: _chosen_segments(self._table, at, number, window) for at in reached}
+        beside = self._groups_beside(chosen)
         if not beside and len(self.groups) == self._max_blocks:
             return False
-        chosen = {line: _chosen_segments(table, line, number, window) for line in lines}
         merged = _merge(chosen, beside, number) if beside else Group(chosen, [number])
-        merged.chars = self._chars(merged)
-        cost = merged.chars - sum([group.chars for group in beside])
+        cost = merged.chars = self._chars(merged.lines)
+        for group in beside:
+            cost -= group.chars
         if cost > self.room:
             return False
         self.room -= cost
         self._replace(beside, merged)
         return True
 
-    def _chars(self, group: Group) -> int:
+    def _chars(self, lines: Mapping[int, set[int]]) -> int:
         """Return the length of a group's text."""
-        first = next(iter(group.lines))
-        chars = len(_header(self._table.line(first).time_ms, self._ground.now_ms))
-        for line, chosen in group.lines.items():
-            chars += self._chars_of_line(line, chosen)
+        table = self._table
+        chars = 0
+        for number, chosen in lines.items():
+            line = table.line(number)
+            if not chars:
+                chars = len(_header(line.time_ms, self._ground.now_ms))
+            if len(chosen) == len(table.segments_of(number)):
+                chars += len(line.speaker) + len(line.text) + _SIGNS_OF_LINE
+            else:
+                chars += self._chars_of_pieces(number, chosen)
         return chars
 
-    def _chars_of_line(self, line: int, chosen: set[int]) -> int:
-        if len(chosen) == len(self._table.segments_of(line)):
-            whole = self._table.line(line)
-            return len("\n") + len(whole.speaker) + len(": ") + len(whole.text)
+    def _chars_of_pieces(self, line: int, chosen: set[int]) -> int:
         key = (line, frozenset(chosen))
         if key not in self._line_chars:
             self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table))
         return self._line_chars[key]
 
-    def _groups_beside(self, lines: Sequence[int]) -> list[Group]:
+    def _groups_beside(self, lines: dict[int, set[int]]) -> list[Group]:
         """Return the groups that overlap the lines or touch them, best first."""
+        if not self.groups:
+            return []
+        first, last = next(iter(lines)), next(reversed(lines))
         beyond = self._ground.cross_sessions
-        before = self._table.next_line(lines[0], -1, cross_sessions=beyond)
-        behind = self._table.next_line(lines[-1], 1, cross_sessions=beyond)
+        before, behind = self._table.lines_beside(first, last, cross_sessions=beyond)
         # What stands in a group may come back, or it would not stand there.
-        touched = [
-            self._group_of[line]
-            for line in (before, *lines, behind)
-            if line is not None and line in self._group_of
-        ]
+        group_of = self.group_of
+        touched = [group_of[line] for line in (before, *lines, behind) if line in group_of]
         return [group for group in self.groups if group in touched] if touched else []
 
     def _replace(self, beside: Sequence[Group], merged: Group) -> None:
@@ -297,7 +308,7 @@ class _Filler:
         else:
             self.groups.append(merged)
         for line in merged.lines:
-            self._group_of[line] = merged
+            self.group_of[line] = merged
 
 
 # -- a number of blocks ----------------------------------------------------------------------

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -93,10 +94,14 @@ def is_related(
     if is_courtesy(query):
         return False
     least = needed(allowed) - _closeness(ranking.columns, allowed)
+    if least <= 0:
+        return True
     asked = _asked(query, table, lexical, allowed)
-    first = np.fromiter(islice(ranking, _FIRST), dtype=np.intp)
+    rarest_first = sorted(asked, key=lambda word: -word.rarity)
+    wanted = least * sum([word.rarity for word in asked])
+    first = islice(ranking, _FIRST) if wanted else ()
     return (
-        _coverage(asked, table, lexical, allowed, first) >= least
+        any(_holds_around(number, rarest_first, wanted, table, lexical) for number in first)
         or _coverage(asked, table, lexical, allowed) >= least
     )
 
@@ -126,35 +131,57 @@ def relatedness(
 # -- words -----------------------------------------------------------------------------------
 
 
-class _Words(NamedTuple):
-    """Up to eight words of a question: the segments that hold each, ascending, and its rarity."""
+class _Word(NamedTuple):
+    """A word of a question: the segments in scope that hold it, ascending, and its rarity."""
 
-    numbers: list[NDArray[np.intp]]
-    rarities: list[float]
+    numbers: Sequence[int] | NDArray[np.intp]
+    rarity: float
 
 
 def _asked(
     query: str, table: SegmentTable, lexical: LexicalIndex, allowed: NDArray[np.bool_]
-) -> list[_Words]:
-    """Return the telling words of a question, with where they stand in scope."""
+) -> list[_Word]:
+    """Return the telling words of a question; like the index's own lists, not to be kept."""
     words = _telling(query_terms(query, lexical), tuple(table.speakers))
     lines_of = lexical.having(words)
     count = int(np.count_nonzero(allowed))
     scope = None if count == len(allowed) else allowed
-    numbers = [_lines_of(terms, lines_of, scope) for terms in _by_word(words)]
-    rarities = [_rarity(len(one), count) for one in numbers]
-    return [
-        _Words(numbers[first : first + _AT_ONCE], rarities[first : first + _AT_ONCE])
-        for first in range(0, len(numbers), _AT_ONCE)
-    ]
+    found = (_lines_of(terms, lines_of, scope) for terms in _by_word(words))
+    return [_Word(numbers, _rarity(len(numbers), count)) for numbers in found]
+
+
+def _holds_around(
+    number: int,
+    asked: Sequence[_Word],
+    wanted: float,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+) -> bool:
+    """Return whether one segment in scope and the two beside it hold so much rarity, damped.
+
+    Of a few segments this takes less time than a column of all of them.
+    """
+    near = [one for one in (number, *table.beside(number)) if one >= 0]
+    excess = max(sum(map(lexical.length, near)) / _SHORT_STRETCH, 1.0)
+    missing = wanted * (1.0 + _LENGTH_WEIGHT * math.log(excess))
+    for word in asked:
+        if any(_holds(word.numbers, one) for one in near):
+            missing -= word.rarity
+            if missing <= 0:
+                return True
+    return False
+
+
+def _holds(ascending: Sequence[int] | NDArray[np.intp], number: int) -> bool:
+    at = bisect_left(ascending, number)
+    return at < len(ascending) and bool(ascending[at] == number)
 
 
 def _coverage(
-    asked: Sequence[_Words],
+    asked: Sequence[_Word],
     table: SegmentTable,
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
-    some: NDArray[np.intp] | None = None,
 ) -> float:
     """Return the highest share of the words' rarity in one place.
 
@@ -163,18 +190,17 @@ def _coverage(
         table: Where the segments stand.
         lexical: How long they are.
         allowed: Which of them count.
-        some: Look at these alone, which all count; None: at all.
     """
     links = table.links()
-    numbers = np.arange(len(table)) if some is None else some
-    held, total = np.zeros(len(numbers)), 0.0
-    for words in asked:
-        total += sum(words.rarities)
-        near = _held_nearby(words.numbers, links, some)
-        held += _sums(words.rarities).take(near)
-    if some is None and not allowed.all():
+    held, total = np.zeros(len(table)), 0.0
+    for first in range(0, len(asked), _AT_ONCE):
+        words = asked[first : first + _AT_ONCE]
+        rarities = [word.rarity for word in words]
+        total += sum(rarities)
+        held += _sums(rarities).take(_held_nearby([word.numbers for word in words], links))
+    if not allowed.all():
         held *= allowed
-    return _highest_damped(held, numbers, links, lexical) / total if total else 0.0
+    return _highest_damped(held, links, lexical) / total if total else 0.0
 
 
 def _rarity(having: int, lines: int) -> float:
@@ -183,19 +209,16 @@ def _rarity(having: int, lines: int) -> float:
 
 
 def _held_nearby(
-    numbers_of: Sequence[NDArray[np.intp]], links: Links, some: NDArray[np.intp] | None
+    numbers_of: Sequence[Sequence[int] | NDArray[np.intp]], links: Links
 ) -> NDArray[np.uint8]:
-    """Return which words, one bit for each, segments and the two beside each of them hold."""
+    """Return which words, one bit for each, every segment and the two beside it hold."""
     # One more place, where the links that lead nowhere point.
     own = np.zeros(len(links.before) + 1, dtype=np.uint8)
     for word, numbers in enumerate(numbers_of):
-        own[numbers] |= np.uint8(1 << word)
-    before, behind = links.before, links.behind
-    if some is not None:
-        before, behind = before[some], behind[some]
-    near = own.take(before)
-    near |= own.take(behind)
-    near |= own[:-1] if some is None else own.take(some)
+        own[np.array(numbers, dtype=np.intp)] |= np.uint8(1 << word)
+    near = own.take(links.before)
+    near |= own.take(links.behind)
+    near |= own[:-1]
     return near
 
 
@@ -217,24 +240,25 @@ def _lines_of(
     terms: Sequence[str],
     lines_of: Mapping[str, Sequence[int]],
     scope: NDArray[np.bool_] | None,
-) -> NDArray[np.intp]:
-    """Return the segments in scope that hold one of the terms, each once."""
-    found = [np.array(lines_of[term], dtype=np.intp) for term in terms if term in lines_of]
-    numbers = found[0] if len(found) == 1 else np.unique(np.concatenate([_NONE, *found]))
+) -> Sequence[int] | NDArray[np.intp]:
+    """Return the segments in scope that hold one of the terms, ascending, each once."""
+    found = [lines_of[term] for term in terms if term in lines_of]
+    if len(found) == 1 and scope is None:
+        return found[0]
+    arrays = [np.array(one, dtype=np.intp) for one in found]
+    numbers = arrays[0] if len(found) == 1 else np.unique(np.concatenate([_NONE, *arrays]))
     return numbers if scope is None else numbers[scope[numbers]]
 
 
-def _highest_damped(
-    held: NDArray[np.float64], numbers: NDArray[np.intp], links: Links, lexical: LexicalIndex
-) -> float:
+def _highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalIndex) -> float:
     """Return the highest of what is held, each damped by the length of the stretch."""
     if not held.any():
         return 0.0
     # Damping takes away only: nothing that holds less than this can be better.
-    at = held.argmax()
-    least = _damped(held[at : at + 1], numbers[at : at + 1], links, lexical)
-    near = held >= least
-    return float(_damped(held[near], numbers[near], links, lexical).max())
+    at = np.array([held.argmax()])
+    least = _damped(held[at], at, links, lexical)
+    near = np.flatnonzero(held >= least)
+    return float(_damped(held[near], near, links, lexical).max())
 
 
 def _damped(
@@ -277,12 +301,13 @@ def _when_terms() -> frozenset[str]:
 
 def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
     similarity, meaning = columns.similarity, columns.meaning
-    in_scope = allowed[columns.numbers]
+    count = int(np.count_nonzero(allowed))
     # A segment whose embedding is pending, or out of scope, was not standardised.
     compared = meaning != 0
-    compared &= in_scope
+    if count < len(allowed):
+        compared &= allowed[columns.numbers]
     if not compared.any():
-        return float(similarity.max(initial=0.0, where=in_scope))
+        return float(similarity.max(initial=0.0, where=allowed[columns.numbers]))
     if not compared.all():
         similarity, meaning = similarity[compared], meaning[compared]
     best, worst = int(similarity.argmax()), int(similarity.argmin())
@@ -290,6 +315,5 @@ def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
     rise = float(meaning[best]) - float(meaning[worst])
     # Where the standardised cosine would be 0 lies the mean of all, scored or not.
     mean = highest - float(meaning[best]) * (highest - lowest) / rise if rise else highest
-    count = int(np.count_nonzero(allowed))
     mean = min(mean * count / (count + _UNSEEN_LINES), _ALMOST_ONE)
     return (highest - mean) / (1.0 - mean)

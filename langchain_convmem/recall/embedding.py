@@ -54,7 +54,7 @@ class _StaticModel:
             return np.zeros(self.dim, dtype=np.float32)
         # Rows are summed one after the other in float32, as the reference does: pairwise or
         # float64 sums differ in the last bit and would give another vector for the same text.
-        total: NDArray[np.float32] = self._table[ids].sum(axis=0, dtype=np.float32)
+        total: NDArray[np.float32] = np.add.reduce(self._table.take(ids, axis=0), axis=0)
         return total / np.float32(len(ids))
 
     def _token_ids(self, text: str) -> list[int]:

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["session_bests", "smooth", "standardized"]
+__all__ = [
+    "bests_of_runs",
+    "session_bests",
+    "smooth",
+    "smooth_runs",
+    "standardized",
+]
 
 _NEGLIGIBLE = 1e-9
 
 
 def standardized(
-    scores: NDArray[np.float32], counted: NDArray[np.bool_] | None = None
+    scores: NDArray[np.floating[Any]],
+    counted: NDArray[np.bool_] | None = None,
+    weight: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Return scores as distances from the mean in standard deviations.
+    """Return scores as distances from the mean in standard deviations, times a weight.
 
     Args:
         scores: One per segment.
         counted: Whose mean and deviation are meant; all others get 0, as does everybody where the
             counted ones are equal. None: all.
+        weight: Of all scores.
     """
     distances = (scores if counted is None else scores[counted]).astype(np.float64)
     count = max(len(distances), 1)
@@ -37,7 +46,7 @@ def standardized(
     deviation = math.sqrt(np.einsum("i,i->", distances, distances) / count)
     if deviation < _NEGLIGIBLE:
         return np.zeros(len(scores))
-    distances /= deviation
+    distances *= weight / deviation
     if counted is None:
         return distances
     result = np.zeros(len(scores))
@@ -75,6 +84,43 @@ def smooth(
     return total
 
 
+def smooth_runs(
+    scores: NDArray[np.float64], starts: NDArray[np.int64], kernel: Sequence[float]
+) -> NDArray[np.float64]:
+    """Return what `smooth` does where neighbours stand side by side, without following links.
+
+    Args:
+        scores: One per segment.
+        starts: Where each row of neighbours starts, ascending; the first one at 0.
+        kernel: See `smooth`.
+    """
+    count, reach = len(scores), min(len(kernel) // 2, max(len(scores) - 1, 0))
+    middle = len(kernel) // 2
+    total: NDArray[np.float64] = kernel[middle] * scores
+    ends = _ends(starts, count) - 1
+    # Where nothing comes from within the row. A row that is shorter ends in the next one, which
+    # is just as far from this one.
+    first = [np.minimum(starts + step, count - 1) for step in range(reach)]
+    last = [np.maximum(ends - step, 0) for step in range(reach)]
+    received = np.empty(count)
+    for far in range(1, reach + 1):
+        np.multiply(scores[:-far], kernel[middle - far], out=received[far:])
+        for numbers in first[:far]:
+            received[numbers] = 0.0
+        total += received
+    for far in range(1, reach + 1):
+        np.multiply(scores[far:], kernel[middle + far], out=received[:-far])
+        for numbers in last[:far]:
+            received[numbers] = 0.0
+        total += received
+    return total
+
+
+def _ends(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return where the rows end that start there; the last one of all at `count`."""
+    return np.concatenate((starts[1:], [count]))[: len(starts)]
+
+
 def session_bests(
     scores: NDArray[np.float64], sessions: NDArray[np.int64], best: int
 ) -> NDArray[np.float64]:
@@ -107,3 +153,31 @@ def session_bests(
     totals /= best
     result: NDArray[np.float64] = np.repeat(totals[session_of], lengths)
     return result
+
+
+def bests_of_runs(
+    scores: NDArray[np.float64], starts: NDArray[np.int64], best: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the mean of each session's `best` highest scores, negative ones as 0, and its length.
+
+    What `session_bests` finds where the segments of every session stand side by side.
+
+    Args:
+        scores: One per segment.
+        starts: Where each session starts, ascending; the first one at 0.
+        best: How many of a session's scores the mean takes.
+    """
+    lengths = _ends(starts, len(scores)) - starts
+    totals = np.zeros(len(starts))
+    left = scores.copy()
+    for number in range(best if len(starts) else 0):
+        highest = np.maximum(np.maximum.reduceat(left, starts), 0.0)
+        totals += highest
+        if number + 1 < best:
+            at = (left == np.repeat(highest, lengths)).nonzero()[0]
+            if len(at) > np.count_nonzero(highest):
+                # Only the first of equal scores is used up.
+                at = at[np.unique(starts.searchsorted(at, side="right"), return_index=True)[1]]
+            left[at] = -np.inf
+    totals /= best
+    return totals, lengths

@@ -60,23 +60,27 @@ class Ranking:
         """Create the ranking of some rows of `columns` (ascending; None: of all)."""
         self.columns = columns
         """The scores themselves, in ascending number, rows that do not rank included."""
-        self._rows = np.arange(len(columns.numbers)) if rows is None else rows
+        self._rows = rows
         self._keys = columns.relevance * -_STEPS
         np.rint(self._keys, out=self._keys)
         # None: all, which saves gathering them.
         self._left = rows
-        self._unread = len(self._rows)
+        self._unread = len(self)
         self._last_key = -np.inf
         self._ordered: list[NDArray[np.int64]] = []
+        # Their numbers, which one recall reads several times.
+        self._listed: list[list[int]] = []
 
     @property
     def rows(self) -> NDArray[np.int64]:
         """Which rows of `columns` rank, ascending; do not write."""
+        if self._rows is None:
+            self._rows = np.arange(len(self))
         return self._rows
 
     def __len__(self) -> int:
         """Return how many segments are ranked."""
-        return len(self._rows)
+        return len(self.columns.numbers if self._rows is None else self._rows)
 
     def __iter__(self) -> Iterator[int]:
         """Yield the segment numbers, best first."""
@@ -84,7 +88,9 @@ class Ranking:
         while done < len(self._ordered) or self._unread:
             if done == len(self._ordered):
                 self._look_further()
-            yield from self.columns.numbers[self._ordered[done]].tolist()
+            if done == len(self._listed):
+                self._listed.append(self.columns.numbers[self._ordered[done]].tolist())
+            yield from self._listed[done]
             done += 1
 
     def _look_further(self) -> None:
@@ -119,8 +125,8 @@ class Ranking:
 
     def at_least(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are so similar to the question."""
-        near = self.columns.similarity[self._rows] >= similarity
-        return Ranking(self.columns, self._rows[near])
+        near = self.columns.similarity[self.rows] >= similarity
+        return Ranking(self.columns, self.rows[near])
 
     # -- in order ----------------------------------------------------------------------------
 
@@ -132,7 +138,7 @@ class Ranking:
     def _order(self) -> NDArray[np.int64]:
         while self._unread:
             self._look_further()
-        return np.concatenate([self._rows[:0], *self._ordered])
+        return np.concatenate([self.rows[:0], *self._ordered])
 
     @property
     def numbers(self) -> NDArray[np.int64]:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.recall.fusion import session_bests, smooth, standardized
+from langchain_convmem.recall.fusion import (
+    bests_of_runs,
+    session_bests,
+    smooth,
+    smooth_runs,
+    standardized,
+)
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.ranked import Columns, Ranking
@@ -33,6 +39,7 @@ __all__ = ["Question", "Ranking", "named_speakers", "rank", "without_names"]
 _WHOLE_SCOPE = 20_000
 # Below this share of all, scoring the allowed ones alone saves more than gathering them costs.
 _SMALL_SHARE = 0.25
+_WORD_SIGN = re.compile(r"\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +64,22 @@ class Question:
 
 def named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
     """Return which speakers (by index) the text names, whole or by the first part of the name."""
-    return [n for n, speaker in enumerate(speakers) if _name_pattern(speaker).search(text)]
+    return list(_named(text, tuple(speakers)))
+
+
+@lru_cache(maxsize=16)
+def _named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
+    # Kept for a moment: one recall asks when it embeds the question and when it ranks.
+    return tuple(n for n, speaker in enumerate(speakers) if _name_pattern(speaker).search(text))
 
 
 def without_names(text: str, speakers: Sequence[str]) -> str:
     """Return the text without the names of speakers; unchanged if nothing else would be left."""
     bare = text
-    for speaker in speakers:
-        bare = _name_pattern(speaker).sub(" ", bare)
+    for number in named_speakers(text, speakers):
+        bare = _name_pattern(speakers[number]).sub(" ", bare)
     bare = " ".join(bare.split())
-    return bare if re.search(r"\w", bare) else text
+    return bare if _WORD_SIGN.search(bare) else text
 
 
 @lru_cache(maxsize=1024)
@@ -117,9 +130,9 @@ def rank(
 
 def _word_scores(
     question: Question, lexical: LexicalIndex, settings: RecallSettings
-) -> NDArray[np.float32]:
+) -> NDArray[np.float64]:
     if not settings.lexical_weight:
-        return np.zeros(len(lexical), dtype=np.float32)
+        return np.zeros(len(lexical))
     terms = query_terms(question.text, lexical, stop_words=settings.stop_words)
     return lexical.scores(terms, k1=settings.k1, b=settings.b)
 
@@ -143,7 +156,7 @@ class _Parts(NamedTuple):
 def _parts(
     question: Question,
     vectors: SegmentVectors,
-    words: NDArray[np.float32],
+    words: NDArray[np.float64],
     scored: NDArray[np.int64] | None,
     settings: RecallSettings,
 ) -> _Parts:
@@ -151,14 +164,13 @@ def _parts(
     # A slice takes no copy of a column.
     at = slice(None) if scored is None else scored
     allowed = question.allowed[at]
-    word_part = standardized(words[at], _some(allowed))
-    word_part *= settings.lexical_weight
+    word_part = standardized(words[at], _some(allowed), settings.lexical_weight)
     if question.vector is None or not question.vector.any():
         similarity, meaning = np.zeros(len(allowed), dtype=np.float32), np.zeros(len(allowed))
     else:
         similarity = vectors.similarities(question.vector, scored)
-        meaning = standardized(similarity, _some(vectors.present[at] & allowed))
-        meaning *= settings.dense_weight
+        compared = _some(vectors.present[at] & allowed)
+        meaning = standardized(similarity, compared, settings.dense_weight)
     return _Parts(similarity, meaning, word_part)
 
 
@@ -205,19 +217,27 @@ def _score(
     """Return the scores of the segments `scored`, ascending; None: of all."""
     at = slice(None) if scored is None else scored
     own = parts.meaning + parts.words
-    smoothed = smooth(own, *_local_links(table, scored), settings.kernel)
+    starts = table.starts() if scored is None else None
+    if starts is None:
+        smoothed = smooth(own, *_local_links(table, scored), settings.kernel)
+    else:
+        smoothed = smooth_runs(own, starts, settings.kernel)
     speaker = _speaker_bonus(question, table, at, settings)
     relevance = smoothed + speaker
     if settings.session_prior:
         allowed = _some(question.allowed[at])
         in_scope = relevance if allowed is None else np.where(allowed, relevance, 0.0)
-        prior = session_bests(in_scope, table.session_column[at], settings.session_best)
-        prior *= settings.session_prior
+        if starts is None:
+            prior = session_bests(in_scope, table.session_column[at], settings.session_best)
+            prior *= settings.session_prior
+        else:
+            bests, lengths = bests_of_runs(in_scope, starts, settings.session_best)
+            prior = np.repeat(bests * settings.session_prior, lengths)
         relevance += prior
     if settings.date_bonus and question.now_ms is not None:
         for since_ms, until_ms in spans(question.text, question.now_ms):
             said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
-            relevance[said_then] += settings.date_bonus
+            relevance[said_then.nonzero()[0]] += settings.date_bonus
     numbers = np.arange(len(table)) if scored is None else scored
     return Columns(
         numbers, relevance, parts.similarity, parts.meaning, parts.words, own, smoothed, speaker

@@ -113,6 +113,8 @@ def checked_owners(owner: Owners) -> tuple[Owner, ...]:
     Raises:
         ConfigError: If there is none, or one of them is no `Owner`.
     """
+    if isinstance(owner, Owner):
+        return (owner,)
     found = owner if isinstance(owner, _SEVERAL) else (owner,)
     if not found or not all(isinstance(one, Owner) for one in found):
         msg = f"owner must be an Owner, or several of them, got {owner!r}"

@@ -108,7 +108,9 @@ class Search:
 
     def _ranked(self) -> _Ranked:
         index, wish = self.index, self.request.wish
-        wish = replace(wish, query="\n".join(one.text for one in self.asked))
+        query = "\n".join([one.text for one in self.asked])
+        if query != wish.query:
+            wish = replace(wish, query=query)
         allowed = self.request.scope.mask(index.table)
         ranking = best_of([self._rank(one, allowed) for one in self.asked])
         hits = hits_of(wish, ranking, index.table, index.lexical, allowed)

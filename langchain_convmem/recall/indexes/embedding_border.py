@@ -92,7 +92,7 @@ def embed_question(
 
 
 def _checked(answer: Any, count: int, dim: int | None) -> list[NDArray[np.float16]]:
-    rows = np.asarray(answer, dtype=np.float32)
+    rows: NDArray[np.float32] = np.asarray(answer, dtype=np.float32)
     if rows.ndim != 2 or len(rows) != count:  # noqa: PLR2004 - texts and components
         msg = f"expected {count} vectors of equal length, got an array of shape {rows.shape}"
         raise ValueError(msg)

@@ -80,6 +80,9 @@ class SegmentTable:
         self._before_in_session = Growable(np.int64)
         self._behind_in_session = Growable(np.int64)
         self._live = Growable(np.bool_)
+        # Where each sitting starts, as long as all of them stand side by side.
+        self._starts = Growable(np.int64)
+        self._is_in_rows = True
 
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
@@ -149,12 +152,15 @@ class SegmentTable:
                 column.append(-1)
             self._join(thread.last_segment, number)
             thread.last_segment = number
+            if self._before_in_session.at(number) < 0:
+                self._starts.append(number)
 
     def _join(self, before: int, behind: int) -> None:
         """Make two segments neighbours; -1 stands for the end of the thread."""
         together = (
             before >= 0 and behind >= 0 and self._session.at(before) == self._session.at(behind)
         )
+        self._is_in_rows &= not together or behind == before + 1
         if before >= 0:
             self._behind.put(before, behind)
             self._behind_in_session.put(before, behind if together else -1)
@@ -175,6 +181,7 @@ class SegmentTable:
 
     def _unlink(self, number: int) -> None:
         before, behind = self._before.at(number), self._behind.at(number)
+        self._is_in_rows = False
         self._join(before, behind)
         thread = self._threads[self.line_of(number).key]
         if thread.last_segment == number:
@@ -187,6 +194,11 @@ class SegmentTable:
     def line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
         return self._line_of_segment[number]
+
+    def line_numbers(self, numbers: Iterable[int]) -> list[int]:
+        """Return the numbers of the lines that segments belong to."""
+        line_of = self._line_of_segment
+        return [line_of[number] for number in numbers]
 
     def line(self, line_number: int) -> DialogLine:
         """Return a line by its number."""
@@ -232,13 +244,28 @@ class SegmentTable:
 
     def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
         """Return the line behind (`step` 1) or before (-1) in the same sitting or thread."""
-        if step > 0:
-            links = self._behind if cross_sessions else self._behind_in_session
-            at = links.at(self._first_segment[line_number + 1] - 1)
+        before, behind = self.lines_beside(line_number, line_number, cross_sessions=cross_sessions)
+        return behind if step > 0 else before
+
+    def lines_beside(
+        self, first: int, last: int, *, cross_sessions: bool = False
+    ) -> tuple[int | None, int | None]:
+        """Return the lines before and behind some, in the same sitting or thread."""
+        if cross_sessions:
+            before, behind = self._before, self._behind
         else:
-            links = self._before if cross_sessions else self._before_in_session
-            at = links.at(self._first_segment[line_number])
-        return None if at < 0 else self._line_of_segment[at]
+            before, behind = self._before_in_session, self._behind_in_session
+        at_before = before.at(self._first_segment[first])
+        at_behind = behind.at(self._first_segment[last + 1] - 1)
+        line_of = self._line_of_segment
+        return (
+            None if at_before < 0 else line_of[at_before],
+            None if at_behind < 0 else line_of[at_behind],
+        )
+
+    def beside(self, number: int) -> tuple[int, int]:
+        """Return the segments before and behind one in its sitting; -1 for none."""
+        return self._before_in_session.at(number), self._behind_in_session.at(number)
 
     # -- reading all -------------------------------------------------------------------------
 
@@ -261,6 +288,14 @@ class SegmentTable:
     def speaker_column(self) -> NDArray[np.int64]:
         """The speaker of each segment, as an index into `speakers`; do not write."""
         return self._speaker.view
+
+    def starts(self) -> NDArray[np.int64] | None:
+        """Return where each sitting starts if every one is a row of segments side by side.
+
+        None where one is not, or lines were removed: several threads may go on at once. Do not
+        write.
+        """
+        return self._starts.view if self._is_in_rows else None
 
     def links(self, *, cross_sessions: bool = False) -> Links:
         """Return each segment's neighbours in its sitting, or in its whole thread."""

@@ -112,20 +112,32 @@ def _query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
     # Kept for a moment, since one recall asks for them several times.
     runs = _question_runs(text)
     own = language_of([run.casefold() for run in runs])
-    languages = dict.fromkeys((own, ENGLISH, *held))
+    languages = tuple(dict.fromkeys((own, ENGLISH, *held)))
     words: dict[str, str] = {}
     telling: dict[str, str] = {}
     for run in runs:
-        word = run.casefold().removesuffix("'s")
-        if _IS_UNSPACED.match(run):
-            found = {pair: pair for pair in _pairs(word)}
-        else:
-            found = {stem(word, language): run for language in languages}
-        for term, shown in found.items():
+        terms, tells = _terms_of_run(run, languages)
+        for term, shown in terms:
             words.setdefault(term, shown)
-        if not is_function_word(word, own):
-            telling |= {term: words[term] for term in found}
+            if tells:
+                telling[term] = words[term]
     return tuple(words.items()), tuple(telling.items())
+
+
+@lru_cache(maxsize=10_000)
+def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
+    """Return the terms of a run of a question, and whether it tells what the question is about.
+
+    Args:
+        run: One run of letters or unspaced characters.
+        languages: In which lines may hold it; the question's own first.
+    """
+    word = run.casefold().removesuffix("'s")
+    if _IS_UNSPACED.match(run):
+        found = {pair: pair for pair in _pairs(word)}
+    else:
+        found = {stem(word, language): run for language in languages}
+    return tuple(found.items()), not is_function_word(word, languages[0])
 
 
 def is_stop_word(word: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 __all__ = ["NAMES_OF_TIMES", "Span", "spans"]
@@ -19,6 +19,7 @@ Span: TypeAlias = tuple[int, int]
 """From when to before when, in milliseconds since the epoch."""
 
 _Days: TypeAlias = "tuple[date, date] | None"
+_Reader: TypeAlias = "Callable[[re.Match[str], date], Iterator[_Days]]"
 
 _MONTHS = """
 january jan januar janvier enero gennaio janeiro januari tammikuu ocak január ianuarie январь января
@@ -78,14 +79,17 @@ def spans(text: str, now_ms: int) -> list[Span]:
 def _spans(text: str, day: int) -> tuple[Span, ...]:
     # Kept for a moment: one recall asks when it ranks and when it says why.
     today = _EPOCH + timedelta(days=day)
-    signs = _signs(text)
+    signs = _signs(text) & _SIGNS
     found: dict[Span, None] = {}
-    for needed, patterns in _PATTERNS:
+
+    def taken(read: _Reader, match: re.Match[str]) -> str:
+        found.update(dict.fromkeys(_span(*days) for days in _readable(read, match, today)))
+        # What one pattern has read means nothing else.
+        return " ; "
+
+    for needed, patterns in _PATTERNS if signs else ():
         for pattern, read in () if signs.isdisjoint(needed) else patterns:
-            for match in pattern.finditer(text):
-                found |= dict.fromkeys(_span(*days) for days in _readable(read, match, today))
-            # What one pattern has read means nothing else.
-            text = pattern.sub(" ; ", text)
+            text = pattern.sub(partial(taken, read), text)
     return tuple(found)
 
 
@@ -100,9 +104,7 @@ def _span(first: date, last: date) -> Span:
     return (first - _EPOCH).days * _DAY_MS, ((last - _EPOCH).days + 1) * _DAY_MS
 
 
-def _readable(
-    read: Callable[[re.Match[str], date], Iterator[_Days]], match: re.Match[str], today: date
-) -> Iterator[tuple[date, date]]:
+def _readable(read: _Reader, match: re.Match[str], today: date) -> Iterator[tuple[date, date]]:
     try:
         yield from (days for days in read(match, today) if days is not None)
     except (ValueError, OverflowError):
@@ -239,3 +241,4 @@ _PATTERNS = (
     ({"weekend", "week", "month", "year"}, _STRETCHES),
     (set(_DAY_OF), _WEEKDAYS_BEFORE),
 )
+_SIGNS = frozenset(sign for needed, _ in _PATTERNS for sign in needed)

@@ -38,9 +38,9 @@ class _Postings(NamedTuple):
     shapes: array[int]
 
 
-def _joined(arrays: Sequence[array[int]]) -> NDArray[np.intp]:
-    views = [np.frombuffer(one, dtype=np.intc) for one in arrays]
-    return np.concatenate(views, dtype=np.intp)
+def _joined(arrays: Iterable[array[int]]) -> NDArray[np.intc]:
+    """Return a copy of the arrays behind one another: a view would forbid them to grow."""
+    return np.frombuffer(b"".join(arrays), dtype=np.intc)
 
 
 class LexicalIndex:
@@ -149,6 +149,10 @@ class LexicalIndex:
         """How many terms each document has, removed ones included; do not write."""
         return self._lengths.view
 
+    def length(self, number: int) -> int:
+        """Return how many terms a document has."""
+        return int(self._lengths.at(number))
+
     def having(self, terms: Iterable[str]) -> dict[str, array[int]]:
         """Return the documents, ascending and removed ones included, of those terms that have any.
 
@@ -165,20 +169,20 @@ class LexicalIndex:
         """Return which of the terms, by their places, each of some documents was added with."""
         self.settle()
         found: list[list[int]] = [[] for _ in numbers]
+        places = [place for place, term in enumerate(terms) if term in self._postings]
         wanted = np.array(numbers, dtype=np.intc)
-        for place, term in enumerate(terms):
-            posting = self._postings.get(term)
-            if posting is not None:
-                # A view that ends here, before anybody may add to the array.
-                having = np.frombuffer(posting.numbers, dtype=np.intc)
-                nearest = having.take(having.searchsorted(wanted), mode="clip")
-                for row in (nearest == wanted).nonzero()[0].tolist():
-                    found[row].append(place)
+        nearest = np.empty((len(places), len(wanted)), dtype=np.intc)
+        for row, place in enumerate(places):
+            # A view that ends here, before anybody may add to the array.
+            having = np.frombuffer(self._postings[terms[place]].numbers, dtype=np.intc)
+            having.take(having.searchsorted(wanted), mode="clip", out=nearest[row])
+        for row, at in zip(*(one.tolist() for one in (nearest == wanted).nonzero()), strict=True):
+            found[at].append(places[row])
         return found
 
     def scores(
         self, terms: Iterable[str], *, k1: float = 1.2, b: float = 0.3
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         """Return every document's BM25 score for the distinct `terms`; removed ones score 0.
 
         Args:
@@ -186,27 +190,21 @@ class LexicalIndex:
             k1: How soon repeats of a word stop counting.
             b: Share of the length normalisation, from 0 to 1.
         """
-        scores = np.zeros(len(self._lengths), dtype=np.float32)
-        if not self._present:
-            return scores
         self.settle()
-        weights = self._shape_weights(k1, b)
         found = [self._postings[term] for term in dict.fromkeys(terms) if term in self._postings]
-        if not found:
-            return scores
-        # Copies: a view of an `array` would forbid it to grow for as long as it lives.
+        if not found or not self._present:
+            return np.zeros(len(self))
         numbers = _joined([posting.numbers for posting in found])
-        shapes = _joined([posting.shapes for posting in found])
         counts = [len(posting.numbers) for posting in found]
-        shapes += np.repeat(np.arange(len(found)) * len(weights), counts)
-        worth = np.multiply.outer(self._idfs(numbers, counts), weights).astype(np.float32)
-        # Added one after the other, term by term.
-        np.add.at(scores, numbers, worth.take(shapes))
+        worth = self._shape_weights(k1, b).take(_joined([posting.shapes for posting in found]))
+        worth *= np.repeat(self._idfs(numbers, counts), counts)
+        # Adds one after the other, term by term.
+        scores = np.bincount(numbers, worth, len(self)).astype(np.float64, copy=False)
         if self._present < len(self):
             scores[self._removed.view] = 0.0
         return scores
 
-    def _idfs(self, numbers: NDArray[np.intp], counts: Sequence[int]) -> list[float]:
+    def _idfs(self, numbers: NDArray[np.intc], counts: Sequence[int]) -> list[float]:
         """Return how rare each term is among the documents that are still there."""
         if self._present < len(self):
             starts = np.cumsum([0, *counts[:-1]])

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from langchain_convmem.recall.fusion import session_bests, smooth, standardized
+from langchain_convmem.recall.fusion import (
+    bests_of_runs,
+    session_bests,
+    smooth,
+    smooth_runs,
+    standardized,
+)
 
 SCORES = hnp.arrays(np.float64, st.integers(0, 30), elements=st.floats(-5, 5))
 KERNEL = (0.25, 0.5, 1.0, 0.5, 0.25)
@@ -38,6 +44,35 @@ def test_smoothing_adds_weighted_neighbours_within_the_same_row(scores, breaks, 
         expected.append(total)
     smoothed = smooth(scores, *chain(breaks, len(scores)), kernel)
     np.testing.assert_allclose(smoothed, expected, atol=1e-9)
+
+
+def starts_of(breaks, count):
+    return np.array([n for n in range(count) if n == 0 or n in breaks], dtype=np.int64)
+
+
+@given(
+    SCORES, st.sets(st.integers(1, 29)), st.sampled_from([KERNEL, (1.0,), (0.1, 0.2, 1, 0.9, 0.3)])
+)
+def test_rows_side_by_side_are_smoothed_alike_without_their_links(scores, breaks, kernel):
+    count = len(scores)
+    expected = smooth(scores, *chain(breaks, count), kernel)
+    found = smooth_runs(scores, starts_of(breaks, count), kernel)
+    assert found.tolist() == expected.tolist()
+
+
+@given(
+    hnp.arrays(np.float64, st.integers(0, 30), elements=st.integers(-2, 3)),
+    st.sets(st.integers(1, 29)),
+    st.integers(1, 4),
+)
+def test_rows_side_by_side_have_the_same_bests_as_sessions_even_where_scores_are_equal(
+    scores, breaks, best
+):
+    starts = starts_of(breaks, len(scores))
+    sessions = np.searchsorted(starts, np.arange(len(scores)), side="right") - 1
+    found, lengths = bests_of_runs(scores, starts, best)
+    expected = session_bests(scores, sessions, best)
+    assert np.repeat(found, lengths).tolist() == expected.tolist()
 
 
 @given(SCORES, st.lists(st.integers(0, 3), min_size=30, max_size=30), st.integers(1, 4))
@@ -73,3 +108,8 @@ def test_no_scores_are_standardised_to_none():
     nothing = np.zeros(3, dtype=np.bool_)
     assert standardized(np.zeros(0, dtype=np.float32)).tolist() == []
     assert standardized(np.ones(3, dtype=np.float32), nothing).tolist() == [0.0] * 3
+
+
+def test_a_weight_stretches_all_distances():
+    scores = np.array([1, 5, 9, 2], dtype=np.float32)
+    np.testing.assert_allclose(standardized(scores, weight=0.5), standardized(scores) / 2)

@@ -42,6 +42,21 @@ def test_a_named_sitting_holds_whatever_the_time(line):
     assert filled(lines).session_column.tolist() == [0, 0, 1, 2, 2, 3]
 
 
+def test_sittings_that_stand_side_by_side_have_a_start_each(line):
+    lines = [line("x" * 900, 0), line("b", 1), line("c", 2, session="2"), line("d", 3, thread="u")]
+    table = filled(lines)
+    first_of_c, first_of_d = table.segments_of(2).start, table.segments_of(3).start
+    assert table.starts().tolist() == [0, first_of_c, first_of_d]
+
+
+def test_threads_that_go_on_at_once_and_removals_leave_no_starts(line):
+    at_once = filled([line("a", 0), line("b", 1, thread="u"), line("c", 2)])
+    assert at_once.starts() is None
+    shortened = filled([line("a", 0), line("b", 1)])
+    shortened.remove_entries([shortened.line(0).entry_id])
+    assert shortened.starts() is None
+
+
 def test_links_stay_within_a_sitting_and_can_cross_it_but_never_a_thread(line):
     lines = [
         line("a", 0, session="1"),
