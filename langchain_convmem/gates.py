@@ -7,21 +7,44 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for_first
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from langchain_convmem.steps import Step, Steps, arun, run
 
-__all__ = ["Gate", "Refusals", "Ticket"]
+__all__ = ["Gate", "Refusals", "Ticket", "hold", "tickets_held"]
 
-Ticket: TypeAlias = "Future[None]"
-"""A place in the line of a gate; done when it is let through."""
+
+class Ticket(Future[None]):
+    """A place in the line of a gate; done when it is let through."""
+
+    is_over = False
+    """Whether its holder has left, or is being made to."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by the holder, who is still inside."""
+        return not self.is_over and self in _HELD.get()
+
 
 _HELD: ContextVar[frozenset[Ticket]] = ContextVar("convmem_held", default=frozenset())
 """The tickets under which the running code was started. Never reset: a generator may be closed
-outside the context it ran in. Whether a ticket is still inside is for its gate to say."""
+outside the context it ran in. Those that are over are dropped with the next one."""
+
+
+def tickets_held() -> frozenset[Ticket]:
+    """Return the tickets by which the running code is inside somewhere."""
+    return _HELD.get()
+
+
+def hold(tickets: frozenset[Ticket]) -> None:
+    """Note that the running code, and what it starts, is inside by these tickets."""
+    held = _HELD.get()
+    if not tickets <= held:
+        _HELD.set(frozenset(one for one in held | tickets if not one.is_over))
 
 
 class Refusals(NamedTuple):
@@ -94,37 +117,50 @@ class Gate:
         finally:
             self.leave(taken)
 
-    def wait_steps(self, ticket: Ticket, timeout_s: float | None = None) -> Steps[None]:
-        """Wait until a ticket is let through; see `held`."""
+    def wait_steps(
+        self,
+        ticket: Ticket,
+        timeout_s: float | None = None,
+        stopped: Future[None] | None = None,
+    ) -> Steps[None]:
+        """Wait until a ticket is let through; see `held`.
+
+        Args:
+            ticket: A place in the line.
+            timeout_s: How long to wait at most.
+            stopped: Ends the wait of a thread by its exception; a task is cancelled instead.
+        """
 
         async def wait() -> None:
-            async with asyncio.timeout(timeout_s):
-                await asyncio.wrap_future(ticket)
+            if not ticket.done():  # nothing is waited for then, not even if there is no time
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.wrap_future(ticket)
 
         try:
-            yield Step(lambda: ticket.result(timeout_s), wait)
+            yield Step(lambda: _wait_for(ticket, timeout_s, stopped), wait)
         except TimeoutError:
             raise self._refusals.late(timeout_s or 0) from None
-        _HELD.set(_HELD.get() | {ticket})
+        hold(frozenset({ticket}))
 
     @property
     def is_mine(self) -> bool:
         """Whether the running code was started by who is inside."""
         with self._lock:
-            return not _HELD.get().isdisjoint(self._inside())
+            return any(ticket.is_mine for ticket in self._inside())
 
     def enter(self) -> Ticket:
         """Take the next place in the line; whoever does has to `leave`.
 
         Raises:
-            Exception: What the refusals make: if this caller is inside already.
+            Exception: What the refusals make: if this caller is inside already, and would have to
+                wait.
         """
-        ticket: Ticket = Future()
+        ticket = Ticket()
         with self._lock:
             if self._pid != os.getpid():
                 self._line.clear()
                 self._pid = os.getpid()
-            if self.is_mine:
+            if len(self._line) >= self._capacity and self.is_mine:
                 raise self._refusals.inside()
             self._line.append(ticket)
         self._admit()
@@ -133,6 +169,7 @@ class Gate:
     def leave(self, ticket: Ticket) -> None:
         """Go out, or give up a place in the line. Idempotent."""
         with self._lock:
+            ticket.is_over = True
             if ticket in self._line:
                 self._line.remove(ticket)
         self._admit()
@@ -154,3 +191,11 @@ class Gate:
                 and not ticket.done()
                 and ticket.set_running_or_notify_cancel()
             ]
+
+
+def _wait_for(ticket: Ticket, timeout_s: float | None, stopped: Future[None] | None) -> None:
+    if stopped is None or ticket.done():
+        ticket.result(timeout_s)
+        return
+    wait_for_first([ticket, stopped], timeout_s, return_when=FIRST_COMPLETED)
+    (ticket if ticket.done() or not stopped.done() else stopped).result(0)

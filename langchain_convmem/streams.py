@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +84,7 @@ class ClosingStreams:
         input: Any,  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any]:
         """Run one turn and yield what is new of the answer as it comes."""
         yield from self.transform(iter([input]), config, **kwargs)
 
@@ -93,7 +93,7 @@ class ClosingStreams:
         input: Iterator[Any],  # noqa: A002 - Runnable's name
         config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any]:
         """Run one turn once the input is complete, and yield what is new of the answer."""
         opened: list[Any] = []
         stamp = self._stamped(config)

@@ -73,11 +73,15 @@ class Activity:
             controls = [one for one, name in self._running.items() if group in (None, name)]
         return sum(control.cancel() for control in controls)
 
-    def wait(self, timeout_s: float | None = None, *, but: int = 0) -> bool:
-        """Wait until no more than `but` turns run or wait; return whether that came about."""
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no turn runs or waits, but for those the caller is within.
+
+        Returns:
+            Whether that came about in time.
+        """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            while len(self._running) > but:
+            while not all(control.is_mine for control in self._running):
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     return False

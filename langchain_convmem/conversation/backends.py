@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -13,10 +15,13 @@ from langchain_core.messages import (
     BaseMessage,
     message_chunk_to_message,
 )
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_convmem.chat_templates import RenderStats
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
+from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.flows import Flow, Pulled
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError, UnsupportedError
@@ -40,6 +45,7 @@ class ReplyRequest(NamedTuple):
         tools: What the model may call.
         run: Callbacks, tags and metadata for the model's runs.
         streaming: Whether somebody reads the reply as it comes.
+        stopped: Gets the error of a turn that is to end early.
     """
 
     config: ConversationConfig
@@ -47,6 +53,7 @@ class ReplyRequest(NamedTuple):
     tools: ToolSet
     run: RunnableConfig
     streaming: bool
+    stopped: Future[None] | None = None
 
 
 class ModelReply(NamedTuple):
@@ -84,6 +91,10 @@ class Attempt(Protocol):
 
     def partial(self) -> AIMessage | None:
         """Return what the model had said when it was interrupted; None if nothing."""
+        ...
+
+    def drop_reply(self) -> None:
+        """Take the last reply back, whole or not: the history will not hold it as it came."""
         ...
 
     def commit(self) -> None:
@@ -140,19 +151,28 @@ class Replying:
     """A reply as it comes: what of it is shown, and what it adds up to."""
 
     name: str | None = None
-    total: AIMessageChunk | None = None
-    _rest: AIMessageChunk | None = field(default=None, repr=False)
+    _chunks: list[AIMessageChunk] = field(default_factory=list)
+    _rest: AIMessageChunk | None = None
 
-    def add(self, chunk: AIMessageChunk) -> Flow[None]:
-        """Take a chunk, and show it if there is something to see in it."""
+    def add(self, chunk: Any) -> Flow[None]:
+        """Take a chunk, and show it if there is something to see in it.
+
+        Raises:
+            ConfigError: If it is no message of a model.
+        """
+        chunk = _as_chunk(_checked(chunk))
         if self.name is None:
-            self.name = chunk.id or f"{_RUN_ID}-{new_ulid()}"
+            self.name = chunk.id or _new_name()
         chunk = chunk.model_copy(update={"id": self.name, "chunk_position": None})
-        self.total = chunk if self.total is None else self.total + chunk
+        self._chunks.append(chunk)
         if chunk.content or chunk.tool_call_chunks or chunk.additional_kwargs:
-            yield chunk
+            yield copied(chunk)
         else:
             self._rest = chunk if self._rest is None else self._rest + chunk
+
+    def total(self, *more: AIMessageChunk) -> AIMessageChunk | None:
+        """Return all that came, and what comes besides, as one chunk; None if nothing came."""
+        return add_ai_message_chunks(*self._chunks, *more) if self._chunks else None
 
     def whole(self) -> ModelReply:
         """Return the reply.
@@ -160,13 +180,38 @@ class Replying:
         Raises:
             ConfigError: If the model said nothing at all, not even that it has nothing to say.
         """
-        if self.total is None:
+        total = self.total(AIMessageChunk(content="", id=self.name, chunk_position="last"))
+        if total is None:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
-        last = AIMessageChunk(content="", id=self.name, chunk_position="last")
-        message = message_chunk_to_message(self.total + last)
-        if not isinstance(message, AIMessage):
-            raise ConfigError(f"the model answered a {type(message).__name__}, not an AIMessage")
+        message = _checked(message_chunk_to_message(total))
         return ModelReply(message, self._rest, is_cut_off(message.response_metadata))
+
+
+def _checked(answer: Any) -> AIMessage:
+    if not isinstance(answer, AIMessage):
+        raise ConfigError(f"the model answered a {type(answer).__name__}, not an AIMessage")
+    return answer
+
+
+def _as_chunk(message: AIMessage) -> AIMessageChunk:
+    """Return a message as a chunk: a model that does not stream may show it whole."""
+    if isinstance(message, AIMessageChunk):
+        return message
+    found = message.model_dump(exclude={"type", "tool_calls", "invalid_tool_calls"})
+    calls = [
+        tool_call_chunk(name=call["name"], args=args, id=call["id"], index=number)
+        for number, (call, args) in enumerate(
+            [
+                *((call, json.dumps(call["args"])) for call in message.tool_calls),
+                *((call, call["args"]) for call in message.invalid_tool_calls),
+            ]
+        )
+    ]
+    return AIMessageChunk(**found, tool_call_chunks=calls)
+
+
+def _new_name() -> str:
+    return f"{_RUN_ID}-{new_ulid()}"
 
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
@@ -189,6 +234,9 @@ class ChatModelBackend:
     def __init__(self, model: BaseChatModel | Runnable[Any, Any]) -> None:
         """Use a chat model, or one with bound arguments."""
         self._model = model
+
+    def __repr__(self) -> str:
+        return type(self._model).__name__
 
     def attempt(self, request: ReplyRequest) -> ChatModelAttempt:
         """Begin a turn."""
@@ -249,11 +297,15 @@ class ChatModelAttempt:
 
     def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
         """Send everything; see `Attempt`."""
-        messages = [*self._request.config.preface.messages, *context]
+        # Copies: a model, or a callback of its run, may change what it is given.
+        messages = list(map(copied, [*self._request.config.preface.messages, *context]))
         run, kwargs = self._request.run, self._kwargs
         self._replying = replying = Replying()
         if not self._request.streaming:
-            message: AIMessage = yield step(self._model, "invoke", messages, run, **kwargs)
+            answer = yield step(self._model, "invoke", messages, run, **kwargs)
+            # A copy: some models give the same object again and again.
+            message = copied(_checked(message_chunk_to_message(answer)))
+            message.id = message.id or _new_name()
             return ModelReply(message, None, is_cut_off(message.response_metadata))
         stream = Pulled(
             lambda: self._model.stream(messages, run, **kwargs),
@@ -267,7 +319,10 @@ class ChatModelAttempt:
 
     def partial(self) -> AIMessage | None:
         """Return what had come; see `Attempt`."""
-        return interrupted(self._replying.total)
+        return interrupted(self._replying.total())
+
+    def drop_reply(self) -> None:
+        """Do nothing: the model keeps nothing."""
 
     def commit(self) -> None:
         """Do nothing: the model keeps nothing."""

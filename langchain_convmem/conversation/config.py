@@ -12,7 +12,7 @@ from langchain_convmem.chat_templates import ChatTemplate
 from langchain_convmem.conversation.media import MediaLimits
 from langchain_convmem.conversation.preface import Preface
 from langchain_convmem.conversation.replies import Channel, ReplyFormat
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, UnsupportedError
 
 __all__ = ["ConversationConfig", "SendOptions"]
 
@@ -53,7 +53,8 @@ class ConversationConfig(BaseModel):
             otherwise than the session has them: `"rewind"` and read again, or `"error"`.
         on_busy: `"wait"` for earlier turns, in order, or `"error"`.
         busy_timeout_s: How long to wait at most, in seconds; None waits for ever.
-        on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what the model had said.
+        on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said; calls that were
+            interrupted are answered as cancelled.
         on_max_tokens: `"return"` a reply that was cut short, or `"raise"` and take it back.
         max_output_tokens: The most tokens of a reply.
         media_limits: How large media may be, and where the files may lie that messages name. Set a
@@ -82,7 +83,7 @@ class ConversationConfig(BaseModel):
     answer_missing: Literal["error", "cancelled"] = "error"
     on_divergence: Literal["rewind", "error"] = "rewind"
     on_busy: Literal["wait", "error"] = "wait"
-    busy_timeout_s: NonNegativeFloat | None = None
+    busy_timeout_s: NonNegativeFloat | None = 300.0
     on_cancel: Literal["discard", "keep"] = "discard"
     on_max_tokens: Literal["return", "raise"] = "return"
     max_output_tokens: PositiveInt | None = None
@@ -116,8 +117,13 @@ class SendOptions:
 
         Raises:
             ConfigError: If a limit is not positive.
+            UnsupportedError: If the message is to be sent in parts.
         """
         own = {one.name for one in fields(cls)} - {"model_kwargs"}
+        if given.get("pending"):
+            raise UnsupportedError(
+                "a message is sent whole; collect its parts, and send them as one list"
+            )
         named = {name: given[name] for name in own & set(given) if given[name] is not None}
         for name in ("max_output_tokens", "timeout"):
             if name in named and not named[name] > 0:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import get_config_list
 
@@ -19,13 +20,15 @@ from langchain_convmem.conversation.handles import (
     TurnHandle,
 )
 from langchain_convmem.conversation.inputs import ConversationInput
+from langchain_convmem.conversation.printing import html_table
+from langchain_convmem.conversation.readers import Reader
 from langchain_convmem.conversation.threads import MessageStore
 from langchain_convmem.conversation.turns_ahead import Sending, TurnsAhead, late
 from langchain_convmem.conversation.turns_back import Parts
 from langchain_convmem.conversation.worker_threads import in_thread, started
-from langchain_convmem.errors import TurnTimeoutError
+from langchain_convmem.gates import hold
 from langchain_convmem.protocols import TextEngine, ThreadMemory
-from langchain_convmem.steps import arun, run
+from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.streams import ClosingStreams
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
 
     def __init__(
         self,
-        model: Engine | BaseChatModel | Runnable[Any, Any] | TextEngine,
+        model: Engine | BaseChatModel | Runnable[Any, Any] | TextEngine | Parts,
         config: ConversationConfig | None = None,
         *,
         history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
@@ -52,20 +55,27 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         """Begin a conversation; see `Engine.create_conversation`.
 
         Args:
-            model: A model, or an engine that several conversations share.
+            model: A model, or an engine that several conversations share. (Or the parts of a
+                conversation, as the package puts them together itself.)
             config: Its settings; None takes the engine's defaults.
             history: What was said before, or where the history is kept.
             **settings: Single settings, which go before `config`; see `ConversationConfig`.
         """
         from langchain_convmem.conversation.engine import Engine
 
+        if isinstance(model, Parts):
+            self._take(model)
+            return
         engine = model if isinstance(model, Engine) else Engine(model)
-        self._take(engine.parts(config, history, settings))
+        self._take(run(engine.parts_steps(config, history, settings)))
         if self.config.prefill_preface:
             run(self.prefill_steps())
 
     def __repr__(self) -> str:
-        return f"Conversation({type(self._backend).__name__}, {self._thread!r})"
+        return f"Conversation({self._backend!r}, {self._thread!r})"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.history)
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +146,46 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         sending = Sending(SendOptions.of(kwargs))
         return await self._acall_with_config(partial(self._asend, sending=sending), input, config)
 
+    def transform(
+        self,
+        input: Iterator[Any],  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        *,
+        sending: Sending | None = None,
+        **kwargs: Any,
+    ) -> Generator[AIMessageChunk]:
+        """Send a message once it is complete, and yield what is new of the reply."""
+        chosen = sending or Sending(SendOptions.of(kwargs), is_streaming=True)
+        with closing(super().transform(input, config, sending=chosen)) as chunks:
+            for chunk in chunks:
+                hold(chosen.control.held)
+                yield chunk
+
+    def astream(
+        self,
+        input: ConversationInput,  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[AIMessageChunk]:
+        """Send a message, and yield what is new of the reply as it comes."""
+        sending = Sending(SendOptions.of(kwargs), is_streaming=True)
+        return Reader(super().astream(input, config, sending=sending), sending.control)
+
+    async def atransform(
+        self,
+        input: AsyncIterator[Any],  # noqa: A002 - Runnable's name
+        config: RunnableConfig | None = None,
+        *,
+        sending: Sending | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[AIMessageChunk]:
+        """Send a message once it is complete, and yield what is new of the reply."""
+        chosen = sending or Sending(SendOptions.of(kwargs), is_streaming=True)
+        async with aclosing(super().atransform(input, config, sending=chosen)) as chunks:
+            async for chunk in chunks:
+                hold(chosen.control.held)
+                yield chunk
+
     def send_message_async(
         self,
         message: ConversationInput,
@@ -150,7 +200,8 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
             on_message: Gets each chunk, and then either one empty chunk with
                 `chunk_position="last"`, when the history holds the reply, or the error that ended
                 the turn. Or an object with `on_message`, `on_done` and `on_error`. It is called
-                in order in another thread; what it raises takes the turn back.
+                in order in another thread. What it raises before the end takes the turn back; the
+                handle tells of it in any case.
             config: Callbacks, tags and metadata.
             **options: See `send_message`.
 
@@ -158,33 +209,36 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
             ConversationBusyError: If this is called from within a turn of the conversation.
         """
         sending = Sending(SendOptions.of(options), is_streaming=True, is_told_inside=True)
-        return self._start(sending, message, config, Listener(on_message))
-
-    def _start(
-        self,
-        sending: Sending,
-        message: ConversationInput,
-        config: RunnableConfig | None,
-        listener: Listener,
-    ) -> TurnHandle:
-        self._activity.check_open()
-        sending.ticket = self._entered()
+        listener = Listener(on_message)
 
         def turn() -> AIMessage:
             try:
-                for chunk in self.stream(message, config, sending=sending):
-                    if chunk.chunk_position == "last" and sending.reply is not None:
-                        listener.done(chunk, sending.reply)
-                    else:
-                        listener.message(chunk)
+                with closing(self.stream(message, config, sending=sending)) as chunks:
+                    for chunk in chunks:
+                        listener.heard(chunk, sending.reply)
             except BaseException as error:
                 listener.error(error)
                 raise
-            finally:
-                self._leave(sending)
             return sending.reply  # type: ignore[return-value]  # the stream came to its end
 
-        return TurnHandle(sending.control, started(turn))
+        return self._started(sending, turn)
+
+    def _started(self, sending: Sending, turn: Callable[[], AIMessage]) -> TurnHandle:
+        """Run a turn in a thread; its place in the line is that of this call."""
+        counted = ExitStack()
+        try:
+            counted.enter_context(self._counted(sending))
+            sending.control.ticket = self._entered()
+            counted.callback(self._leave, sending)
+
+            def counted_turn() -> AIMessage:
+                with counted:
+                    return turn()
+
+            return TurnHandle(sending.control, started(counted_turn))
+        except BaseException:
+            counted.close()
+            raise
 
     def _within(
         self,
@@ -194,15 +248,20 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         timeout_s: float,
     ) -> AIMessage:
         """Send, and come back in time even if the model does not."""
-        handle = self._start(sending, message, config, Listener(None))
+        send = partial(self._send, sending=sending)
+        handle = self._started(sending, lambda: self._call_with_config(send, message, config))
         try:
-            return handle.result(timeout_s)
-        except TimeoutError as error:
-            sending.control.stop(late(timeout_s))
-            raise error if isinstance(error, TurnTimeoutError) else late(timeout_s) from None
+            if not handle.ended(timeout_s):
+                sending.control.stop(late(timeout_s))
+            # If nothing can end it any more, it is over, or being stored.
+            is_over = handle.done() or sending.control.is_sealed
+            reply = handle.result() if is_over else None
         except BaseException:
             handle.cancel()
             raise
+        if reply is None:
+            raise late(timeout_s)
+        return reply
 
     def batch(
         self,
@@ -212,7 +271,13 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> list[Any]:
-        """Send messages one after the other: each sees the replies before it."""
+        """Send messages one after the other: each sees the replies before it.
+
+        The first that fails ends it, but for `return_exceptions`.
+        """
+        if not return_exceptions:
+            configs = get_config_list(config, len(inputs))
+            return [self.invoke(*one, **kwargs) for one in zip(inputs, configs, strict=True)]
         chosen = _one_at_a_time(config, len(inputs))
         return super().batch(inputs, chosen, return_exceptions=return_exceptions, **kwargs)
 
@@ -225,6 +290,9 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> list[Any]:
         """Send messages one after the other; see `batch`."""
+        if not return_exceptions:
+            configs = get_config_list(config, len(inputs))
+            return [await self.ainvoke(*one, **kwargs) for one in zip(inputs, configs, strict=True)]
         chosen = _one_at_a_time(config, len(inputs))
         return await super().abatch(inputs, chosen, return_exceptions=return_exceptions, **kwargs)
 
@@ -235,7 +303,10 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         return self._activity.cancel() > 0
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no turn runs; return whether that came about within so many seconds."""
+        """Wait until no turn runs; return whether that came about within so many seconds.
+
+        From within a turn it waits for all others.
+        """
         return self._activity.wait(timeout_s)
 
     def clone(self) -> Conversation:
@@ -244,42 +315,35 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         While a turn runs it holds what was said before. A history in a memory is forked to a new
         thread.
         """
-        return self._cloned(run(self._thread.branch_steps()))
+        return run(self._cloned_steps())
 
     async def aclone(self) -> Conversation:
         """Return a conversation that holds the same; see `clone`."""
-        return self._cloned(await arun(self._thread.branch_steps()))
+        return await arun(self._cloned_steps())
 
-    def _cloned(self, thread: ThreadMemory) -> Conversation:
+    def _cloned_steps(self) -> Steps[Conversation]:
         self._activity.check_open()
-        twin = object.__new__(Conversation)
-        twin._take(
-            Parts(
-                thread,
-                self._backend.branch(),
-                self._config,
-                self._tools,
-                self._activity.sibling(),
-            )
-        )
-        return twin
+        # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
+        backend, activity = self._backend.branch(), self._activity.sibling()
+        thread = yield from self._thread.branch_steps()
+        return Conversation(Parts(thread, backend, self._config, self._tools, activity))
 
     def close(self, timeout_s: float | None = 10.0) -> None:
-        """Cancel the running turn, wait for it, and release the session. Idempotent.
+        """Cancel the turns, wait for them, and release the session. Idempotent.
+
+        From within a turn, which cannot be waited for, its session is released when it ends.
 
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
         if self._activity.close():
-            # Called from within a turn, there is nothing to wait for but the caller.
-            self._activity.wait(timeout_s, but=int(self._gate.is_mine))
+            self._activity.wait(timeout_s)
             self._backend.close()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the running turn, wait for it, and release the session; see `close`."""
         if self._activity.close():
-            but = int(self._gate.is_mine)
-            await in_thread(lambda: self._activity.wait(timeout_s, but=but))
+            await in_thread(lambda: self._activity.wait(timeout_s))
             self._backend.close()
 
 

@@ -13,7 +13,7 @@ from langchain_convmem.conversation.activity import Activity
 from langchain_convmem.conversation.backends import Backend, ChatModelBackend
 from langchain_convmem.conversation.config import ConversationConfig
 from langchain_convmem.conversation.conversation import Conversation
-from langchain_convmem.conversation.inputs import as_messages
+from langchain_convmem.conversation.inputs import prepared_steps
 from langchain_convmem.conversation.live_sessions import SessionPool
 from langchain_convmem.conversation.replies import format_of, reply_format
 from langchain_convmem.conversation.text_backend import TextBackend
@@ -22,7 +22,7 @@ from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turns_back import Parts
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import TextEngine, ThreadMemory
-from langchain_convmem.steps import run
+from langchain_convmem.steps import Steps, arun
 
 __all__ = ["Engine"]
 
@@ -96,18 +96,32 @@ class Engine:
         """
         return Conversation(self, config, history=history, **settings)
 
-    def parts(
+    async def acreate_conversation(
+        self,
+        config: ConversationConfig | None = None,
+        *,
+        history: MessageStore | Sequence[Any] | ThreadMemory | None = None,
+        **settings: Any,
+    ) -> Conversation:
+        """Begin a conversation; see `create_conversation`."""
+        conversation = Conversation(await arun(self.parts_steps(config, history, settings)))
+        if conversation.config.prefill_preface:
+            await arun(conversation.prefill_steps())
+        return conversation
+
+    def parts_steps(
         self,
         config: ConversationConfig | None,
         history: MessageStore | Sequence[Any] | ThreadMemory | None,
         settings: dict[str, Any],
-    ) -> Parts:
+    ) -> Steps[Parts]:
         """Return what a conversation is made of; see `create_conversation`."""
         self.activity.check_open()
         chosen = _configured(config or self.defaults, settings)
         tools = ToolSet.of(chosen.preface.tools)
-        activity = Activity("the conversation", self.activity)
-        return Parts(_thread_of(history), self._backend(chosen, tools), chosen, tools, activity)
+        backend = self._backend(chosen, tools)
+        thread = yield from _thread_steps(history)
+        return Parts(thread, backend, chosen, tools, Activity("the conversation", self.activity))
 
     def _backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         if self._pool is None:
@@ -132,13 +146,15 @@ class Engine:
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel all turns, wait for them, and close a text engine. Idempotent.
 
+        An engine that a turn still uses is closed when that ends.
+
         Args:
             timeout_s: Seconds to wait at most: a model or tool that does not come back is left.
         """
         if self.activity.close():
             self.activity.wait(timeout_s)
-            if isinstance(self.model, TextEngine):
-                self.model.close()
+            if self._pool is not None:
+                self._pool.close()
 
 
 def _configured(config: ConversationConfig, settings: dict[str, Any]) -> ConversationConfig:
@@ -152,12 +168,14 @@ def _configured(config: ConversationConfig, settings: dict[str, Any]) -> Convers
     return ConversationConfig(**{**given, **settings})
 
 
-def _thread_of(history: MessageStore | Sequence[Any] | ThreadMemory | None) -> ThreadMemory:
+def _thread_steps(
+    history: MessageStore | Sequence[Any] | ThreadMemory | None,
+) -> Steps[ThreadMemory]:
     if isinstance(history, ThreadMemory):
         return history
     if isinstance(history, MessageStore):
-        return run(ListThread.of_store_steps(history))
-    return ListThread(as_messages(list(history or ())))
+        return (yield from ListThread.of_store_steps(history))
+    return ListThread((yield from prepared_steps(list(history or ()))))
 
 
 def _template_of(config: ConversationConfig, engine: TextEngine) -> ChatTemplate:

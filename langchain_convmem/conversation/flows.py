@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from concurrent.futures import CancelledError as TicketCancelledError
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import AIMessageChunk
 
 from langchain_convmem.errors import ConversationError, TurnCancelledError
+from langchain_convmem.gates import Ticket, tickets_held
 from langchain_convmem.steps import Step, Steps
 from langchain_convmem.streams import carried_through
 
@@ -43,13 +43,29 @@ class TurnControl:
     """Whether a turn is to end early, and why. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = threading.RLock()
         self._error: ConversationError | None = None
         self._is_told = False
         self._is_sealed = False
         self._wake: Callable[[], object] | None = None
         self.stopped: Future[None] = Future()
         """Gets the error of a turn that is to end early; for those who wait for several things."""
+        self.ticket: Ticket | None = None
+        """The turn's place in the line."""
+        self.held: frozenset[Ticket] = frozenset()
+        """What the turn is inside by while it shows a chunk; so is whoever reads it."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by the turn."""
+        return self.ticket is not None and self.ticket.is_mine
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether nothing can end the turn any more."""
+        with self._lock:
+            return self._is_sealed
 
     def stop(self, error: ConversationError) -> bool:
         """Let the turn end with an error; return whether it can still be ended."""
@@ -65,19 +81,24 @@ class TurnControl:
 
     def cancel(self) -> bool:
         """Let the turn end; return whether it can still be ended."""
-        return self.stop(TurnCancelledError("the turn was cancelled; it left no trace"))
+        return self.stop(TurnCancelledError("the turn was cancelled"))
 
     def seal(self) -> None:
         """Let nothing end the turn any more: it is about to be stored.
 
         Raises:
-            ConversationError: If it has been ended already.
+            ConversationError: If it was to end and has not been told so.
         """
         with self._lock:
             self._is_sealed = True
-            error = self._error if not self._is_told else None
+            error = self.due()
         if error is not None:
             raise error
+
+    def end(self) -> None:
+        """Let nothing end the turn any more: it is over, or being undone."""
+        with self._lock:
+            self._is_sealed = self._is_told = True
 
     def due(self) -> ConversationError | None:
         """Return the error to raise in the flow now; once."""
@@ -193,83 +214,91 @@ def observed(flow: Flow[T], saw: Callable[[AIMessageChunk], object]) -> Flow[T]:
         return done.value  # type: ignore[no-any-return]
 
 
-def drive(flow: Flow[T], control: TurnControl) -> Generator[AIMessageChunk, None, T]:
-    """Run a flow by direct calls; yield its chunks, return its outcome."""
+def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
+    """Run a flow by direct calls; yield its chunks."""
     try:
         item = next(flow)
         while True:
             try:
-                _check(control)
                 if isinstance(item, Step):
                     result = item.call()
                 else:
+                    control.held = tickets_held()
                     yield item
                     result = None
+                _check(control)
             except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
                 item = flow.throw(_told(error, control))
             else:
                 item = flow.send(result)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+    except StopIteration:
+        return
     except _ReaderLeftError:
         raise GeneratorExit from None
 
 
-async def adrive(
-    flow: Flow[T], control: TurnControl, outcome: list[T]
-) -> AsyncGenerator[AIMessageChunk]:
-    """Run a flow by awaiting; yield its chunks, put what it returns into `outcome`."""
+async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMessageChunk]:
+    """Run a flow by awaiting; yield its chunks."""
     try:
         item = next(flow)
         while True:
             try:
-                _check(control)
                 if isinstance(item, Step):
                     result = await _interruptible(item, control)
                 else:
+                    control.held = tickets_held()
                     yield item
                     result = None
+                _check(control)
             except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
                 item = flow.throw(_told(error, control))
             else:
                 item = flow.send(result)
-    except StopIteration as done:
-        outcome.append(done.value)
+    except StopIteration:
+        return
     except _ReaderLeftError:
         raise GeneratorExit from None
 
 
 def _check(control: TurnControl) -> None:
+    # Behind each step, not before it: one that closes a stream has to be taken in any case.
     error = control.due()
     if error is not None:
         raise error
 
 
 def _told(error: BaseException, control: TurnControl) -> BaseException:
-    """Return why the turn ends: what it waited for in vain was cancelled because of that."""
-    if isinstance(error, TicketCancelledError | asyncio.CancelledError | ConversationError):
-        return control.due() or error
-    if isinstance(error, GeneratorExit):
-        return _ReaderLeftError("whoever read the reply left before its end")
-    return error
+    """Return the error as the flow gets it."""
+    if not isinstance(error, Exception):
+        control.end()  # it ends the turn in any case, and nothing is to come between
+    is_left = isinstance(error, GeneratorExit)
+    return _ReaderLeftError("whoever read the reply left before its end") if is_left else error
 
 
 async def _interruptible(step: Step, control: TurnControl) -> Any:
     """Await a step; a stop from outside cancels the await, and the task lives on."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    woken = False
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    loop, before = asyncio.get_running_loop(), task.cancelling()
+    is_awaiting, is_woken = True, False
 
     def interrupt() -> None:
-        nonlocal woken
-        if is_awaiting and task is not None:
-            woken = True
+        nonlocal is_woken
+        if is_awaiting:
+            is_woken = True
             task.cancel()
 
-    is_awaiting = True
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(interrupt)
+
     try:
-        with control.waking(lambda: loop.call_soon_threadsafe(interrupt)):
+        with control.waking(wake):
             return await step.acall()
+    except asyncio.CancelledError as error:
+        if is_woken and task.cancelling() == before + 1:
+            raise control.due() or error from None
+        raise  # somebody cancelled the task itself
     finally:
         is_awaiting = False
-        if woken and task is not None:
+        if is_woken:
             task.uncancel()

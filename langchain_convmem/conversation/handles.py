@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -57,21 +57,16 @@ class Listener:
         self._callback = callback
         self.has_failed = False
 
-    def message(self, chunk: AIMessageChunk) -> None:
-        """Pass on what is new."""
+    def heard(self, chunk: AIMessageChunk, reply: AIMessage | None) -> None:
+        """Pass on what is new, or the whole reply if it is complete."""
         callback = self._callback
-        if isinstance(callback, MessageCallback):
+        if not isinstance(callback, MessageCallback):
+            if callback is not None:
+                self._tell(callback, chunk)
+        elif reply is None:
             self._tell(callback.on_message, chunk)
-        elif callback is not None:
-            self._tell(callback, chunk)
-
-    def done(self, chunk: AIMessageChunk, message: AIMessage) -> None:
-        """Tell that the turn is complete."""
-        callback = self._callback
-        if isinstance(callback, MessageCallback):
-            self._tell(callback.on_done, message)
-        elif callback is not None:
-            self._tell(callback, chunk)
+        else:
+            self._tell(callback.on_done, reply)
 
     def error(self, error: BaseException) -> None:
         """Tell what ended the turn, unless it was the callback itself."""
@@ -112,6 +107,10 @@ class TurnHandle:
         What a model or tool is doing just now may go on for a while; nothing will come of it.
         """
         return self._control.cancel()
+
+    def ended(self, timeout_s: float) -> bool:
+        """Wait; return whether the turn has come to an end within so many seconds."""
+        return bool(wait([self._outcome], timeout_s).done)
 
     def done(self) -> bool:
         """Return whether the turn has come to an end."""

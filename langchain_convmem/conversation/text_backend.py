@@ -44,8 +44,6 @@ class _State:
 
     render: RenderState
     fed: list[BaseMessage] = field(default_factory=list)
-    stripped: dict[str, AIMessage] = field(default_factory=dict)
-    """Replies without their thoughts, by id."""
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
     """Messages, and as the session has read them, by id: with text that was recalled for them."""
 
@@ -54,7 +52,6 @@ class _State:
             self,
             render=self.render.copy(),
             fed=self.fed.copy(),
-            stripped=self.stripped.copy(),
             shown=self.shown.copy(),
         )
 
@@ -88,6 +85,9 @@ class TextBackend:
         self.stop = tuple(stop)
         self.live = live or LiveSession()
         self.state = _State(state)
+
+    def __repr__(self) -> str:
+        return f"{type(self.pool.engine).__name__}, {self.template!r}"
 
     def attempt(self, request: ReplyRequest) -> TextAttempt:
         """Begin a turn."""
@@ -148,23 +148,30 @@ class TextBackend:
     def token_count(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not tell."""
         del context
-        session = self.live.session
-        if isinstance(session, TokenCountingSession) and self.live.held == self.state.render.length:
+        counted = self.pool.while_idle(self.live, self._counted)
+        return count_text_tokens(self.state.render.text()) if counted is None else counted
+
+    def _counted(self, live: LiveSession) -> int | None:
+        session = live.session
+        if isinstance(session, TokenCountingSession) and live.held == self.state.render.length:
             return session.token_count
-        return count_text_tokens(self.state.render.text())
+        return None
 
     def branch(self) -> TextBackend:
         """Return one that goes on by itself, from what stands before the present turn."""
-        live = self.live.branch() if self.pool.is_free_for(self.live) else None
+        both = self.pool.while_idle(
+            self.live, lambda live: (self.pool.branch(live), self.state.copy())
+        )
+        live, state = both or (LiveSession(), self.state.copy())
         twin = TextBackend(
             self.pool,
             self.template,
             reply_format=self.reply_format,
             stop=self.stop,
-            state=self.state.render,
+            state=state.render,
             live=live,
         )
-        twin.state = self.state.copy()
+        twin.state = state
         return twin
 
     def close(self) -> None:
@@ -182,6 +189,8 @@ class TextAttempt:
         self._context = request.options.context(request.config)
         self._floor = backend.live.held
         self._is_sound = True
+        self._before_reply = backend.state
+        self._kept = self._floor
         self._replying = Replying()
         self._raw: list[str] = []
         self._stats: list[RenderStats] = []
@@ -201,10 +210,13 @@ class TextAttempt:
         live = self._backend.live
         kept = self.fed(context, add_generation_prompt=add_generation_prompt)
         self._parts(0)  # media that have no place are refused before the session is touched
-        session = yield from self._backend.pool.borrow_steps(live)
-        self._floor = min(self._floor, kept, live.held)
-        self._is_sound = False
+        pool = self._backend.pool
+        yield from pool.borrow_steps(live, self._request.stopped)
+        self._kept = min(kept, live.held)
+        self._floor = min(self._floor, self._kept)
         live.back_to(kept)
+        self._is_sound = False
+        session = live.opened(pool.engine)
         parts = self._parts(live.held)
         if parts:
             yield step(session, "prefill", parts)
@@ -217,9 +229,16 @@ class TextAttempt:
     def fed(self, context: Sequence[BaseMessage], *, add_generation_prompt: bool) -> int:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
+        given = [*config.preface.messages, *context]
         wanted = [*config.preface.messages, *self._shown(context)]
         known = len(state.fed)
-        if len(wanted) < known or not all(map(_is_same, state.fed, wanted)):
+        is_changed = len(wanted) < known or not all(map(_is_same, state.fed, wanted))
+        is_stripped = any(
+            one is not other for one, other in zip(given[known:], wanted[known:], strict=True)
+        )
+        # A preface alone may be written otherwise than before a message: nobody has said anything.
+        is_for_template = known > len(config.preface.messages) and not (is_changed or is_stripped)
+        if is_changed:
             state.render.begin_again()
             known = 0
         increment = state.render.feed(
@@ -229,7 +248,7 @@ class TextAttempt:
         )
         state.fed = wanted
         self._stats.append(increment.stats)
-        if increment.diverged and config.on_divergence == "error":
+        if increment.diverged and is_for_template and config.on_divergence == "error":
             raise ConversationError(
                 f"the template writes an earlier turn otherwise than the session has it: "
                 f"{increment.stats.prompt_has!r} for {increment.stats.session_had!r}; "
@@ -247,19 +266,12 @@ class TextAttempt:
             return shown
         spoken = [n for n, message in enumerate(shown) if isinstance(message, HumanMessage)]
         last = spoken[-1] if spoken else 0
-        return [self._stripped(one) if n < last else one for n, one in enumerate(shown)]
+        return [_stripped(one) if n < last else one for n, one in enumerate(shown)]
 
     def _as_read(self, message: BaseMessage) -> BaseMessage:
         said, shown = self.state.shown.get(message.id or "", (None, message))
         # A message that was edited since is another one.
         return shown if said is not None and said.content == message.content else message
-
-    def _stripped(self, message: BaseMessage) -> BaseMessage:
-        if not isinstance(message, AIMessage):
-            return message
-        bare = without_thoughts(message)
-        known = self.state.stripped.setdefault(message.id or "", bare)
-        return known if _is_same(known, bare) else bare
 
     def _parts(self, start: int) -> list[Part]:
         media = media_of(self.state.fed)
@@ -272,16 +284,15 @@ class TextAttempt:
 
     def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
         """Read what is new, and write the reply; see `Attempt`."""
+        self._replying, self._raw = Replying(), []
+        self._before_reply = self.state.copy()
         yield from self.read_steps(context)
         request, backend = self._request, self._backend
         session = backend.live.opened(backend.pool.engine)
-        self._replying, self._raw = Replying(), []
         reader = self._reader()
-        kwargs = {
-            "stop": (*backend.stop, *request.config.stop),
-            "max_tokens": request.options.max_tokens(request.config),
-            **request.options.kwargs(request.config),
-        }
+        kwargs = request.options.kwargs(request.config)
+        kwargs["stop"] = (*backend.stop, *request.config.stop, *kwargs.get("stop", ()))
+        kwargs["max_tokens"] = request.options.max_tokens(request.config)
         self._is_sound = False
         stream = Pulled(lambda: session.decode(**kwargs), lambda: session.adecode(**kwargs))
 
@@ -303,7 +314,7 @@ class TextAttempt:
             self._backend.reply_format,
             channels=config.channels,
             prompt_end=render.text(max(0, render.length - _PROMPT_END)),
-            tools=bool(self._request.tools),
+            tools=self._request.tools.schemas,
             broken_calls=config.on_broken_call,
         )
 
@@ -315,20 +326,29 @@ class TextAttempt:
 
     def partial(self) -> AIMessage | None:
         """Return what had been written; see `Attempt`."""
-        return interrupted(self._replying.total)
+        return interrupted(self._replying.total())
+
+    def drop_reply(self) -> None:
+        """Go on as if the last reply had not been asked for; see `Attempt`."""
+        self.state = self._before_reply
+        live = self._backend.live
+        live.back_to(min(live.held, self._kept), is_sound=self._is_sound)
+        self._is_sound = True
 
     def commit(self) -> None:
         """Go on from here."""
-        live = self._backend.live
-        live.back_to(live.held, is_sound=self._is_sound)
         self._backend.state = self.state
-        self._backend.pool.give_back(live)
+        self._backend.pool.give_back(self._backend.live)
 
     def rollback(self) -> None:
         """Put the session back to where the turn began, or to before."""
         live = self._backend.live
         live.back_to(self._floor, is_sound=self._is_sound)
         self._backend.pool.give_back(live)
+
+
+def _stripped(message: BaseMessage) -> BaseMessage:
+    return without_thoughts(message) if isinstance(message, AIMessage) else message
 
 
 def _is_same(one: BaseMessage, other: BaseMessage) -> bool:

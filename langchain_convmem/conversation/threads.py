@@ -8,12 +8,14 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.messages import AIMessage, BaseMessage
 
+from langchain_convmem.conversation.copies import copied
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
     UnknownCheckpointError,
     UnsupportedError,
 )
+from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.steps import Step, Steps, step
 
@@ -55,10 +57,14 @@ class ListThread:
             starts: Where turns begin, as numbers of messages; None goes by the user's messages.
             store: Where later turns are stored.
         """
-        self._lock = threading.Lock()
-        self._messages = list(messages)
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = threading.RLock()
+        self._messages = _named(messages)
         self._starts = _beginnings(self._messages) if starts is None else list(starts)
         self._store = store
+
+    def __repr__(self) -> str:
+        return f"{len(self._messages)} messages"
 
     @property
     def starts(self) -> list[int]:
@@ -77,14 +83,15 @@ class ListThread:
     ) -> Steps[None]:
         """Store a whole turn; see `ThreadMemory`."""
         del view, timing
+        named = _named(messages)
         if self._store is not None:
-            yield from self._stored(messages)
+            yield from self._stored(named)
         with self._lock:
             self._starts.append(len(self._messages))
-            self._messages += messages
+            self._messages += named
 
     def _stored(self, messages: Sequence[BaseMessage]) -> Steps[None]:
-        copies = [message.model_copy(deep=True) for message in messages]
+        copies = [copied(message) for message in messages]
         reply = messages[-1].text if isinstance(messages[-1], AIMessage) else ""
         try:
             yield step(self._store, "add_messages", copies)
@@ -103,7 +110,7 @@ class ListThread:
     def messages_steps(self) -> Steps[list[BaseMessage]]:
         """Return copies of all messages."""
         yield from ()
-        return [message.model_copy(deep=True) for message in self.view()]
+        return [copied(message) for message in self.view()]
 
     def view(self) -> tuple[BaseMessage, ...]:
         """Return the messages themselves; they must not be changed."""
@@ -143,7 +150,8 @@ class ListThread:
                 f"{type(self._store).__name__} cannot take messages back; keep the conversation "
                 "in a ConversationMemory, or in no store"
             )
-        cut = self._messages[count:]
+        # Copies: a clone may hold these messages too.
+        cut = [copied(message) for message in self._messages[count:]]
         del self._messages[count:]
         self._starts = [start for start in self._starts if start < count]
         return cut
@@ -162,7 +170,14 @@ class ListThread:
             return await store.aget_messages()  # type: ignore[attr-defined, no-any-return]
 
         messages: Sequence[BaseMessage] = yield Step(lambda: store.messages, aread)
-        return cls([message.model_copy(deep=True) for message in messages], store=store)
+        return cls([copied(message) for message in messages], store=store)
+
+
+def _named(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages, each with an id: checkpoints go by it."""
+    for message in messages:
+        message.id = message.id or new_ulid()
+    return list(messages)
 
 
 def _beginnings(messages: Sequence[BaseMessage]) -> list[int]:

@@ -11,12 +11,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Tool
 
 from langchain_convmem.chat_templates import RenderStats
 from langchain_convmem.conversation.backends import Attempt, Backend, ModelReply, ReplyRequest
+from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.flows import Flow, TurnControl, observed, unhurried
 from langchain_convmem.conversation.tools import cancelled_answers, unanswered_calls
 from langchain_convmem.errors import (
     ContextFullError,
     InvalidMessageError,
     LogError,
+    ReplyFormatError,
     ToolLoopLimitError,
     TurnCancelledError,
 )
@@ -61,6 +63,7 @@ class Turn:
             reply = yield from self._rounds(view, attempt)
             yield from self._stored(view, attempt)
         except BaseException as error:
+            self.control.end()
             yield from self._ended(view, attempt, error)
             raise
         if self.late:
@@ -91,14 +94,15 @@ class Turn:
         self.timing["llmStart"] = now_ms()
         for done in range(self.request.config.max_tool_rounds + 1):
             reply = yield from observed(attempt.reply([*context, *self.said]), self._saw)
-            self._check_length(reply)
-            if not self._is_for_tools(reply.message):
-                self.said.append(reply.message)
+            self._check(reply)
+            is_for_tools = self._is_for_tools(reply.message)
+            if is_for_tools and done == self.request.config.max_tool_rounds:
+                break
+            # A copy: the reply itself is handed out, and the history is nobody else's.
+            self.said.append(copied(reply.message))
+            if not is_for_tools:
                 self.timing["llmEnd"] = now_ms()
                 return reply
-            if done == self.request.config.max_tool_rounds:
-                break
-            self.said.append(reply.message)
             self.said += yield from self._answers(reply.message)
         limit = self.request.config.max_tool_rounds
         raise ToolLoopLimitError(
@@ -112,12 +116,19 @@ class Turn:
         if chunk.text:
             self.timing.setdefault("firstToken", now_ms())
 
-    def _check_length(self, reply: ModelReply) -> None:
-        if reply.is_cut and self.request.config.on_max_tokens == "raise":
+    def _check(self, reply: ModelReply) -> None:
+        config, message = self.request.config, reply.message
+        if message.invalid_tool_calls and config.on_broken_call == "raise":
+            call = message.invalid_tool_calls[0]
+            raise ReplyFormatError(
+                f"the call of {call['name']!r} cannot be read: {call['error'] or call['args']}",
+                text=message.text,
+            )
+        if reply.is_cut and config.on_max_tokens == "raise":
             raise ContextFullError(
                 "the model had no room to end its reply; give it more by max_output_tokens, or "
                 "shorten what it is sent",
-                text=reply.message.text,
+                text=message.text,
             )
 
     def _is_for_tools(self, message: AIMessage) -> bool:
@@ -131,16 +142,6 @@ class Turn:
 
     def _answers(self, message: AIMessage) -> Flow[list[ToolMessage]]:
         config = self.request.config
-        broken = [
-            ToolMessage(
-                f"Error: this call cannot be read ({call['error'] or 'no valid JSON'}); "
-                "make it again",
-                tool_call_id=call["id"] or "",
-                name=call["name"],
-                status="error",
-            )
-            for call in message.invalid_tool_calls
-        ]
         made = yield from self.request.tools.answers_steps(
             message.tool_calls,
             config=self.request.run,
@@ -149,7 +150,7 @@ class Turn:
             parallel=config.parallel_tools,
             cancelled=self.control.stopped,
         )
-        return [*made, *broken]
+        return [*made, *_answers_to_broken(message)]
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -163,6 +164,7 @@ class Turn:
     def _ended(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
         """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
         if self._keeps(attempt, error):
+            self._close_calls()
             try:
                 yield from self._stored(view, attempt)
             except BaseException:
@@ -184,11 +186,30 @@ class Turn:
     def _keeps(self, attempt: Attempt, error: BaseException) -> bool:
         config = self.request.config
         if isinstance(error, ToolLoopLimitError):
+            attempt.drop_reply()
             return config.on_tool_limit == "keep"
         if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
             return False
-        partial = attempt.partial()
-        if partial is None:
-            return False
-        self.said.append(partial)
-        return True
+        if not self.said or isinstance(self.said[-1], ToolMessage):
+            partial = attempt.partial()
+            attempt.drop_reply()
+            self.said += [] if partial is None else [partial]
+        return bool(self.said)
+
+    def _close_calls(self) -> None:
+        """Answer the calls that were interrupted."""
+        last = self.said[-1] if self.said else None
+        if isinstance(last, AIMessage) and self._is_for_tools(last):
+            self.said += [*cancelled_answers(last.tool_calls), *_answers_to_broken(last)]
+
+
+def _answers_to_broken(message: AIMessage) -> list[ToolMessage]:
+    return [
+        ToolMessage(
+            f"Error: this call cannot be read ({call['error'] or 'no valid JSON'}); make it again",
+            tool_call_id=call["id"] or "",
+            name=call["name"],
+            status="error",
+        )
+        for call in message.invalid_tool_calls
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,12 +17,10 @@ from langchain_convmem.chat_templates import RenderStats
 from langchain_convmem.conversation.backends import ModelReply, ReplyRequest
 from langchain_convmem.conversation.config import SendOptions
 from langchain_convmem.conversation.flows import Flow, TurnControl, adrive, drive
-from langchain_convmem.conversation.inputs import prepared_steps
 from langchain_convmem.conversation.turn import Turn
 from langchain_convmem.conversation.turns_back import TurnsBack
 from langchain_convmem.errors import ConversationBusyError, TurnTimeoutError
 from langchain_convmem.gates import Ticket
-from langchain_convmem.ids import new_ulid
 from langchain_convmem.streams import summed
 
 __all__ = ["Sending", "TurnsAhead", "late"]
@@ -35,7 +34,8 @@ class Sending:
     is_streaming: bool = False
     is_told_inside: bool = False
     """Whether the end is told while the conversation is still held by the turn."""
-    ticket: Ticket | None = None
+    is_counted: bool = False
+    """Whether whoever waits for the conversation waits for it already."""
     control: TurnControl = field(default_factory=TurnControl)
     reply: AIMessage | None = None
 
@@ -53,8 +53,7 @@ class TurnsAhead(TurnsBack):
     ) -> AIMessage:
         del run_manager
         with self._counted(sending):
-            for _ in drive(self._flow(message, config, sending), sending.control):
-                pass
+            deque(drive(self._flow(message, config, sending), sending.control), maxlen=0)
         return sending.reply  # type: ignore[return-value]  # the flow came to its end
 
     async def _asend(
@@ -67,7 +66,7 @@ class TurnsAhead(TurnsBack):
     ) -> AIMessage:
         del run_manager
         with self._counted(sending):
-            async for _ in adrive(self._flow(message, config, sending), sending.control, []):
+            async for _ in adrive(self._flow(message, config, sending), sending.control):
                 pass
         return sending.reply  # type: ignore[return-value]  # the flow came to its end
 
@@ -77,27 +76,25 @@ class TurnsAhead(TurnsBack):
         run_manager: CallbackManagerForChainRun,
         config: RunnableConfig,
         *,
-        sending: Sending | None = None,
-        **options: Any,
+        sending: Sending,
     ) -> Iterator[AIMessageChunk]:
         del run_manager
-        chosen = sending or Sending(SendOptions.of(options), is_streaming=True)
-        with self._counted(chosen):
+        with self._counted(sending):
             message = summed(list(inputs))
-            yield from drive(self._flow(message, config, chosen), chosen.control)
+            yield from drive(self._flow(message, config, sending), sending.control)
 
     async def _astream(
         self,
         inputs: AsyncIterator[Any],
         run_manager: AsyncCallbackManagerForChainRun,
         config: RunnableConfig,
-        **options: Any,
+        *,
+        sending: Sending,
     ) -> AsyncIterator[AIMessageChunk]:
         del run_manager
-        sending = Sending(SendOptions.of(options), is_streaming=True)
         with self._counted(sending):
             message = summed([part async for part in inputs])
-            flow = adrive(self._flow(message, config, sending), sending.control, [])
+            flow = adrive(self._flow(message, config, sending), sending.control)
             try:
                 async for chunk in flow:
                     yield chunk
@@ -106,13 +103,12 @@ class TurnsAhead(TurnsBack):
 
     def _flow(self, message: Any, config: RunnableConfig, sending: Sending) -> Flow[None]:
         """Run a turn from its place in the line to its last chunk."""
-        ticket = sending.ticket = sending.ticket or self._entered()
+        control = sending.control
+        ticket = control.ticket = control.ticket or self._entered()
         try:
-            yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
+            yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s, control.stopped)
             self._activity.check_open()
-            asked = yield from prepared_steps(message, limits=self._config.media_limits)
-            for one in asked:
-                one.id = one.id or new_ulid()
+            asked = yield from self._asked_steps(message)
             reply = yield from self._turn(asked, config, sending).flow()
             sending.reply = reply.message
             last = _last_chunk(reply)
@@ -124,10 +120,16 @@ class TurnsAhead(TurnsBack):
             yield last
 
     def _turn(self, asked: list[BaseMessage], config: RunnableConfig, sending: Sending) -> Turn:
+        control = sending.control
         request = ReplyRequest(
-            self._config, sending.options, self._tools, config, sending.is_streaming
+            self._config,
+            sending.options,
+            self._tools,
+            config,
+            sending.is_streaming,
+            control.stopped,
         )
-        return Turn(self._thread, self._backend, request, sending.control, asked, self._noted)
+        return Turn(self._thread, self._backend, request, control, asked, self._noted)
 
     def _noted(self, stats: tuple[RenderStats, ...]) -> None:
         self._stats = stats
@@ -146,13 +148,18 @@ class TurnsAhead(TurnsBack):
         return ticket
 
     def _leave(self, sending: Sending) -> None:
-        if sending.ticket is not None:
-            self._gate.leave(sending.ticket)
+        sending.control.end()
+        if sending.control.ticket is not None:
+            self._gate.leave(sending.control.ticket)
 
     @contextmanager
     def _counted(self, sending: Sending) -> Iterator[None]:
         """Let the turn be cancelled, and be waited for; end it when its time is up."""
         options = sending.options
+        if sending.is_counted:
+            yield
+            return
+        sending.is_counted = True
         with self._activity.running(sending.control, options.group):
             if options.timeout is None:
                 yield
@@ -174,4 +181,4 @@ def _last_chunk(reply: ModelReply) -> AIMessageChunk:
 
 def late(seconds: float) -> TurnTimeoutError:
     """Return the error of a turn that took longer than allowed."""
-    return TurnTimeoutError(f"the turn took longer than {seconds:g} s; it left no trace")
+    return TurnTimeoutError(f"the turn took longer than {seconds:g} s")

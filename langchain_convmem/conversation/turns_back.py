@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -13,11 +14,13 @@ from langchain_convmem.chat_templates import RenderStats
 from langchain_convmem.conversation.activity import Activity
 from langchain_convmem.conversation.backends import Backend, ReplyRequest
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
+from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.inputs import ConversationInput, prepared_steps
 from langchain_convmem.conversation.threads import ListThread
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError, ConversationBusyError, UnsupportedError
 from langchain_convmem.gates import Gate, Refusals
+from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadMemory
 from langchain_convmem.steps import Steps, arun, run
 
@@ -111,7 +114,7 @@ class TurnsBack:
     def last_message(self) -> BaseMessage | None:
         """The latest message, a copy; None before the first."""
         last = self.access_history(lambda messages: messages[-1] if messages else None)
-        return None if last is None else last.model_copy(deep=True)
+        return None if last is None else copied(last)
 
     @property
     def usage(self) -> UsageMetadata | None:
@@ -146,10 +149,20 @@ class TurnsBack:
             UnsupportedError: If the model takes messages, not text.
             ChatTemplateError: If the template refuses the message.
         """
-        asked = run(prepared_steps(message, limits=self._config.media_limits))
+        asked = run(self._asked_steps(message))
         view = run(self._thread.view_steps(asked))
         request = self._request(SendOptions.of(options))
         return self._backend.rendered(request, view.before, view.asked)
+
+    def _asked_steps(self, message: ConversationInput) -> Steps[list[BaseMessage]]:
+        """Return what is said, each message with an id of its own."""
+        asked = yield from prepared_steps(message, limits=self._config.media_limits)
+        taken: set[str] = set()
+        for one in asked:
+            if not one.id or one.id in taken:
+                one.id = new_ulid()
+            taken.add(one.id)
+        return asked
 
     def render_preface(self) -> str:
         """Return what a session reads before the first message; see `render_message`."""
@@ -244,7 +257,8 @@ class TurnsBack:
             raise ConfigError(
                 f"version {data.get('version')!r} of a conversation cannot be read, only {_VERSION}"
             )
-        return ListThread(messages_from_dict(data["messages"]), data["starts"])
+        messages = messages_from_dict(copy.deepcopy(data["messages"]))
+        return ListThread(messages, data["starts"])
 
     def _request(self, options: SendOptions) -> ReplyRequest:
         return ReplyRequest(self._config, options, self._tools, {}, streaming=False)

@@ -1,0 +1,302 @@
+"""Conversations in which something happens at a chosen point of a turn, and what they hold then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.testing import ScriptedEngine
+
+BEFORE, ASKED = "Hello there", "Please look twice"
+_SPOKEN = re.compile(r"<\|im_start\|>user\n(?!<tool_response>)(.*?)<\|im_end\|>", re.DOTALL)
+
+
+class BoomError(Exception):
+    """What something foreign raises."""
+
+
+class Halt(BaseException):
+    """What not even a tool may swallow."""
+
+
+# -- where and what -----------------------------------------------------------------------------
+
+
+@dataclass
+class Trouble:
+    """Does something when the turn comes to the point numbered `at`, once; counts the points."""
+
+    at: int | None = None
+    act: Callable[[str], object] | None = None
+    points: list[str] = field(default_factory=list)
+
+    def arm(self, at: int | None, act: Callable[[str], object]) -> None:
+        self.points.clear()
+        self.at, self.act = at, act
+
+    def point(self, name: str) -> None:
+        number = len(self.points)
+        self.points.append(name)
+        if number == self.at and self.act is not None:
+            self.at = None
+            self.act(name)
+
+
+def boom(name: str) -> None:
+    """Raise what ends a turn at this point."""
+    if name == "tool":
+        raise Halt
+    if name == "log":
+        raise LogUnavailableError("the disk is full")
+    raise BoomError(name)
+
+
+# -- what the model says ------------------------------------------------------------------------
+
+
+def _next(question: str, rounds: int) -> tuple[str, dict[str, Any] | None]:
+    if "look" in question and rounds < 2:
+        return f"Look {rounds} for you.", {"place": rounds}
+    return f"Answer {rounds} to {question}", None
+
+
+def written(text: str) -> str:
+    """Return what a text model writes: two calls, one after the other, if it is to look."""
+    spoken = list(_SPOKEN.finditer(text))[-1]
+    words, args = _next(spoken[1], text.count("<tool_response>", spoken.end()))
+    if args is None:
+        return words
+    call = json.dumps({"name": "look", "arguments": args})
+    return f"{words}\n<tool_call>\n{call}\n</tool_call>"
+
+
+def _in_three(text: str) -> list[str]:
+    third = len(text) // 3
+    return [text[:third], text[third : 2 * third], text[2 * third :]]
+
+
+def said(messages: list[BaseMessage]) -> AIMessage:
+    """Return what a chat model says: the same."""
+    last = max(n for n, one in enumerate(messages) if isinstance(one, HumanMessage))
+    rounds = sum(isinstance(one, ToolMessage) for one in messages[last:])
+    words, args = _next(messages[last].text, rounds)
+    calls = [] if args is None else [{"name": "look", "args": args, "id": f"c{rounds}"}]
+    return AIMessage(words, tool_calls=calls)
+
+
+class TroubledChatModel(ScriptedChatModel):
+    trouble: Any
+
+    def _reply(self, messages):
+        self.trouble.point("model")
+        return super()._reply(messages)
+
+    def _chunks(self, messages):
+        for chunk in super()._chunks(messages):
+            self.trouble.point("chunk")
+            yield chunk
+
+
+class TroubledTemplate(ChatTemplate):
+    trouble: Trouble | None = None
+
+    def converted(self, messages, call_names):
+        if self.trouble is not None:
+            self.trouble.point("render")
+        return super().converted(messages, call_names)
+
+
+@cache
+def _template() -> TroubledTemplate:
+    """Return the one template, of the latest conversation: to compile it takes long."""
+    return TroubledTemplate.builtin("qwen")
+
+
+# -- conversations ------------------------------------------------------------------------------
+
+
+class TroubledLog:
+    def __init__(self, trouble: Trouble) -> None:
+        self._log, self._trouble = InMemoryLog(), trouble
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, *args: Any, **kwargs: Any) -> Any:
+        self._trouble.point("log")
+        return self._log.append(*args, **kwargs)
+
+    async def aappend(self, *args: Any, **kwargs: Any) -> Any:
+        self._trouble.point("log")
+        return await self._log.aappend(*args, **kwargs)
+
+
+class Store:
+    """A chat history of LangChain, by its shape."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        self.messages: list[BaseMessage] = []
+        self._trouble = trouble
+
+    def add_messages(self, messages: Any) -> None:
+        self._trouble.point("store")
+        self.messages += messages
+
+    async def aadd_messages(self, messages: Any) -> None:
+        self.add_messages(messages)
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        return self.messages
+
+
+@dataclass
+class Talk:
+    """A conversation whose turns pass the points of a `Trouble`."""
+
+    conversation: Conversation
+    trouble: Trouble
+    seen: list[Any]
+    """What the model had before it, at each reply."""
+    engine: ScriptedEngine | None = None
+
+    @property
+    def history(self) -> list[tuple[Any, ...]]:
+        return [outline(one) for one in self.conversation.history]
+
+    @property
+    def ledger(self) -> str:
+        return self.conversation._backend.state.render.text() if self.engine else ""
+
+    def check_rest(self) -> None:
+        """Nobody is inside, nothing is left over, and no session holds what was never said."""
+        conversation = self.conversation
+        assert conversation._gate.is_free
+        assert conversation.wait(0)
+        if self.engine is not None:
+            assert self.engine.misuses == []
+            backend = conversation._backend
+            assert not backend.pool._busy
+            session = backend.live.session
+            held = "" if session is None else session.text
+            assert held == backend.state.render.text()[: backend.live.held]
+
+
+def outline(message: BaseMessage) -> tuple[Any, ...]:
+    calls = [(call["name"], call["args"]) for call in getattr(message, "tool_calls", [])]
+    return (message.type, message.text, calls, getattr(message, "status", None))
+
+
+def talk(kind: str, **settings: Any) -> Talk:
+    """Return a conversation in which one turn was made.
+
+    Args:
+        kind: Words of `text` or `chat`; `rewinds`, `stops`, `single`; `list`, `store` or `memory`.
+        **settings: Of the conversation.
+    """
+    words, trouble, seen, engine = kind.split(), Trouble(), [], None
+    if "chat" in words:
+        model: Any = TroubledChatModel(replies=[said], trouble=trouble)
+        model.seen = _Outlined(seen)
+    else:
+        template = _template()
+        template.trouble = trouble
+
+        def reply(text: str) -> str:
+            seen.append(text)
+            return written(text)
+
+        model = engine = ScriptedEngine(
+            reply,
+            template=template,
+            end_text="<|im_end|>",
+            chunking=_in_three,
+            rewindable="rewinds" in words,
+            holds_stop="stops" in words,
+            before_prefill=lambda _: trouble.point("prefill"),
+            before_chunk=lambda _: trouble.point("chunk"),
+        )
+
+    def look(place: int) -> str:
+        """Look at a place."""
+        trouble.point("tool")
+        return f"seen {place}"
+
+    def handler(call: Any) -> bool:
+        trouble.point("handler")
+        return True
+
+    def hook(call: Any, answer: Any) -> None:
+        trouble.point("hook")
+
+    given = {
+        "preface": {"messages": [("system", "Be brief.")], "tools": [look]},
+        "tool_handler": handler,
+        "on_tool_result": hook,
+        **settings,
+    }
+    if "memory" in words:
+        memory = ConversationMemory(TroubledLog(trouble))
+        conversation = memory.conversation(model, thread_id="t", user_id="ana", **given)
+    else:
+        history = Store(trouble) if "store" in words else None
+        conversation = Conversation(model, history=history, **given)
+    conversation.send_message(BEFORE)
+    seen.clear()
+    return Talk(conversation, trouble, seen, engine)
+
+
+class _Outlined(list):
+    """Keeps outlines of the messages that a chat model is called with."""
+
+    def __init__(self, kept: list[Any]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def append(self, messages: Any) -> None:
+        self._kept.append([outline(one) for one in messages])
+
+
+# -- ways to send -------------------------------------------------------------------------------
+
+
+def _streamed(conversation: Conversation, message: str) -> None:
+    with closing(conversation.stream(message)) as chunks:
+        for _ in chunks:
+            pass
+
+
+async def _astreamed(conversation: Conversation, message: str) -> None:
+    async for _ in conversation.astream(message):
+        pass
+
+
+WAYS: dict[str, Callable[[Conversation, str], object]] = {
+    "invoke": lambda conversation, message: conversation.invoke(message),
+    "stream": _streamed,
+    "ainvoke": lambda conversation, message: asyncio.run(conversation.ainvoke(message)),
+    "astream": lambda conversation, message: asyncio.run(_astreamed(conversation, message)),
+    "callback": lambda conversation, message: conversation.send_message_async(
+        message, lambda _: None
+    ).result(30),
+    "within": lambda conversation, message: conversation.invoke(message, timeout=30),
+}
+
+
+def ways(start: int) -> Iterator[tuple[str, Callable[[Conversation, str], object]]]:
+    """Yield ways to send, in turn."""
+    names = list(WAYS)
+    while True:
+        yield names[start % len(names)], WAYS[names[start % len(names)]]
+        start += 1

@@ -1,0 +1,235 @@
+"""Cancelling, waiting and closing: of a conversation, of a group of turns, of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from langchain_convmem import ChatTemplate, Engine
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import ConfigError, ConversationClosedError, TurnCancelledError
+from langchain_convmem.testing import ScriptedEngine
+
+CHATML = ChatTemplate.builtin("chatml")
+
+
+class Stop:
+    """Holds a model back before its first words."""
+
+    def __init__(self):
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, _):
+        self.reached.set()
+        assert self.go.wait(30)
+
+
+def text_engine(**options):
+    return ScriptedEngine("Fine, thanks.", template=CHATML, end_text="<|im_end|>", **options)
+
+
+# -- cancelling ---------------------------------------------------------------------------------
+
+
+def test_nothing_to_cancel_is_nothing_to_do():
+    talk = Conversation(text_engine())
+    assert not talk.cancel()
+    talk.send_message("a")
+    assert not talk.cancel()
+    assert talk.wait(0)
+
+
+def test_a_group_is_cancelled_wherever_its_turns_run():
+    stop = Stop()
+    engine = Engine(text_engine(before_prefill=stop))
+    handles = [
+        engine.create_conversation().send_message_async("a", group=group)
+        for group in ("red", "blue", "red")
+    ]
+    assert engine.cancel_group("red") == 2
+    assert engine.cancel_group("red") == 0
+    assert engine.cancel_group("green") == 0
+    assert not engine.wait(0)
+    stop.go.set()
+    assert engine.wait(30)
+    assert handles[1].result(30).text == "Fine, thanks."
+    for handle in handles[::2]:
+        with pytest.raises(TurnCancelledError):
+            handle.result(30)
+
+
+def test_a_turn_that_is_cancelled_may_keep_what_was_said():
+    talk = Conversation(text_engine(), on_cancel="keep")
+    stream = talk.stream("How are you?")
+    assert next(stream).text == "Fine,"
+    talk.cancel()
+    with pytest.raises(TurnCancelledError):
+        next(stream)
+    assert [one.text for one in talk.history] == ["How are you?", "Fine,"]
+    assert talk.last_message.response_metadata["finish_reason"] == "cancelled"
+    talk.send_message("And?")
+    assert talk.render_stats[0].diverged_at is None
+    assert "Fine,<|im_end|>" in talk._backend.live.session.text
+
+
+def test_nothing_said_is_nothing_kept():
+    stop = Stop()
+    talk = Conversation(text_engine(before_prefill=stop), on_cancel="keep")
+    handle = talk.send_message_async("a")
+    assert stop.reached.wait(30)
+    assert handle.cancel()
+    assert not handle.cancel()
+    stop.go.set()
+    with pytest.raises(TurnCancelledError):
+        handle.result(30)
+    assert talk.history == []
+
+
+# -- closing a conversation ---------------------------------------------------------------------
+
+
+def test_a_closed_conversation_refuses_everything_that_goes_on():
+    model = text_engine()
+    talk = Conversation(model)
+    talk.send_message("a")
+    mark = talk.checkpoint()
+    talk.close()
+    talk.close()
+    assert model.open_sessions == []
+    calls = [
+        lambda: talk.send_message("b"),
+        lambda: list(talk.stream("b")),
+        lambda: talk.batch(["b"]),
+        lambda: talk.send_message("b", timeout=30),
+        lambda: talk.send_message_async("b"),
+        lambda: asyncio.run(talk.asend_message("b")),
+        talk.clone,
+        talk.undo,
+        lambda: talk.rewind(mark),
+        lambda: talk.score(["b"]),
+    ]
+    for call in calls:
+        with pytest.raises(ConversationClosedError, match="conversation is closed"):
+            call()
+    assert len(talk.history) == 2
+    assert talk._gate.is_free
+
+
+def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
+    stop = Stop()
+    model = text_engine(before_prefill=stop)
+    talk = Conversation(model)
+    handles = [talk.send_message_async("a") for _ in range(3)]
+    assert stop.reached.wait(30)
+    closing = threading.Thread(target=talk.close)
+    closing.start()
+    for handle in handles[1:]:
+        with pytest.raises(TurnCancelledError):
+            handle.result(30)
+    assert closing.is_alive()
+    stop.go.set()
+    closing.join(30)
+    assert handles[0].done()
+    assert model.open_sessions == []
+    assert model.misuses == []
+
+
+def test_a_session_whose_turn_does_not_come_back_is_closed_when_it_does():
+    stop = Stop()
+    model = text_engine(before_prefill=stop)
+    engine = Engine(model)
+    talk = engine.create_conversation()
+    handle = talk.send_message_async("a")
+    assert stop.reached.wait(30)
+    talk.close(timeout_s=0)
+    engine.close(timeout_s=0)
+    assert len(model.open_sessions) == 1
+    assert not model.closed
+    stop.go.set()
+    with pytest.raises(TurnCancelledError):
+        handle.result(30)
+    assert engine.wait(30)
+    assert model.open_sessions == []
+    assert model.closed
+    assert model.misuses == []
+
+
+@pytest.mark.parametrize("what", ["conversation", "engine"])
+@pytest.mark.parametrize("way", ["callback", "loop", "async loop"])
+def test_who_reads_a_reply_may_close_at_once(what, way):
+    model = text_engine()
+    engine = Engine(model)
+    talk = engine.create_conversation()
+    closed = talk if what == "conversation" else engine
+
+    async def aread():
+        async for _ in talk.astream("a"):
+            if what == "engine":
+                engine.close(timeout_s=None)
+            else:
+                await talk.aclose(timeout_s=None)
+
+    def read():
+        for _ in talk.stream("a"):
+            closed.close(timeout_s=None)
+
+    def hear():
+        talk.send_message_async("a", lambda _: closed.close(timeout_s=None)).result(30)
+
+    run = {"callback": hear, "loop": read, "async loop": lambda: asyncio.run(aread())}[way]
+    with pytest.raises(TurnCancelledError):
+        run()
+    assert talk.wait(30)
+    assert model.open_sessions == []
+    assert model.misuses == []
+    assert talk.history == []
+
+
+def test_a_conversation_is_closed_by_its_block():
+    model = text_engine()
+    with Conversation(model) as talk:
+        talk.send_message("a")
+    assert model.open_sessions == []
+
+    async def ask():
+        async with Conversation(model) as talk:
+            return await talk.asend_message("a")
+
+    assert asyncio.run(ask()).text == "Fine, thanks."
+    assert model.open_sessions == []
+
+
+# -- the engine ---------------------------------------------------------------------------------
+
+
+def test_a_closed_engine_ends_all_its_conversations():
+    model = text_engine()
+    with Engine(model) as engine:
+        talk = engine.create_conversation()
+        talk.send_message("a")
+    assert model.closed
+    assert model.open_sessions == []
+    with pytest.raises(ConversationClosedError, match="engine is closed"):
+        talk.send_message("b")
+    with pytest.raises(ConversationClosedError, match="engine is closed"):
+        engine.create_conversation()
+    engine.close()
+    talk.close()
+
+
+def test_an_engine_is_made_of_a_model_alone():
+    with pytest.raises(ConfigError, match="no model"):
+        Engine("gpt")
+    with pytest.raises(ConfigError, match="at least 1"):
+        Engine(text_engine(), max_live_sessions=0)
+    with pytest.raises(ConfigError, match="'temprature'"):
+        Engine(text_engine()).create_conversation(temprature=1)
+
+
+def test_a_conversation_that_is_forgotten_takes_its_session_along():
+    engine = Engine(text_engine())
+    engine.create_conversation().send_message("a")
+    assert not engine._pool._idle
+    assert not engine._pool._busy

@@ -1,0 +1,205 @@
+"""Whatever fails at whatever point of a turn: it is as if the turn had never been tried."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from contextlib import aclosing
+from itertools import islice
+
+import pytest
+from troubled_turns import ASKED, BoomError, Halt, boom, talk, ways
+
+from langchain_convmem.errors import ConvMemError, TurnCancelledError
+
+
+def untroubled(kind):
+    """Return a conversation that never failed, and the number of points of its second turn."""
+    twin = talk(kind)
+    twin.trouble.arm(None, boom)
+    twin.conversation.send_message(ASKED)
+    return twin
+
+
+def check_as_if_never_tried(tried, twin, before):
+    tried.check_rest()
+    assert tried.history == before
+    tried.seen.clear()
+    reply = tried.conversation.send_message(ASKED)
+    assert reply.text == f"Answer 2 to {ASKED}"
+    assert tried.history == twin.history
+    assert tried.seen == twin.seen
+    assert tried.ledger == twin.ledger
+    tried.check_rest()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text rewinds stops",
+        "text rewinds memory",
+        "text stops store",
+        "text",
+        "chat",
+        "chat memory",
+    ],
+)
+def test_an_error_at_any_point_of_a_turn_leaves_no_trace(kind):
+    twin = untroubled(kind)
+    for number, (_, send) in enumerate(islice(ways(0), 60)):
+        tried = talk(kind)
+        before = tried.history
+        tried.trouble.arm(number, boom)
+        try:
+            send(tried.conversation, ASKED)
+        except (BoomError, Halt, ConvMemError):
+            check_as_if_never_tried(tried, twin, before)
+        else:
+            assert number >= 9
+            assert tried.trouble.at == number, "the point was reached, and nothing came of it"
+            break
+    else:
+        pytest.fail("there is no end to the points")
+
+
+@pytest.mark.parametrize(
+    "kind", ["text rewinds", "text stops memory", "text store", "chat store", "chat memory"]
+)
+def test_a_cancel_at_any_point_of_a_turn_leaves_no_trace(kind):
+    twin = untroubled(kind)
+    for number, (_, send) in enumerate(islice(ways(3), 60)):
+        tried = talk(kind)
+        before, told = tried.history, []
+        tried.trouble.arm(
+            number, lambda _, it=tried, told=told: told.append(it.conversation.cancel())
+        )
+        try:
+            send(tried.conversation, ASKED)
+        except TurnCancelledError:
+            assert told != [False]
+            check_as_if_never_tried(tried, twin, before)
+        else:
+            # While it is stored, a turn can be cancelled no more.
+            assert told in ([], [False])
+            if not told:
+                break
+    else:
+        pytest.fail("there is no end to the points")
+
+
+@pytest.mark.parametrize("kind", ["text rewinds", "text stops memory", "chat memory"])
+def test_a_task_that_is_cancelled_at_any_point_leaves_no_trace(kind):
+    twin = untroubled(kind)
+
+    async def send(tried):
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        tried.trouble.act = lambda _: loop.call_soon_threadsafe(task.cancel)
+        try:
+            await tried.conversation.ainvoke(ASKED)
+        finally:
+            await asyncio.sleep(0)  # where a cancel that came with the end is told
+
+    for number in range(60):
+        tried = talk(kind)
+        before = tried.history
+        tried.trouble.arm(number, boom)
+        try:
+            asyncio.run(send(tried))
+        except asyncio.CancelledError:
+            if tried.history == before:
+                check_as_if_never_tried(tried, twin, before)
+            else:  # it came while the turn was stored, too late to undo it
+                tried.check_rest()
+                assert tried.history == twin.history
+        else:
+            assert tried.trouble.at == number
+            break
+    else:
+        pytest.fail("there is no end to the points")
+
+
+# -- readers ------------------------------------------------------------------------------------
+
+
+def leave(tried, count):
+    """Read so many chunks of a reply, and go; return whether it came to its end before."""
+    stream = tried.conversation.stream(ASKED)
+    read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
+    stream.close()
+    return len(read) < count
+
+
+def forget(tried, count):
+    stream = tried.conversation.stream(ASKED)
+    read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
+    del stream
+    gc.collect()
+    return len(read) < count
+
+
+def close_elsewhere(tried, count):
+    stream = tried.conversation.stream(ASKED)
+    read = [chunk for chunk, _ in zip(stream, range(count), strict=False)]
+    closing = threading.Thread(target=stream.close)
+    closing.start()
+    closing.join()
+    return len(read) < count
+
+
+def aleave(tried, count):
+    async def read():
+        seen = 0
+        async with aclosing(tried.conversation.astream(ASKED)) as stream:
+            async for _ in stream:
+                seen += 1
+                if seen == count:
+                    break
+        return seen < count
+
+    return asyncio.run(read())
+
+
+def raise_in_callback(tried, count):
+    seen = []
+
+    def hear(event):
+        seen.append(event)
+        if len(seen) == count:
+            raise BoomError
+
+    handle = tried.conversation.send_message_async(ASKED, hear)
+    try:
+        handle.result(30)
+    except BoomError:
+        assert len(seen) == count, "nobody is told of an error of his own"
+        return seen[-1].chunk_position == "last"
+    return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "go"),
+    [
+        ("text memory", leave),
+        ("text rewinds", forget),
+        ("chat", close_elsewhere),
+        ("chat memory", aleave),
+        ("text stops", aleave),
+        ("text rewinds stops", raise_in_callback),
+    ],
+)
+def test_a_reader_who_leaves_at_any_chunk_takes_the_turn_back(kind, go):
+    twin = untroubled(kind)
+    for count in range(1, 40):
+        tried = talk(kind)
+        before = tried.history
+        if go(tried, count):
+            tried.check_rest()
+            assert tried.history == twin.history
+            break
+        if tried.history == twin.history:  # the last chunk is shown when the turn is stored
+            continue
+        check_as_if_never_tried(tried, twin, before)
+    else:
+        pytest.fail("there is no end to the chunks")
+    assert count > 4

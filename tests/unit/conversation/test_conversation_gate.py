@@ -1,0 +1,305 @@
+"""Turns take turns: threads and tasks, one conversation and many on one engine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import (
+    ConversationBusyError,
+    ThreadBusyError,
+    TurnCancelledError,
+    TurnTimeoutError,
+)
+from langchain_convmem.testing import ScriptedEngine
+
+CHATML = ChatTemplate.builtin("chatml")
+EIGHT = range(8)
+
+
+def echo(text):
+    """Answer the question, and say how many replies there were before."""
+    question = re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", text, re.DOTALL)[-1]
+    return f"{question}! {text.count('<|im_start|>assistant') - 1}"
+
+
+def echo_chat(messages):
+    said = sum(isinstance(one, AIMessage) for one in messages)
+    return f"{messages[-1].text}! {said}"
+
+
+def text_engine(reply=echo, **options):
+    return ScriptedEngine(reply, template=CHATML, end_text="<|im_end|>", **options)
+
+
+MODELS = {"text": text_engine, "chat": lambda: ScriptedChatModel(replies=[echo_chat])}
+
+
+# -- many at once -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_eight_threads_and_eight_tasks_share_a_conversation(model):
+    talk = Conversation(MODELS[model]())
+
+    async def ask_all():
+        return await asyncio.gather(*(talk.asend_message(f"task {n}") for n in EIGHT))
+
+    with ThreadPoolExecutor(9) as pool:
+        tasks = pool.submit(asyncio.run, ask_all())
+        threads = [pool.submit(talk.send_message, f"thread {n}") for n in EIGHT]
+        replies = {
+            **{f"thread {n}": one.result(60).text for n, one in enumerate(threads)},
+            **{f"task {n}": one.text for n, one in enumerate(tasks.result(60))},
+        }
+    assert {question: reply.split("!")[0] for question, reply in replies.items()} == {
+        question: question for question in replies
+    }
+    history = [one.text for one in talk.history]
+    assert [f"{question}! {n}" for n, question in enumerate(history[::2])] == history[1::2]
+    assert sorted(replies.values()) == sorted(history[1::2])
+
+
+@pytest.mark.parametrize("max_live", [None, 1, 3])
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_eight_conversations_on_one_engine_never_mix(max_live, rewindable):
+    model = text_engine(rewindable=rewindable)
+    engine = Engine(model, max_live_sessions=max_live)
+    talks = [engine.create_conversation() for _ in EIGHT]
+
+    def ask(number):
+        return [talks[number].send_message(f"{number}.{turn}").text for turn in range(3)]
+
+    async def ask_all():
+        async def chat(number):
+            return [(await talks[number].asend_message(f"{number}.{n}")).text for n in range(3)]
+
+        return await asyncio.gather(*map(chat, range(4, 8)))
+
+    with ThreadPoolExecutor(5) as pool:
+        tasks = pool.submit(asyncio.run, ask_all())
+        found = [*pool.map(ask, range(4)), *tasks.result(60)]
+    assert found == [[f"{number}.{n}! {n}" for n in range(3)] for number in EIGHT]
+    assert model.misuses == []
+    assert len(model.open_sessions) <= (max_live or 8)
+    assert engine.wait(0)
+    engine.close()
+    assert model.open_sessions == []
+
+
+def test_turns_run_in_the_order_of_their_calls():
+    talk = Conversation(text_engine())
+    place = talk._gate.enter()
+    handles = [talk.send_message_async(f"{n}") for n in EIGHT]
+    talk._gate.leave(place)
+    assert [handle.result(30).text for handle in handles] == [f"{n}! {n}" for n in EIGHT]
+
+
+def test_a_turn_in_the_background_counts_from_its_call_on():
+    talk = Conversation(text_engine())
+    place = talk._gate.enter()
+    handle = talk.send_message_async("first")
+    assert not talk.wait(0)
+    assert talk.cancel()
+    with pytest.raises(TurnCancelledError):
+        handle.result(30)
+    assert talk.wait(30)
+    talk._gate.leave(place)
+    assert talk.history == []
+
+
+# -- who would wait for himself -----------------------------------------------------------------
+
+
+def refusals(thread):
+    """Return a way to open conversations, and the error of who would wait for himself."""
+    if thread == "list":
+        return Conversation, ConversationBusyError
+    memory = ConversationMemory(InMemoryLog())
+    return (lambda model, **how: memory.conversation(model, thread_id="t", **how)), ThreadBusyError
+
+
+@pytest.mark.parametrize("thread", ["list", "memory"])
+def test_a_callback_cannot_send(thread):
+    opened, error = refusals(thread)
+    talk = opened(text_engine())
+    handle = talk.send_message_async("outer", lambda _: talk.send_message("inner"))
+    with pytest.raises(error):
+        handle.result(30)
+    assert talk.history == []
+    assert talk.send_message("next").text == "next! 0"
+
+
+@pytest.mark.parametrize("thread", ["list", "memory"])
+@pytest.mark.parametrize("way", ["send_message", "undo", "rewind", "score"])
+def test_a_stream_loop_cannot_send_nor_go_back(thread, way):
+    opened, error = refusals(thread)
+    talk = opened(text_engine())
+    call = {
+        "send_message": lambda: talk.send_message("inner"),
+        "undo": talk.undo,
+        "rewind": lambda: talk.rewind(talk.checkpoint()),
+        "score": lambda: talk.score(["a"]),
+    }[way]
+    stream = talk.stream("outer")
+    next(stream)
+    with pytest.raises(error):
+        call()
+    assert "".join(chunk.text for chunk in stream)
+    assert talk.send_message("next").text == "next! 1"
+
+
+def test_an_asynchronous_stream_loop_cannot_send():
+    talk = Conversation(text_engine())
+
+    async def read():
+        async for _ in talk.astream("outer"):
+            await talk.asend_message("inner")
+
+    with pytest.raises(ConversationBusyError):
+        asyncio.run(read())
+    assert talk.history == []
+
+
+@pytest.mark.parametrize("thread", ["list", "memory"])
+def test_who_has_left_an_asynchronous_stream_may_send_at_once(thread):
+    opened, _ = refusals(thread)
+    model = text_engine()
+    talk = opened(model)
+
+    async def leave_and_send():
+        async for _ in talk.astream("left"):
+            break
+        return (await talk.asend_message("next")).text
+
+    assert asyncio.run(leave_and_send()) == "next! 0"
+    assert [one.text for one in talk.history] == ["next", "next! 0"]
+    assert model.misuses == []
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_tool_cannot_send_and_is_told_so(way):
+    def ask() -> str:
+        """Ask."""
+        return talk.send_message("inner").text
+
+    call = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "c1"}])
+    talk = Conversation(ScriptedChatModel(replies=[call, "Done."]), preface={"tools": [ask]})
+    if way == "sync":
+        talk.send_message("outer")
+    else:
+        asyncio.run(talk.asend_message("outer"))
+    assert "ConversationBusyError" in talk.history[2].text
+
+
+def test_a_loop_over_a_chain_waits_no_longer_than_allowed():
+    talk = Conversation(text_engine(), busy_timeout_s=0)
+    stream = (talk | StrOutputParser()).stream("outer")
+    next(stream)
+    with pytest.raises(ConversationBusyError, match="busy_timeout_s"):
+        talk.send_message("inner")
+    stream.close()
+    # LangChain's chains read on when they are left, for their traces: the turn came to its end.
+    assert asyncio.run(talk.asend_message("next")).text == "next! 1"
+
+
+@pytest.mark.parametrize(("max_live", "inner"), [(1, "refused"), (2, "inner! 0")])
+def test_a_turn_may_ask_another_conversation_if_the_engine_has_a_session_left(max_live, inner):
+    engine = Engine(text_engine(), max_live_sessions=max_live)
+    outer, other = engine.create_conversation(), engine.create_conversation()
+    told = []
+
+    def hear(_):
+        if not told:
+            try:
+                told.append(other.send_message("inner").text)
+            except ConversationBusyError:
+                told.append("refused")
+
+    assert outer.send_message_async("outer", hear).result(30).text == "outer! 0"
+    assert told == [inner]
+
+
+# -- who does not want to wait ------------------------------------------------------------------
+
+
+def test_a_busy_conversation_can_refuse_at_once():
+    talk = Conversation(text_engine(), on_busy="error")
+    place = talk._gate.enter()
+    with pytest.raises(ConversationBusyError, match="on_busy"):
+        talk.send_message("a")
+    with pytest.raises(ConversationBusyError, match="on_busy"):
+        talk.send_message_async("a")
+    talk._gate.leave(place)
+    assert talk.send_message("a").text == "a! 0"
+
+
+@pytest.mark.parametrize("max_live", [None, 1])
+def test_a_turn_that_waits_can_be_cancelled(max_live):
+    """It waits for the conversation, or for a session of the engine."""
+    engine = Engine(text_engine(), max_live_sessions=max_live)
+    talk = engine.create_conversation()
+    blocked = talk if max_live is None else engine.create_conversation()
+    gate = talk._gate if max_live is None else engine._pool._gate
+    place = gate.enter()
+    in_line = threading.Event()
+    entered, gate.wait_steps = gate.wait_steps, None
+
+    def wait_steps(*args, **options):
+        in_line.set()
+        return entered(*args, **options)
+
+    gate.wait_steps = wait_steps
+    handle = blocked.send_message_async("a")
+    assert in_line.wait(30)
+    assert handle.cancel()
+    with pytest.raises(TurnCancelledError):
+        handle.result(30)
+    gate.leave(place)
+    assert gate.is_free
+    assert blocked.send_message("a").text == "a! 0"
+
+
+def test_a_model_that_comes_back_late_finds_its_turn_undone():
+    late = threading.Event()
+    model = text_engine(before_prefill=lambda text: late.wait(30) if "slow" in text else None)
+    talk = Conversation(model)
+    with pytest.raises(TurnTimeoutError, match="longer than"):
+        talk.send_message("slow", timeout=0.01)
+    assert not talk.wait(0)
+    late.set()
+    assert talk.wait(30)
+    assert talk.history == []
+    assert talk.send_message("quick").text == "quick! 0"
+    assert "slow" not in model.sessions[0].text
+    assert model.misuses == []
+
+
+def test_an_awaited_turn_ends_in_time_and_its_task_goes_on():
+    never = asyncio.Event()
+    model = text_engine(before_prefill=lambda text: never.wait() if "slow" in text else None)
+    talk = Conversation(model)
+
+    async def ask():
+        with pytest.raises(TurnTimeoutError):
+            await talk.asend_message("slow", timeout=0.01)
+        assert asyncio.current_task().cancelling() == 0
+        return (await talk.asend_message("quick")).text
+
+    assert asyncio.run(ask()) == "quick! 0"
+
+
+def test_a_timeout_of_the_model_itself_is_told_as_it_is():
+    talk = Conversation(text_engine(TimeoutError("the provider's own")))
+    with pytest.raises(TimeoutError, match="own") as error:
+        talk.send_message("a", timeout=30)
+    assert type(error.value) is TimeoutError

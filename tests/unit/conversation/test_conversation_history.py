@@ -1,0 +1,306 @@
+"""Histories: copies, going back, branches, plain values; the same for lists and for memories."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import (
+    ConfigError,
+    HistoryWriteError,
+    UnknownCheckpointError,
+    UnsupportedError,
+)
+from langchain_convmem.testing import ScriptedEngine
+
+CHATML = ChatTemplate.builtin("chatml")
+
+
+def count(text):
+    return f"Reply {text.count('<|im_start|>assistant')}"
+
+
+def text_engine(reply=count, **options):
+    return ScriptedEngine(reply, template=CHATML, end_text="<|im_end|>", **options)
+
+
+def in_list(model, **settings):
+    return Conversation(model, **settings)
+
+
+def in_memory(model, **settings):
+    memory = ConversationMemory(InMemoryLog())
+    return memory.conversation(model, thread_id="t", user_id="ana", **settings)
+
+
+BOTH = pytest.mark.parametrize("opened", [in_list, in_memory], ids=lambda it: it.__name__)
+
+
+def texts(talk):
+    return [one.text for one in talk.history]
+
+
+# -- nobody changes it from outside -------------------------------------------------------------
+
+
+@BOTH
+def test_what_is_handed_out_and_what_was_given_are_copies(opened):
+    shared = AIMessage([{"type": "text", "text": "Always me"}], id="r")
+
+    def change_and_reply(messages):
+        for message in messages:
+            message.content = "changed by the model"
+        return shared
+
+    talk = opened(ScriptedChatModel(replies=[change_and_reply]))
+    asked = HumanMessage("One", additional_kwargs={"a": {"b": 1}})
+    reply = talk.send_message(asked)
+    asked.content, asked.additional_kwargs["a"]["b"] = "changed", 2
+    reply.content[0]["text"] = "changed"
+    shared.content[0]["text"] = "changed"
+    for message in talk.history:
+        message.content = "changed"
+    talk.last_message.content = "changed"
+    assert texts(talk) == ["One", "Always me"]
+    assert talk.history[0].additional_kwargs == {"a": {"b": 1}}
+
+
+def test_chunks_share_nothing_with_the_history():
+    talk = Conversation(ScriptedChatModel(replies=[AIMessage("Me")]))
+    for chunk in talk.stream("One"):
+        chunk.content = "changed"
+        chunk.response_metadata["changed"] = True
+    assert talk.last_message.text == "Me"
+    assert "changed" not in talk.last_message.response_metadata
+
+
+@BOTH
+def test_a_function_may_look_at_the_history(opened):
+    talk = opened(text_engine())
+    assert talk.access_history(len) == 0
+    assert talk.last_message is None
+    talk.send_message("a")
+    assert talk.access_history(lambda messages: messages[-1].text) == "Reply 1"
+
+
+def test_a_tool_may_answer_with_what_cannot_be_copied():
+    lock = threading.Lock()
+
+    @tool(response_format="content_and_artifact")
+    def find() -> tuple[str, object]:
+        """Find."""
+        return "found", lock
+
+    call = AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "c1"}])
+    talk = Conversation(ScriptedChatModel(replies=[call, "Done."]), preface={"tools": [find]})
+    talk.send_message("a")
+    assert talk.history[2].artifact is lock
+    assert len(talk.undo()) == 4
+
+
+# -- going back ---------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_going_back_forgets_what_was_said_since(opened, rewindable):
+    model = text_engine(rewindable=rewindable)
+    talk = opened(model, on_divergence="error")
+    start = talk.checkpoint()
+    talk.send_message("a")
+    mark = talk.checkpoint("after a")
+    assert mark.label == "after a"
+    talk.send_message("b")
+    talk.send_message("c")
+    talk.rewind(mark)
+    assert texts(talk) == ["a", "Reply 1"]
+    talk.send_message("d")
+    assert texts(talk) == ["a", "Reply 1", "d", "Reply 2"]
+    session = talk._backend.live.session
+    assert "b<|im_end|>" not in session.text
+    assert session.text == talk._backend.state.render.text()
+    talk.rewind(start)
+    assert talk.history == []
+    assert talk.send_message("e").text == "Reply 1"
+    with pytest.raises(UnknownCheckpointError):
+        talk.rewind(mark)
+    assert texts(talk) == ["e", "Reply 1"]
+
+
+@BOTH
+def test_turns_are_taken_back_whole(opened):
+    talk = opened(text_engine())
+    talk.send_message("a")
+    talk.send_message([("user", "b"), ("user", "c")])
+    assert [one.text for one in talk.undo()] == ["b", "c", "Reply 2"]
+    assert texts(talk) == ["a", "Reply 1"]
+    assert [one.text for one in talk.undo()] == ["a", "Reply 1"]
+    assert talk.send_message("d").text == "Reply 1"
+
+
+def test_what_is_taken_back_still_stands_in_a_clone():
+    talk = Conversation(text_engine())
+    talk.send_message("a")
+    twin = talk.clone()
+    for message in talk.undo():
+        message.content = "changed"
+    assert texts(twin) == ["a", "Reply 1"]
+
+
+@pytest.mark.parametrize("turns", [0, -1, True, "1"])
+def test_turns_are_counted_from_one(turns):
+    talk = Conversation(text_engine())
+    talk.send_message("a")
+    with pytest.raises(ConfigError, match="turns"):
+        talk.undo(turns)
+    assert len(talk.history) == 2
+
+
+# -- branches -----------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("clonable", [True, False])
+def test_a_clone_goes_on_by_itself(opened, clonable):
+    model = text_engine(clonable=clonable)
+    talk = opened(model)
+    talk.send_message("a")
+    twin = talk.clone()
+    assert twin.send_message("twin").text == talk.send_message("own").text == "Reply 2"
+    assert texts(twin) == ["a", "Reply 1", "twin", "Reply 2"]
+    assert texts(talk) == ["a", "Reply 1", "own", "Reply 2"]
+    talk.undo(2)
+    talk.close()
+    assert twin.send_message("more").text == "Reply 3"
+    assert model.misuses == []
+    read = [text for text in model.prefills if "twin" in text]
+    assert [text.startswith("<|im_start|>user\na") for text in read] == [not clonable]
+
+
+@BOTH
+def test_a_clone_during_a_turn_holds_what_was_said_before(opened):
+    model = text_engine()
+    talk = opened(model)
+    talk.send_message("a")
+    stream = talk.stream("b")
+    next(stream)
+    twin = talk.clone()
+    assert talk.token_count > 0
+    assert texts(twin) == ["a", "Reply 1"]
+    assert twin.send_message("c").text == "Reply 2"
+    assert [chunk.content for chunk in stream][-1] == ""
+    assert texts(talk) == ["a", "Reply 1", "b", "Reply 2"]
+    assert model.misuses == []
+
+
+# -- plain values -------------------------------------------------------------------------------
+
+
+def test_plain_values_of_another_version_are_refused():
+    with pytest.raises(ConfigError, match="version 7"):
+        Conversation.thread_from_dict({"version": 7})
+    with pytest.raises(UnsupportedError, match="memory"):
+        in_memory(text_engine()).to_dict()
+
+
+def test_a_conversation_goes_on_from_messages():
+    talk = Conversation(text_engine(), history=[("user", "a"), ("assistant", "Reply 1")])
+    mark = talk.checkpoint()
+    assert talk.send_message("b").text == "Reply 2"
+    talk.rewind(mark)
+    assert len(talk.undo()) == 2
+
+
+def test_a_chat_history_of_langchain_gets_each_turn_in_one_call():
+    calls = []
+
+    class History(InMemoryChatMessageHistory):
+        def add_messages(self, messages):
+            calls.append([one.text for one in messages])
+            super().add_messages(messages)
+
+    store = History()
+    store.add_messages([HumanMessage("a"), AIMessage("Reply 1")])
+    talk = Conversation(text_engine(), history=store)
+    assert talk.send_message("b").text == "Reply 2"
+    assert calls[1:] == [["b", "Reply 2"]]
+    store.messages[-1].content = "changed"
+    assert texts(talk) == ["a", "Reply 1", "b", "Reply 2"]
+    with pytest.raises(UnsupportedError, match="take messages back"):
+        talk.undo()
+    assert len(talk.history) == 4
+    twin = talk.clone()
+    twin.send_message("c")
+    assert len(store.messages) == 4
+
+
+def test_a_reply_that_cannot_be_stored_comes_with_the_error():
+    class History(InMemoryChatMessageHistory):
+        def add_messages(self, messages):
+            raise StopIteration
+
+    talk = Conversation(text_engine(), history=History())
+    with pytest.raises(HistoryWriteError) as error:
+        talk.send_message("a")
+    assert error.value.text == "Reply 1"
+    assert talk.history == []
+
+
+# -- what is counted ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counting", [True, False])
+def test_tokens_are_those_of_the_session(counting):
+    talk = Conversation(text_engine(counting=counting))
+    assert talk.token_count == 0
+    talk.send_message("a")
+    first = talk.token_count
+    talk.send_message("b")
+    assert talk.token_count > first > 0
+    if counting:
+        assert talk.token_count == talk._backend.live.session.token_count
+
+
+def test_tokens_of_a_chat_model_are_those_it_would_be_sent():
+    talk = Conversation(ScriptedChatModel(replies=["One"]), preface={"messages": "Be brief."})
+    preface = talk.token_count
+    talk.send_message("a")
+    assert talk.token_count > preface > 0
+
+
+@BOTH
+def test_texts_are_scored_without_a_trace(opened):
+    model = text_engine(scorer=lambda held, text: float(len(held)))
+    talk = opened(model)
+    talk.send_message("a")
+    session = talk._backend.live.session
+    held, sent = session.text, len(model.prefills)
+    found = talk.score(["x", "y"])
+    assert found == [float(len(held) + len("<|im_end|>\n<|im_start|>assistant\n"))] * 2
+    assert (session.text, len(talk.history)) == (held, 2)
+    assert len(model.prefills) == sent + 1
+    assert model.open_sessions == [session]
+    with pytest.raises(UnsupportedError, match="likelihoods"):
+        opened(text_engine()).score(["x"])
+    with pytest.raises(UnsupportedError, match="likelihoods"):
+        opened(ScriptedChatModel(replies=["a"])).score(["x"])
+
+
+def test_results_and_calls_count_as_history():
+    talk = Conversation(
+        ScriptedChatModel(replies=["Done."]),
+        history=[
+            HumanMessage("a"),
+            AIMessage("", tool_calls=[{"name": "find", "args": {}, "id": "c1"}]),
+        ],
+    )
+    talk.send_message(ToolMessage("found", tool_call_id="c1"))
+    assert [one.type for one in talk.history] == ["human", "ai", "tool", "ai"]
+    assert [one.type for one in talk.undo()] == ["tool", "ai"]

@@ -1,0 +1,159 @@
+"""Whatever was done in whatever order: a session holds what was said, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langchain_convmem import ChatTemplate, Engine
+from langchain_convmem.errors import TurnCancelledError
+from langchain_convmem.testing import ScriptedEngine
+
+CHATML = ChatTemplate.builtin("chatml")
+
+
+class BoomError(Exception):
+    """What something foreign raises."""
+
+
+class Model:
+    """A text engine that fails when it is told to, and conversations with it."""
+
+    def __init__(self, max_live, **options):
+        self.fails_at = ""
+        self.engine = ScriptedEngine(
+            lambda text: f"Reply {text.count('<|im_start|>assistant')} to you.",
+            template=CHATML,
+            end_text="<|im_end|>",
+            before_prefill=lambda _: self.fail("prefill"),
+            before_chunk=lambda number: self.fail(f"chunk {number}"),
+            **options,
+        )
+        self.shared = Engine(self.engine, max_live_sessions=max_live)
+        self.talks = [self.shared.create_conversation() for _ in range(2)]
+        self.marks = {}
+
+    def fail(self, place):
+        if place == self.fails_at:
+            self.fails_at = ""
+            raise BoomError
+
+    def check(self):
+        assert self.engine.misuses == []
+        for talk in self.talks:
+            backend = talk._backend
+            session = backend.live.session
+            held = "" if session is None else session.text
+            assert held == backend.state.render.text()[: backend.live.held]
+            replies = [one.text for one in talk.history if one.type == "ai"]
+            assert replies == [f"Reply {n} to you." for n in range(1, len(replies) + 1)]
+            assert talk._gate.is_free
+
+
+def check_sent(talk):
+    said = CHATML.render(talk.history, add_generation_prompt=False)
+    assert said.startswith(talk._backend.live.session.text)
+    assert said.removesuffix("\n").removesuffix("<|im_end|>").endswith("to you.")
+
+
+def send(model, talk):
+    talk.send_message("Hello")
+    check_sent(talk)
+
+
+def asend(model, talk):
+    asyncio.run(talk.asend_message("Hello"))
+    check_sent(talk)
+
+
+def fail(place):
+    def act(model, talk):
+        model.fails_at = place
+        try:
+            talk.send_message(f"Fails at {place}")
+        except BoomError:
+            pass
+        else:
+            raise AssertionError(place)
+
+    return act
+
+
+def leave(model, talk):
+    stream = talk.stream("Left alone")
+    next(stream)
+    del stream
+
+
+def cancel(model, talk):
+    stream = talk.stream("Cancelled")
+    next(stream)
+    assert talk.cancel()
+    try:
+        next(stream)
+    except TurnCancelledError:
+        return
+    raise AssertionError
+
+
+def undo(model, talk):
+    talk.undo()
+
+
+def mark(model, talk):
+    model.marks[id(talk)] = talk.checkpoint()
+
+
+def rewind(model, talk):
+    known = model.marks.get(id(talk))
+    if known is not None and known.mark[0] <= len(talk.history):
+        before = [one.id for one in talk.history]
+        if not known.mark[0] or before[known.mark[0] - 1] == known.mark[1]:
+            talk.rewind(known)
+
+
+def clone(model, talk):
+    model.talks.append(talk.clone())
+
+
+def edit(model, talk):
+    """Put another conversation in the place of this one, with the same history."""
+    number = model.talks.index(talk)
+    talk.close()
+    model.talks[number] = model.shared.create_conversation(history=talk.history)
+
+
+ACTS = [
+    send,
+    asend,
+    fail("prefill"),
+    fail("chunk 0"),
+    fail("chunk 2"),
+    leave,
+    cancel,
+    undo,
+    mark,
+    rewind,
+    clone,
+    edit,
+]
+
+
+@settings(max_examples=40)
+@given(
+    acts=st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 5)), min_size=4, max_size=14),
+    max_live=st.sampled_from([None, 1, 2]),
+    rewindable=st.booleans(),
+    clonable=st.booleans(),
+    holds_stop=st.booleans(),
+)
+def test_sessions_hold_what_was_said(acts, max_live, **options):
+    model = Model(max_live, **options)
+    for act, number in acts:
+        act(model, model.talks[number % len(model.talks)])
+        model.check()
+        assert len(model.engine.open_sessions) <= (max_live or len(model.talks))
+    model.shared.close()
+    assert model.engine.open_sessions == []

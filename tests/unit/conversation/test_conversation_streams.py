@@ -1,0 +1,245 @@
+"""A reply is the same however it is cut and read: whole, in chunks, by callback, in both worlds."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import reduce
+from operator import add
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.runnables import RunnableLambda
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import ConfigError, TurnCancelledError
+from langchain_convmem.testing import ScriptedEngine
+
+QWEN = ChatTemplate.builtin("qwen")
+CALL = '<tool_call>\n{"name": "look", "arguments": {"place": "a <b> c"}}\n</tool_call>'
+REPLIES = [
+    "",
+    " ",
+    "Level 3.",
+    "<think>\nHm, <b>?\n</think>\n\nLevel 3.",
+    f"<think>\nLet me see.\n</think>\n\nOne moment.\n{CALL}\n{CALL}",
+    "<tool_call>\n{broken\n</tool_call>",
+    "<think>never closed",
+    "a < b </think",
+]
+
+
+def look(place: str) -> str:
+    """Look at a place."""
+    return f"seen {place}"
+
+
+def conversation(reply, sizes=()):
+    def cut(text):
+        pieces, start = [], 0
+        for size in sizes:
+            pieces.append(text[start : start + size])
+            start += size
+        return [*pieces, text[start:]] if start < len(text) or not pieces else pieces
+
+    engine = ScriptedEngine(reply, template=QWEN, end_text="<|im_end|>", chunking=cut)
+    return Conversation(engine, preface={"tools": [look]}, auto_tools=False)
+
+
+def outline(message):
+    """Return all that does not differ from turn to turn."""
+    return (
+        type(message),
+        message.content,
+        message.content_blocks if not message.tool_calls else None,
+        [(call["name"], call["args"]) for call in message.tool_calls],
+        [(call["name"], call["args"]) for call in message.invalid_tool_calls],
+        message.additional_kwargs,
+        message.response_metadata,
+    )
+
+
+def blocking(talk):
+    return talk.send_message("Go")
+
+
+def streaming(talk):
+    return summed(list(talk.stream("Go")))
+
+
+def by_callback(talk):
+    events = []
+    reply = talk.send_message_async("Go", events.append).result(30)
+    assert outline(summed(events)) == outline(reply)
+    return reply
+
+
+def awaited(talk):
+    return asyncio.run(talk.asend_message("Go"))
+
+
+def astreaming(talk):
+    async def read():
+        return [chunk async for chunk in talk.astream("Go")]
+
+    return summed(asyncio.run(read()))
+
+
+def summed(chunks):
+    """Add up chunks, of which the last alone says so and is empty."""
+    assert [chunk.chunk_position for chunk in chunks] == [None] * (len(chunks) - 1) + ["last"]
+    assert chunks[-1].content == ""
+    assert all(isinstance(chunk, AIMessageChunk) for chunk in chunks)
+    return message_chunk_to_message(reduce(add, chunks))
+
+
+@settings(max_examples=60)
+@given(
+    reply=st.sampled_from(REPLIES),
+    sizes=st.lists(st.integers(0, 9), max_size=40),
+    way=st.sampled_from([blocking, streaming, by_callback, awaited, astreaming]),
+)
+def test_a_reply_is_the_same_for_every_chunking_and_every_way_to_read_it(reply, sizes, way):
+    whole = blocking(conversation(reply))
+    talk = conversation(reply, sizes)
+    found = way(talk)
+    assert outline(found) == outline(whole)
+    assert outline(talk.last_message) == outline(whole)
+    assert found.id == talk.last_message.id
+    assert found.response_metadata["raw_text"] == reply
+    assert talk._backend.state.render.text().endswith(reply)
+
+
+def test_chunks_hold_what_is_new_and_nothing_twice():
+    chunks = list(conversation("one two three", [4, 4]).stream("Go"))
+    assert [chunk.content for chunk in chunks] == ["one ", "two ", "three", ""]
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+@pytest.mark.parametrize("way", [blocking, streaming, by_callback, awaited, astreaming])
+def test_chat_models_reply_the_same_in_every_way(way):
+    given_reply = AIMessage(
+        "One two three.",
+        id="r1",
+        tool_calls=[{"name": "look", "args": {"place": "x"}, "id": "c1"}],
+        usage_metadata={"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
+    )
+    talk = Conversation(ScriptedChatModel(replies=[given_reply]), auto_tools=False)
+    found = way(talk)
+    assert (found.text, found.tool_calls) == ("One two three.", given_reply.tool_calls)
+    assert found.usage_metadata == given_reply.usage_metadata == talk.usage
+    assert found == talk.last_message
+
+
+@pytest.mark.parametrize("way", [blocking, streaming])
+def test_any_runnable_that_answers_with_messages_is_a_model(way):
+    talk = Conversation(RunnableLambda(lambda messages: AIMessage(f"{len(messages)} said")))
+    assert way(talk).text == "1 said"
+    assert talk.last_message.id
+    assert way(talk).text == "3 said"
+
+
+@pytest.mark.parametrize("way", [blocking, streaming])
+def test_a_model_may_answer_with_one_and_the_same_message(way):
+    shared = AIMessage("Me again")
+    talk = Conversation(RunnableLambda(lambda _: shared))
+    assert way(talk).id != way(talk).id
+    assert shared.id is None
+    assert len({one.id for one in talk.history}) == 4
+
+
+@pytest.mark.parametrize("way", [blocking, streaming])
+def test_what_is_no_message_of_a_model_is_no_reply(way):
+    talk = Conversation(RunnableLambda(lambda _: "just text"))
+    with pytest.raises(ConfigError, match="answered a str"):
+        way(talk)
+    assert talk.history == []
+
+
+def test_tool_rounds_are_streamed_one_after_the_other_with_one_end():
+    engine = ScriptedEngine(
+        ["Wait.\n" + CALL, "Seen."], template=QWEN, end_text="<|im_end|>", chunking="words"
+    )
+    talk = Conversation(engine, preface={"tools": [look]})
+    chunks = list(talk.stream("Go"))
+    assert [chunk.chunk_position for chunk in chunks].count("last") == 1
+    assert chunks[-1].chunk_position == "last"
+    first, last = dict.fromkeys(chunk.id for chunk in chunks)
+    assert "".join(chunk.text for chunk in chunks if chunk.id == last) == "Seen."
+    assert [one.id for one in talk.history if isinstance(one, AIMessage)] == [first, last]
+
+
+# -- what is told when --------------------------------------------------------------------------
+
+
+def test_the_end_is_told_when_the_history_holds_the_reply():
+    talk, seen = conversation("one two", [4]), []
+
+    def hear(chunk):
+        seen.append((chunk.chunk_position, len(talk.history)))
+
+    talk.send_message_async("Go", hear).result(30)
+    assert seen == [(None, 0), (None, 0), ("last", 2)]
+
+
+def test_an_object_is_told_of_the_whole_reply_in_the_end():
+    class Ear:
+        def __init__(self):
+            self.heard = []
+
+        def on_message(self, chunk):
+            self.heard.append(chunk.content)
+
+        def on_done(self, message):
+            self.heard.append(message)
+
+        def on_error(self, error):
+            self.heard.append(error)
+
+    ear, talk = Ear(), conversation("one two", [4])
+    reply = talk.send_message_async("Go", ear).result(30)
+    assert ear.heard == ["one ", "two", reply]
+    ear.heard.clear()
+    failing = Conversation(ScriptedEngine(OSError("gone"), template=QWEN))
+    handle = failing.send_message_async("Go", ear)
+    with pytest.raises(OSError, match="gone"):
+        handle.result(30)
+    assert [type(one) for one in ear.heard] == [OSError]
+
+
+def test_a_cancelled_turn_ends_with_its_error_and_no_end_chunk():
+    talk, events = conversation("one two three", [4, 4]), []
+
+    def hear(event):
+        events.append(event)
+        if len(events) == 1:
+            handles[0].cancel()
+
+    handles = []
+    place = talk._gate.enter()
+    handles.append(talk.send_message_async("Go", hear))
+    talk._gate.leave(place)
+    with pytest.raises(TurnCancelledError):
+        handles[0].result(30)
+    assert [type(event) for event in events] == [AIMessageChunk, TurnCancelledError]
+    assert handles[0].done()
+    assert not handles[0].cancel()
+
+
+def test_a_handle_can_be_awaited():
+    async def ask():
+        return await conversation("Level 3.").send_message_async("Go")
+
+    assert asyncio.run(ask()).text == "Level 3."
+
+
+@pytest.mark.parametrize("callback", ["no function", 3])
+def test_a_callback_is_checked_before_anything_is_sent(callback):
+    talk = conversation("Level 3.")
+    with pytest.raises(ConfigError, match="no callback"):
+        talk.send_message_async("Go", callback)
+    assert talk._gate.is_free
+    assert talk.wait(0)

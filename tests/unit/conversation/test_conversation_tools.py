@@ -1,0 +1,174 @@
+"""Loops of tools that do not come to their end: limits, cancels, broken and missing parts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import (
+    InvalidMessageError,
+    ReplyFormatError,
+    ToolLoopLimitError,
+    TurnCancelledError,
+)
+from langchain_convmem.testing import ScriptedEngine, SessionFault
+
+QWEN = ChatTemplate.builtin("qwen")
+
+
+def call(name="look", call_id="c1", **args):
+    return {"name": name, "args": args, "id": call_id}
+
+
+def calling(*calls, text=""):
+    return AIMessage(text, tool_calls=list(calls))
+
+
+def look(place: str = "there") -> str:
+    """Look at a place."""
+    return f"seen {place}"
+
+
+def chat(*replies, tools=(look,), **settings):
+    model = ScriptedChatModel(replies=list(replies))
+    return Conversation(model, preface={"tools": list(tools)}, **settings)
+
+
+def results(talk):
+    return [one.text for one in talk.history if isinstance(one, ToolMessage)]
+
+
+SEND = pytest.mark.parametrize(
+    "send",
+    [
+        lambda talk, message: talk.send_message(message),
+        lambda talk, message: asyncio.run(talk.asend_message(message)),
+    ],
+    ids=["sync", "async"],
+)
+
+
+# -- its limit ----------------------------------------------------------------------------------
+
+
+def endless_text():
+    written = 'Once more.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    return ScriptedEngine([written] * 3 + ["Done."], template=QWEN, end_text="<|im_end|>")
+
+
+def endless_chat():
+    return ScriptedChatModel(replies=[*(calling(call(call_id=f"c{n}")) for n in range(3)), "Done."])
+
+
+@pytest.mark.parametrize("model", [endless_chat, endless_text])
+@pytest.mark.parametrize(("policy", "kept"), [("undo", 0), ("keep", 5)])
+def test_a_loop_ends_at_its_limit(model, policy, kept):
+    talk = Conversation(
+        model(),
+        preface={"tools": [look]},
+        max_tool_rounds=2,
+        on_tool_limit=policy,
+        on_divergence="error",
+    )
+    with pytest.raises(ToolLoopLimitError, match="2 times") as error:
+        talk.send_message("Go")
+    assert error.value.rounds == 2
+    assert len(talk.history) == kept
+    assert talk.send_message("And?").text == "Done."
+    assert len(talk.history) == kept + 2
+
+
+def test_a_turn_cancelled_in_a_tool_may_keep_what_was_said():
+    def stop() -> str:
+        """Cancel."""
+        talk.cancel()
+        return "stopped"
+
+    talk = chat(
+        calling(call(), text="First."),
+        calling(call("stop", "c2"), text="Then."),
+        "Done.",
+        tools=[look, stop],
+        on_cancel="keep",
+    )
+    with pytest.raises(Exception, match="cancelled"):
+        talk.send_message("Go")
+    assert [one.text for one in talk.history] == [
+        "Go",
+        "First.",
+        "seen there",
+        "Then.",
+        "Error: the call was cancelled",
+    ]
+    assert talk.send_message("And?").text == "Done."
+
+
+# -- left to the caller -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_a_turn_cancelled_while_results_are_read_may_keep_them(rewindable):
+    written = 'First.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    engine = ScriptedEngine(
+        [written, "Done."],
+        template=QWEN,
+        end_text="<|im_end|>",
+        rewindable=rewindable,
+        faults=[SessionFault(at="prefill", nth=2, after=1, error=TurnCancelledError("now"))],
+    )
+    talk = Conversation(engine, preface={"tools": [look]}, on_cancel="keep", on_divergence="error")
+    with pytest.raises(TurnCancelledError):
+        talk.send_message("Go")
+    assert [one.type for one in talk.history] == ["human", "ai", "tool"]
+    assert talk.send_message("And?").text == "Done."
+    assert QWEN.render(talk.history, tools=talk._tools.schemas).startswith(engine.sessions[0].text)
+    assert engine.misuses == []
+
+
+def test_some_results_are_not_all():
+    talk = chat(calling(call(), call(call_id="c2")), "Done.", auto_tools=False)
+    talk.send_message("Go")
+    with pytest.raises(InvalidMessageError, match=r"look \(c2\)"):
+        talk.send_message(ToolMessage("found", tool_call_id="c1"))
+    both = [ToolMessage(f"found {n}", tool_call_id=f"c{n}") for n in (1, 2)]
+    assert talk.send_message([*both, ("user", "And?")]).text == "Done."
+
+
+# -- broken calls -------------------------------------------------------------------------------
+
+BROKEN = AIMessage(
+    "Hm.",
+    invalid_tool_calls=[{"name": "look", "args": "{pl", "id": "c1", "error": None, "type": None}],
+)
+BROKEN_TEXT = 'Hm.\n<tool_call>\n{"name": "look", "arguments": {pl\n</tool_call>'
+
+
+def broken_chat():
+    return ScriptedChatModel(replies=[BROKEN, "Done."])
+
+
+def broken_text():
+    return ScriptedEngine([BROKEN_TEXT, "Done."], template=QWEN, end_text="<|im_end|>")
+
+
+@pytest.mark.parametrize("model", [broken_chat, broken_text])
+def test_the_model_is_told_of_a_call_that_cannot_be_read(model):
+    talk = Conversation(model(), preface={"tools": [look]})
+    assert talk.send_message("Go").text == "Done."
+    assert "cannot be read" in results(talk)[0]
+
+
+@pytest.mark.parametrize("model", [broken_chat, broken_text])
+@SEND
+def test_a_call_that_cannot_be_read_may_end_the_turn(model, send):
+    talk = Conversation(model(), preface={"tools": [look]}, on_broken_call="raise")
+    with pytest.raises(ReplyFormatError) as error:
+        send(talk, "Go")
+    assert "Hm." in error.value.text
+    assert talk.history == []
+    assert send(talk, "Go").text == "Done."

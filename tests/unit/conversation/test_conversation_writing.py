@@ -1,0 +1,219 @@
+"""The last moment of a turn: while it is stored, nothing can take it back, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from scripted_chat import ProviderError, ScriptedChatModel
+
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.conversation.flows import TurnControl, adrive
+from langchain_convmem.errors import ConversationError, TurnCancelledError, TurnTimeoutError
+from langchain_convmem.steps import Step
+
+
+class SlowHistory(InMemoryChatMessageHistory):
+    """Says when it is asked to store, and does so when it is told to."""
+
+    reached: object
+    go: object
+
+    def add_messages(self, messages):
+        self.reached.set()
+        assert self.go.wait(30)
+        super().add_messages(messages)
+
+    async def aadd_messages(self, messages):
+        self.reached.set()
+        await self.go.wait()
+        super().add_messages(messages)
+
+
+def slow_talk(events, **settings):
+    store = SlowHistory(reached=events.Event(), go=events.Event())
+    talk = Conversation(ScriptedChatModel(replies=["Fine."]), history=store, **settings)
+    return talk, store
+
+
+def test_a_turn_that_is_being_stored_cannot_be_cancelled():
+    talk, store = slow_talk(threading)
+    handle = talk.send_message_async("a")
+    assert store.reached.wait(30)
+    assert not handle.cancel()
+    assert not talk.cancel()
+    store.go.set()
+    assert handle.result(30).text == "Fine."
+    assert len(store.messages) == len(talk.history) == 2
+
+
+def test_a_turn_whose_time_is_up_while_it_is_stored_stands():
+    talk, store = slow_talk(threading)
+    late = threading.Event()
+
+    class Late(threading.Timer):
+        def run(self):
+            assert store.reached.wait(30)
+            late.set()
+            self.function(*self.args)
+            store.go.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "Timer", Late)
+        assert talk.send_message("a", timeout=0.01).text == "Fine."
+    assert late.is_set()
+    assert len(talk.history) == 2
+
+
+def test_a_task_that_is_cancelled_while_its_turn_is_stored_is_cancelled_then():
+    async def ask():
+        talk, store = slow_talk(asyncio)
+        task = asyncio.create_task(talk.asend_message("a"))
+        await store.reached.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        store.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return talk, store
+
+    talk, store = asyncio.run(ask())
+    assert len(store.messages) == len(talk.history) == 2
+    assert talk._gate.is_free
+
+
+def test_who_cancels_a_task_is_heard_even_if_the_turn_was_cancelled_too():
+    model = ScriptedChatModel(replies=["Fine, thanks."])
+
+    async def ask():
+        model.turnstile = asyncio.Event()
+        talk = Conversation(model)
+        stream = talk.astream("a")
+        await anext(stream)
+
+        async def read():
+            return [chunk async for chunk in stream]
+
+        task = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        talk.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert talk.wait(0)
+        return talk.history
+
+    assert asyncio.run(ask()) == []
+
+
+@pytest.mark.parametrize("error", [StopIteration("x"), StopAsyncIteration("x")])
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+def test_errors_that_end_generators_end_the_turn_and_nothing_else(error, way):
+    talk = Conversation(ScriptedChatModel(replies=[error, "Fine."]))
+
+    async def read():
+        return [chunk async for chunk in talk.astream("a")]
+
+    send = {
+        "invoke": lambda: talk.invoke("a"),
+        "stream": lambda: list(talk.stream("a")),
+        "ainvoke": lambda: asyncio.run(talk.ainvoke("a")),
+        "astream": lambda: asyncio.run(read()),
+    }[way]
+    with pytest.raises(
+        (RuntimeError, StopIteration, StopAsyncIteration, GeneratorExit, ValueError)
+    ):
+        send()
+    assert talk.history == []
+    assert talk.wait(0)
+    assert talk._gate.is_free
+    send()
+    assert talk.last_message.text == "Fine."
+
+
+def test_an_error_is_not_replaced_by_a_cancel_that_comes_with_it():
+    def fail(_):
+        talk.cancel()
+        raise ProviderError("down")
+
+    talk = Conversation(ScriptedChatModel(replies=[fail, "Fine."]))
+    with pytest.raises(ProviderError):
+        talk.send_message("a")
+    assert talk.send_message("a").text == "Fine."
+
+
+# -- the control of a turn -------------------------------------------------------------------------
+
+
+def test_a_turn_is_ended_once_and_for_one_reason():
+    control = TurnControl()
+    assert control.due() is None
+    assert control.cancel()
+    assert not control.stop(TurnTimeoutError("late"))
+    assert isinstance(control.due(), TurnCancelledError)
+    assert control.due() is None
+    assert isinstance(control.stopped.exception(0), TurnCancelledError)
+
+
+def test_a_sealed_turn_cannot_be_ended():
+    control = TurnControl()
+    control.seal()
+    assert control.is_sealed
+    assert not control.cancel()
+    late = TurnControl()
+    late.cancel()
+    with pytest.raises(ConversationError):
+        late.seal()
+    late.seal()
+
+
+def test_what_waits_is_woken_once_even_if_the_end_came_before():
+    control, woken = TurnControl(), []
+    with control.waking(lambda: woken.append("during")):
+        control.cancel()
+    assert woken == ["during"]
+    with control.waking(lambda: woken.append("late")):
+        pass
+    assert woken == ["during", "late"]
+    control.due()
+    with control.waking(lambda: woken.append("never")):
+        pass
+    assert woken == ["during", "late"]
+
+
+def waiting():
+    """Return a flow that waits in vain."""
+    yield Step(lambda: None, asyncio.Event().wait)
+
+
+async def run_through(control):
+    async for _ in adrive(waiting(), control):
+        pass
+
+
+def test_a_task_whose_turn_was_ended_is_not_cancelled_itself():
+    async def wait():
+        control = TurnControl()
+        asyncio.get_running_loop().call_soon(control.cancel)
+        with pytest.raises(TurnCancelledError):
+            await run_through(control)
+        assert asyncio.current_task().cancelling() == 0
+
+    asyncio.run(wait())
+
+
+def test_a_task_that_is_cancelled_along_with_its_turn_is_cancelled():
+    async def wait():
+        control = TurnControl()
+        task = asyncio.create_task(run_through(control))
+        await asyncio.sleep(0)
+        control.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(wait())

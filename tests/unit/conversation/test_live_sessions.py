@@ -1,0 +1,76 @@
+"""Sessions that live, rest and make room."""
+
+from __future__ import annotations
+
+import contextvars
+
+import pytest
+
+from langchain_convmem import ChatTemplate, Engine
+from langchain_convmem.conversation.turns_back import REFUSALS
+from langchain_convmem.gates import Gate, tickets_held
+from langchain_convmem.testing import ScriptedEngine, SessionFault
+
+
+def shared(max_live, **options):
+    template = ChatTemplate.builtin("chatml")
+    model = ScriptedEngine("Fine.", template=template, end_text="<|im_end|>", **options)
+    return model, Engine(model, max_live_sessions=max_live)
+
+
+def test_the_session_that_was_idle_longest_makes_room():
+    model, engine = shared(2)
+    one, two, three = (engine.create_conversation() for _ in range(3))
+    for talk in (one, two, one, three):
+        talk.send_message("a")
+    assert one._backend.live.session is not None
+    assert two._backend.live.session is None
+    assert len(model.open_sessions) == 2
+    two.send_message("b")
+    assert model.prefills[-1].count("<|im_start|>user") == 2
+    assert two.render_stats[0].diverged_at is None
+
+
+def test_a_session_that_cannot_be_made_keeps_no_place():
+    _, engine = shared(1, faults=[SessionFault(at="create")])
+    talk, other = engine.create_conversation(), engine.create_conversation()
+    with pytest.raises(RuntimeError, match="scripted"):
+        talk.send_message("a")
+    assert other.send_message("a").text == "Fine."
+    assert talk.send_message("a").text == "Fine."
+    assert engine._pool._gate.is_free
+
+
+def test_without_a_session_to_spare_scores_and_clones_read_again():
+    model, engine = shared(1, scorer=lambda held, text: float(held.count("a<")))
+    talk = engine.create_conversation()
+    talk.send_message("a")
+    assert talk.score(["x"]) == [1.0]
+    assert model.open_sessions == []
+    twin = talk.clone()
+    assert twin.send_message("b").text == talk.send_message("b").text == "Fine."
+    assert len(model.open_sessions) == 1
+    assert model.misuses == []
+
+
+def test_closing_a_conversation_gives_its_place_away():
+    model, engine = shared(1)
+    engine.create_conversation().send_message("a")
+    talk = engine.create_conversation()
+    talk.send_message("a")
+    talk.close()
+    assert model.open_sessions == []
+    assert engine.create_conversation().send_message("a").text == "Fine."
+
+
+def test_who_was_inside_is_forgotten():
+    gate = Gate(REFUSALS)
+
+    def enter_often():
+        for _ in range(100):
+            with gate.held():
+                assert gate.is_mine
+            assert not gate.is_mine
+        return len(tickets_held())
+
+    assert contextvars.copy_context().run(enter_often) == 1

@@ -1,0 +1,293 @@
+"""What a session reads: only what is new, nothing twice, and all of it again where it must."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from scripted_chat import ScriptedChatModel
+
+from langchain_convmem import ChatTemplate, ConversationMemory, InMemoryLog
+from langchain_convmem.conversation import Conversation
+from langchain_convmem.errors import (
+    ChatTemplateError,
+    ConfigError,
+    ContextFullError,
+    ConversationError,
+    UnsupportedError,
+)
+from langchain_convmem.testing import ScriptedEngine, SessionFault
+
+CHATML, QWEN = ChatTemplate.builtin("chatml"), ChatTemplate.builtin("qwen")
+FOLDING = ChatTemplate(
+    "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] %}"
+    "{% set messages = messages[1:] %}{% endif %}"
+    "{% for message in messages %}[{{ message['role'] }}]"
+    "{{ first if loop.first else '' }}{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+"""The system prompt is folded into the first user message: alone it is no text at all."""
+REFUSING = ChatTemplate(
+    "{{ messages[1]['content'].upper() }}>{{ messages[2:] | map(attribute='content') | join('|') }}"
+)
+"""A preface alone is an error."""
+FORGETFUL = ChatTemplate(
+    "{% for message in messages %}{{ '(' if loop.last else '<' }}{{ message['content'] }}"
+    "{% endfor %}{% if add_generation_prompt %}:{% endif %}"
+)
+"""Writes every message otherwise as soon as another one follows."""
+
+
+def engine(reply="Fine.", template=CHATML, **options):
+    return ScriptedEngine(reply, template=template, end_text="<|im_end|>", **options)
+
+
+def held(talk):
+    return talk._backend.live.session.text
+
+
+# -- only what is new ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("holds_stop", [True, False])
+def test_each_turn_reads_what_is_new_alone(holds_stop):
+    model = engine(holds_stop=holds_stop)
+    talk = Conversation(model, preface={"messages": [("system", "Be brief.")]})
+    for question in ("one", "two", "three"):
+        talk.send_message(question)
+    end = "\n" if holds_stop else "<|im_end|>\n"
+    assert model.prefills[1:] == [
+        f"{end}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+        for question in ("two", "three")
+    ]
+    whole = CHATML.render([*talk.config.preface.messages, *talk.history])
+    assert whole.startswith(held(talk))
+    assert len(model.sessions) == 1
+
+
+def test_stop_texts_and_arguments_reach_the_model():
+    model = engine("Fine. END never", stop=["END"])
+    talk = Conversation(model, stop=("HALT",), model_kwargs={"temperature": 0, "top_k": 1})
+    assert talk.send_message("a", temperature=1, max_output_tokens=9).text == "Fine. "
+    given = next(event.options for event in model.events if event.action == "decode")
+    assert {"END", "HALT", "<|im_end|>"} <= set(given["stop"])
+    assert (given["temperature"], given["top_k"], given["max_tokens"]) == (1, 1, 9)
+
+
+def test_a_reply_without_room_is_returned_or_refused():
+    talk = Conversation(engine("one two three"), max_output_tokens=2)
+    reply = talk.send_message("a")
+    assert (reply.text, reply.response_metadata["finish_reason"]) == ("one two", "length")
+    strict = Conversation(engine("one two three"), on_max_tokens="raise")
+    with pytest.raises(ContextFullError) as error:
+        strict.send_message("a", max_output_tokens=2)
+    assert error.value.text == "one two"
+    assert strict.history == []
+    assert strict.send_message("a").text == "one two three"
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_extra_context_holds_for_one_send(rewindable):
+    model = engine(template=QWEN, rewindable=rewindable)
+    talk = Conversation(model, thinking=True)
+    talk.send_message("a", thinking=False)
+    assert held(talk).endswith("<think>\n\n</think>\n\nFine.")
+    talk.send_message("b")
+    assert held(talk).endswith("<|im_start|>assistant\nFine.")
+    assert talk.render_stats[0].diverged_at is not None
+    assert held(talk) == talk._backend.state.render.text()
+
+
+def test_a_chat_model_takes_extra_context_only_if_somebody_says_what_it_means():
+    with pytest.raises(ConfigError, match="context_kwargs"):
+        Conversation(ScriptedChatModel(replies=["a"])).send_message("a", thinking=True)
+    seen = []
+
+    class Model(ScriptedChatModel):
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            seen.append(kwargs)
+            return super()._generate(messages)
+
+    talk = Conversation(
+        Model(replies=["a"]), context_kwargs=lambda one: {"effort": one["enable_thinking"]}
+    )
+    talk.send_message("a", thinking=True, max_output_tokens=7)
+    assert seen == [{"effort": True, "max_tokens": 7}]
+
+
+# -- the preface --------------------------------------------------------------------------------
+
+
+def test_a_preface_can_be_read_at_once():
+    model = engine()
+    talk = Conversation(model, preface={"messages": "Be brief."}, prefill_preface=True)
+    assert model.prefills == [talk.render_preface()]
+    talk.send_message("a")
+    assert model.prefills[1].startswith("<|im_start|>user\na")
+    assert talk.history[0].text == "a"
+    twin = Conversation(engine(), prefill_preface=True)
+    assert twin._backend.live.session is None
+
+
+@pytest.mark.parametrize("template", [FOLDING, REFUSING])
+@pytest.mark.parametrize("policy", ["rewind", "error"])
+def test_a_preface_that_cannot_stand_alone_is_read_with_the_first_message(template, policy):
+    model = engine(template=template)
+    preface = {"messages": [("system", "Be brief."), ("user", "Hm")][: 1 + (template is FOLDING)]}
+    talk = Conversation(model, preface=preface, prefill_preface=True, on_divergence=policy)
+    plain = Conversation(engine(template=template), preface=preface)
+    assert talk.send_message("a").text == plain.send_message("a").text == "Fine."
+    assert held(talk) == held(plain)
+
+
+# -- thoughts -----------------------------------------------------------------------------------
+
+THOUGHT = "<think>\nHm.\n</think>\n\nFine."
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_thoughts_leave_the_prompt_when_the_user_speaks_again(rewindable):
+    model = engine(THOUGHT, template=QWEN, rewindable=rewindable)
+    talk = Conversation(model, keep_reasoning="loop", on_divergence="error")
+    talk.send_message("a")
+    assert "Hm." in held(talk)
+    talk.send_message("b")
+    assert held(talk).count("Hm.") == 1
+    assert held(talk).endswith(f"b<|im_end|>\n<|im_start|>assistant\n{THOUGHT}")
+    [stats] = talk.render_stats
+    assert stats.diverged_in == "reply"
+    assert stats.session_had.startswith("<think>")
+    assert [block["type"] for block in talk.last_message.content_blocks] == ["reasoning", "text"]
+
+
+def test_thoughts_stay_within_a_loop_of_tools():
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    asking = (
+        '<think>\nHm.\n</think>\n\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    )
+    model = engine([asking, "Fine.", "Fine."], template=QWEN)
+    talk = Conversation(model, preface={"tools": [look]}, keep_reasoning="loop")
+    talk.send_message("a")
+    assert "Hm." in held(talk)
+    assert [stats.diverged_at for stats in talk.render_stats] == [None, None]
+    talk.send_message("b")
+    assert "Hm." not in held(talk)
+
+
+def test_thoughts_are_for_the_template_to_judge_otherwise():
+    talk = Conversation(engine(THOUGHT, template=QWEN))
+    talk.send_message("a")
+    talk.send_message("b")
+    assert held(talk).count("Hm.") == 2
+    assert talk.render_stats[0].diverged_at is None
+
+
+# -- divergence ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_a_template_that_changes_its_mind_is_followed(rewindable):
+    model = engine(template=FORGETFUL, rewindable=rewindable)
+    talk = Conversation(model)
+    for question in ("one", "two", "three"):
+        talk.send_message(question)
+        assert held(talk) == FORGETFUL.render(talk.history[:-1]) + "Fine."
+    assert talk.render_stats[0].diverged_at is not None
+
+
+def test_a_template_that_changes_its_mind_can_be_refused():
+    model = engine(template=FORGETFUL)
+    talk = Conversation(model, on_divergence="error")
+    talk.send_message("one")
+    before = held(talk)
+    with pytest.raises(ConversationError, match=r"writes an earlier turn otherwise.*'<"):
+        talk.send_message("two")
+    assert (held(talk), len(talk.history), model.misuses) == (before, 2, [])
+
+
+# -- prompts as text ----------------------------------------------------------------------------
+
+
+def test_prompts_are_shown_without_a_trace():
+    model = engine()
+    talk = Conversation(model, preface={"messages": [("system", "Be brief.")]})
+    whole = talk.render_message("a")
+    assert whole == talk.render_message("a") == CHATML.render([("system", "Be brief."), "a"])
+    assert (
+        talk.render_preface()
+        == talk.render_preface()
+        == CHATML.render([("system", "Be brief.")], add_generation_prompt=False)
+    )
+    assert model.sessions == []
+    talk.send_message("a")
+    assert model.prefills == [whole]
+    shown = talk.render_message("b")
+    events = len(model.events)
+    assert talk.render_message("b") == shown
+    assert len(model.events) == events
+    talk.send_message("b")
+    assert model.prefills[1] == shown
+
+
+def test_a_message_that_the_template_refuses_is_refused_before_anything_is_read():
+    model = engine(template=ChatTemplate("{{ raise_exception('no ' ~ messages[0]['content']) }}"))
+    talk = Conversation(model)
+    for send in (talk.render_message, talk.send_message):
+        with pytest.raises(ChatTemplateError, match="no a"):
+            send("a")
+    assert model.sessions == []
+
+
+def test_a_chat_model_shows_no_prompt():
+    talk = Conversation(ScriptedChatModel(replies=["a"]))
+    for show in (lambda: talk.render_message("a"), talk.render_preface):
+        with pytest.raises(UnsupportedError, match="no prompt"):
+            show()
+    for name, value in {"template": CHATML, "reply_format": "hermes", "stop": ("x",)}.items():
+        with pytest.raises(ConfigError, match=name):
+            Conversation(ScriptedChatModel(replies=["a"]), **{name: value})
+
+
+# -- in a memory --------------------------------------------------------------------------------
+
+
+def test_what_was_recalled_stays_where_the_session_has_read_it():
+    memory = ConversationMemory(InMemoryLog())
+    told = [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")]
+    memory.add_messages(told, thread_id="old", user_id="ana")
+    model = engine()
+    talk = memory.conversation(model, thread_id="t", user_id="ana", on_divergence="error")
+    talk.send_message("Where did I park the car?")
+    assert "level 3" in model.prefills[0]
+    shown = talk.render_message("Thanks")
+    talk.send_message("Thanks")
+    assert talk.render_stats[0].diverged_at is None
+    assert model.prefills[1] == shown
+    assert "level 3" not in talk.history[0].text
+    twin = talk.clone()
+    twin.send_message("And?")
+    assert twin.render_stats[0].diverged_at is None
+
+
+# -- sessions that fail -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ["rewind", "reset", "checkpoint", "create", "close"])
+def test_a_session_that_fails_in_any_way_is_replaced(action):
+    faults = [SessionFault(at=action, nth=n) for n in (1, 2)]
+    faults.append(SessionFault(at="prefill", nth=2, after=1))
+    model = engine(rewindable=action != "reset", faults=faults)
+    talk = Conversation(model)
+    errors = 0
+    while len(talk.history) < 4:
+        try:
+            talk.send_message("a")
+        except RuntimeError:
+            errors += 1
+    assert 1 <= errors <= 3
+    assert held(talk) == talk._backend.state.render.text()
+    assert held(talk).count("<|im_start|>user") == 2
+    talk.close()
+    assert model.misuses == []
