@@ -37,12 +37,14 @@ pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 @pytest.fixture
 def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Make the service end its streams as a proxy does that gives up: no reason, no `[DONE]`."""
-    whole = chat_completions_server.stream_events
+    services = chat_completions_server._SERVICES
+    [(path, chats)] = [(path, one) for path, one in services.items() if "chat" in path]
+    whole = chats.events
 
     def begun(*args: Any) -> Iterator[dict[str, Any]]:
         yield from takewhile(lambda event: not event["choices"][0]["finish_reason"], whole(*args))
 
-    monkeypatch.setattr(chat_completions_server, "stream_events", begun)
+    monkeypatch.setitem(services, path, chats._replace(events=begun))
     monkeypatch.setattr(chat_completions_server, "stream_end", lambda: b": bye\n\n")
     return monkeypatch
 
