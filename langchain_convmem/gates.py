@@ -87,35 +87,32 @@ class Gate:
             return not self._line
 
     @contextmanager
-    def held(self, timeout_s: float | None = None, ticket: Ticket | None = None) -> Iterator[None]:
+    def held(self, timeout_s: float | None = None) -> Iterator[None]:
         """Be inside; wait for those before.
 
         Args:
             timeout_s: How long to wait at most; None waits for ever.
-            ticket: A place in the line from `enter`; None takes one now.
 
         Raises:
             Exception: What the refusals make: if the wait takes longer, or if this very caller is
                 inside already, so that waiting would never end.
         """
-        taken = self.enter() if ticket is None else ticket
+        ticket = self.enter()
         try:
-            run(self.wait_steps(taken, timeout_s))
+            run(self.wait_steps(ticket, timeout_s))
             yield
         finally:
-            self.leave(taken)
+            self.leave(ticket)
 
     @asynccontextmanager
-    async def aheld(
-        self, timeout_s: float | None = None, ticket: Ticket | None = None
-    ) -> AsyncIterator[None]:
+    async def aheld(self, timeout_s: float | None = None) -> AsyncIterator[None]:
         """Be inside without blocking the event loop; see `held`."""
-        taken = self.enter() if ticket is None else ticket
+        ticket = self.enter()
         try:
-            await arun(self.wait_steps(taken, timeout_s))
+            await arun(self.wait_steps(ticket, timeout_s))
             yield
         finally:
-            self.leave(taken)
+            self.leave(ticket)
 
     def wait_steps(
         self,

@@ -64,7 +64,7 @@ _BYTES = {"base64", "blob", "bytes", "data", "file_data"}
 """Keys of media parts that hold what the media are made of."""
 _PLACES = ("path", "url", "file_id", "mime_type")
 _REASONING = ("reasoning", "thinking")
-_REASONING_KEYS = ("reasoning_content", *_REASONING)
+REASONING_KEYS = ("reasoning_content", *_REASONING)
 _CALLS = {
     "function_call",
     "input_json_delta",
@@ -220,7 +220,7 @@ def _result(parts: list[dict[str, Any]]) -> str:
 def _with_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage:
     """Add reasoning under the names that templates know it by."""
     if reasoning is not None:
-        for key in _REASONING_KEYS:
+        for key in REASONING_KEYS:
             message.setdefault(key, reasoning)
     return message
 

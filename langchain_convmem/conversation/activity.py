@@ -33,12 +33,6 @@ class Activity:
         """Return one for another conversation of the same engine."""
         return Activity(self._what, self._parent)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no turn may begin any more."""
-        parent = self._parent
-        return self._is_closed or (parent is not None and parent.is_closed)
-
     def check_open(self) -> None:
         """Refuse whatever comes after the end.
 

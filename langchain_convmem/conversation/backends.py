@@ -27,11 +27,11 @@ from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.views.finish_reasons import cut_off_reason
 from langchain_convmem.views.tokens import count_tokens
 
 __all__ = ["Attempt", "Backend", "ChatModelBackend", "ModelReply", "ReplyRequest", "Replying"]
 
-_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
 _RUN_ID = "lc_run-"
 _NO_TEXT = "a chat model is sent messages, and writes no prompt that could be shown"
 
@@ -184,13 +184,17 @@ class Replying:
         if total is None:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
         message = _checked(message_chunk_to_message(total))
-        return ModelReply(message, self._rest, is_cut_off(message.response_metadata))
+        return ModelReply(message, self._rest, _is_cut(message))
 
 
 def _checked(answer: Any) -> AIMessage:
     if not isinstance(answer, AIMessage):
         raise ConfigError(f"the model answered a {type(answer).__name__}, not an AIMessage")
     return answer
+
+
+def _is_cut(message: AIMessage) -> bool:
+    return cut_off_reason(message.response_metadata) is not None
 
 
 def _as_chunk(message: AIMessage) -> AIMessageChunk:
@@ -212,12 +216,6 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
 
 def _new_name() -> str:
     return f"{_RUN_ID}-{new_ulid()}"
-
-
-def is_cut_off(metadata: Mapping[str, Any]) -> bool:
-    """Return whether a provider says that a reply has no end of its own."""
-    reasons = ("finish_reason", "stop_reason", "stopReason", "status")
-    return any(metadata.get(name) in _CUT_OFF for name in reasons)
 
 
 def interrupted(total: AIMessageChunk | None) -> AIMessage | None:
@@ -306,7 +304,7 @@ class ChatModelAttempt:
             # A copy: some models give the same object again and again.
             message = copied(_checked(message_chunk_to_message(answer)))
             message.id = message.id or _new_name()
-            return ModelReply(message, None, is_cut_off(message.response_metadata))
+            return ModelReply(message, None, _is_cut(message))
         stream = Pulled(
             lambda: self._model.stream(messages, run, **kwargs),
             lambda: self._model.astream(messages, run, **kwargs),

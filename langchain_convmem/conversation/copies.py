@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.views.copies import apart
+from langchain_convmem.views.copies import copied as wholly_copied
 
 __all__ = ["copied"]
 
@@ -18,7 +18,4 @@ def copied(message: M) -> M:
 
     That is the tool's own, may be of any type, and is shown to no model.
     """
-    twin = message.model_copy()
-    for fields in (twin.__dict__, twin.__pydantic_extra__ or {}):
-        fields.update({name: apart(one) for name, one in fields.items() if name != "artifact"})
-    return twin
+    return wholly_copied(message, shared=("artifact",))

@@ -130,8 +130,9 @@ class Engine:
         engine = self._pool.engine
         template = _template_of(config, engine)
         wanted = config.reply_format or engine.reply_format
-        found = format_of(template) if wanted is None else reply_format(wanted)
-        stop = tuple(dict.fromkeys((*engine.stop, *format_of(template).stop, *found.stop)))
+        told = format_of(template)
+        found = told if wanted is None else reply_format(wanted)
+        stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
         state = template.start(tools=tools.schemas or None)
         return TextBackend(self._pool, template, reply_format=found, stop=stop, state=state)
 

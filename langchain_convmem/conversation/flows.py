@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_convmem.errors import ConversationError, TurnCancelledError
 from langchain_convmem.gates import Ticket, tickets_held
 from langchain_convmem.steps import Step, Steps
-from langchain_convmem.streams import carried_through
+from langchain_convmem.streams import carried_through, closed
 
 __all__ = ["Flow", "Pulled", "TurnControl", "adrive", "drive", "observed", "unhurried"]
 
@@ -157,9 +157,7 @@ class Pulled:
             close()
 
     async def _aclose(self) -> None:
-        close = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
+        await closed(self._stream)
 
 
 def unhurried(steps: Steps[T], late: list[BaseException]) -> Steps[T]:

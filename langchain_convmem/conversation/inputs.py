@@ -6,7 +6,6 @@ be repeated from its messages alone.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from langchain_core.messages import (
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.prompt_values import PromptValue
 
+from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.media import MediaLimits, has_media, settle_media
 from langchain_convmem.conversation.message_maps import message_of_map, shown
 from langchain_convmem.conversation.worker_threads import in_thread
@@ -101,13 +101,11 @@ def _message(value: Any, what: str) -> BaseMessage:
 def _copied(message: BaseMessage, what: str) -> BaseMessage:
     if isinstance(message, RemoveMessage):
         raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
-    # An artifact is the tool's own, may be of any type, and is shown to nobody here.
-    artifact = getattr(message, "artifact", None)
     try:
-        copied = copy.deepcopy(message, {} if artifact is None else {id(artifact): artifact})
+        twin = copied(message)
     except (TypeError, RecursionError) as error:
         raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
-    return message_chunk_to_message(copied) if isinstance(copied, BaseMessageChunk) else copied
+    return message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
 
 
 def _of_stored(value: Mapping[str, Any], what: str) -> BaseMessage:

@@ -126,13 +126,11 @@ class SessionPool:
         self._unwanted: WeakSet[LiveSession] = WeakSet()
         self._is_closed = False
 
-    def borrow_steps(
-        self, live: LiveSession, stopped: Future[None] | None = None
-    ) -> Steps[TextSession]:
-        """Return an open session, for one turn; wait until there may be one more.
+    def borrow_steps(self, live: LiveSession, stopped: Future[None] | None = None) -> Steps[None]:
+        """Take a session for one turn; wait until there may be one more.
 
         Args:
-            live: What holds the session.
+            live: What holds the session, or will.
             stopped: Ends the wait; see `Gate.wait_steps`.
         """
         if live not in self._busy:
@@ -145,7 +143,6 @@ class SessionPool:
                 if ticket is not None:
                     self._gate.leave(ticket)
                 raise
-        return live.opened(self.engine)
 
     def give_back(self, live: LiveSession) -> None:
         """End the turn of a session; it stays alive until another one needs its place."""

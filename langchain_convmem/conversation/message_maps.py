@@ -19,7 +19,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem.chat_templates.messages import TEMPLATE_FIELDS, plain
+from langchain_convmem.chat_templates.messages import REASONING_KEYS, TEMPLATE_FIELDS, plain
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import new_ulid
 
@@ -35,7 +35,6 @@ _KNOWN_ROLES = {
     "user": "user",
 }
 _ROLE = re.compile(r"\S{1,64}")
-_REASONING = ("reasoning_content", "reasoning", "thinking")
 _PARTS = frozenset(
     {
         "audio",
@@ -96,7 +95,7 @@ def _other(role: str, rest: dict[str, Any], what: str) -> BaseMessage:
 
 def _assistant(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
     calls, broken = _calls(rest.pop("tool_calls", None), what)
-    thoughts = [rest.pop(key) for key in _REASONING if isinstance(rest.get(key), str)]
+    thoughts = [rest.pop(key) for key in REASONING_KEYS if isinstance(rest.get(key), str)]
     content = _content(rest, what, is_needed=not (calls or broken))
     message = AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, **_common(rest, what))
     if thoughts:

@@ -26,7 +26,13 @@ from langchain_convmem.conversation.replies import ReplyFormat, ReplyReader
 from langchain_convmem.conversation.thoughts import without_thoughts
 from langchain_convmem.conversation.worker_threads import in_thread
 from langchain_convmem.errors import ChatTemplateError, ConversationError, UnsupportedError
-from langchain_convmem.protocols import Part, ScoringSession, TokenCountingSession
+from langchain_convmem.protocols import (
+    Media,
+    Part,
+    ScoringSession,
+    TextSession,
+    TokenCountingSession,
+)
 from langchain_convmem.steps import Step, Steps, step
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -135,15 +141,17 @@ class TextBackend:
         twin = self.branch()
         attempt = TextAttempt(twin, request)
         try:
-            yield from attempt.read_steps(context)
-            session = twin.live.session
+            session = yield from attempt.read_steps(context)
             if not isinstance(session, ScoringSession):
                 raise UnsupportedError(f"{type(session).__name__} tells no likelihoods")
             score = session.score
-            return (yield Step(lambda: score(texts), lambda: in_thread(lambda: score(texts))))
+            found: list[float] = yield Step(
+                lambda: score(texts), lambda: in_thread(lambda: score(texts))
+            )
         finally:
             attempt.rollback()
             twin.close()
+        return found
 
     def token_count(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not tell."""
@@ -205,11 +213,13 @@ class TextAttempt:
 
     def read_steps(
         self, context: Sequence[BaseMessage], *, add_generation_prompt: bool = True
-    ) -> Steps[None]:
-        """Let the session read what is new in the conversation."""
+    ) -> Steps[TextSession]:
+        """Let the session read what is new in the conversation; return it."""
         live = self._backend.live
         kept = self.fed(context, add_generation_prompt=add_generation_prompt)
-        self._parts(0)  # media that have no place are refused before the session is touched
+        media = media_of(self.state.fed)
+        if media:
+            self._parts(media, 0)  # one without a place is refused before the session is touched
         pool = self._backend.pool
         yield from pool.borrow_steps(live, self._request.stopped)
         self._kept = min(kept, live.held)
@@ -217,10 +227,11 @@ class TextAttempt:
         live.back_to(kept)
         self._is_sound = False
         session = live.opened(pool.engine)
-        parts = self._parts(live.held)
+        parts = self._parts(media, live.held)
         if parts:
             yield step(session, "prefill", parts)
         self._marked()
+        return session
 
     def _marked(self) -> None:
         self._backend.live.mark(self.state.render.length)
@@ -273,8 +284,7 @@ class TextAttempt:
         # A message that was edited since is another one.
         return shown if said is not None and said.content == message.content else message
 
-    def _parts(self, start: int) -> list[Part]:
-        media = media_of(self.state.fed)
+    def _parts(self, media: Sequence[Media], start: int) -> list[Part]:
         text = self.state.render.text
         if not media:
             return [text(start)] if start < self.state.render.length else []
@@ -286,9 +296,8 @@ class TextAttempt:
         """Read what is new, and write the reply; see `Attempt`."""
         self._replying, self._raw = Replying(), []
         self._before_reply = self.state.copy()
-        yield from self.read_steps(context)
+        session = yield from self.read_steps(context)
         request, backend = self._request, self._backend
-        session = backend.live.opened(backend.pool.engine)
         reader = self._reader()
         kwargs = request.options.kwargs(request.config)
         kwargs["stop"] = (*backend.stop, *request.config.stop, *kwargs.get("stop", ()))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage
 
-__all__ = ["without_thoughts"]
+from langchain_convmem.chat_templates.messages import REASONING_KEYS
+from langchain_convmem.views.profiles.reasoning import REASONING_BLOCKS
 
-_BLOCKS = frozenset({"reasoning", "thinking", "redacted_thinking"})
-_KEYS = frozenset({"reasoning_content", "reasoning", "thinking"})
+__all__ = ["without_thoughts"]
 
 
 def without_thoughts(message: AIMessage) -> AIMessage:
@@ -15,9 +15,12 @@ def without_thoughts(message: AIMessage) -> AIMessage:
     content = message.content
     if isinstance(content, list):
         content = [
-            block for block in content if isinstance(block, str) or block.get("type") not in _BLOCKS
+            block
+            for block in content
+            if isinstance(block, str) or block.get("type") not in REASONING_BLOCKS
         ]
-    kwargs = {key: value for key, value in message.additional_kwargs.items() if key not in _KEYS}
-    if content == message.content and kwargs == message.additional_kwargs:
+    given = message.additional_kwargs
+    kwargs = {key: value for key, value in given.items() if key not in REASONING_KEYS}
+    if content == message.content and kwargs == given:
         return message
     return message.model_copy(update={"content": content, "additional_kwargs": kwargs})

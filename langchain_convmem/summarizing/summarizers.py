@@ -21,6 +21,7 @@ from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, ThreadKey
 from langchain_convmem.steps import Step, Steps
 from langchain_convmem.summarizing.prompt import request_messages
+from langchain_convmem.views.finish_reasons import cut_off_reason
 
 __all__ = ["ModelSummarizer", "SummarizerLike", "as_summarizer", "called", "summary_steps"]
 
@@ -35,9 +36,6 @@ _CONFIG: RunnableConfig = {
     "tags": list(INTERNAL_TAGS),
     "metadata": {"lc_source": "convmem"},
 }
-_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
-"""What providers give as the reason where a reply reached its limit, and where they give it."""
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 
 
 def as_summarizer(value: SummarizerLike) -> Summarizer:
@@ -121,8 +119,7 @@ def _text_of(answer: Any) -> str:
     if not isinstance(answer, BaseMessage):
         msg = f"the summarizer returned a {type(answer).__name__}, not a message or text"
         raise SummaryError(msg)
-    told = [str(answer.response_metadata.get(name)) for name in _REASONS]
-    reason = next((reason for reason in told if reason in _CUT_OFF), None)
+    reason = cut_off_reason(answer.response_metadata)
     if reason is not None:
         msg = f"the summary was cut off by its model ({reason}); raise the model's output limit"
         raise SummaryError(msg)

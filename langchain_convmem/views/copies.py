@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -22,14 +22,16 @@ from langchain_core.messages.base import BaseMessageChunk
 from langchain_convmem.records import Entry, Role
 
 __all__ = [
-    "apart",
     "block_type",
     "clean_text",
+    "copied",
     "handed_out",
     "is_blank_message",
     "message_key",
     "plain_value",
 ]
+
+M = TypeVar("M", bound=BaseMessage)
 
 _PLAIN: dict[Role, type[BaseMessage]] = {
     "user": HumanMessage,
@@ -73,20 +75,26 @@ def is_blank_message(message: BaseMessage) -> bool:
 def _copied(entry: Entry) -> BaseMessage:
     if entry.message is None:
         return HumanMessage("\n".join(entry.contents))
-    message = entry.message.model_copy()
-    for fields in (message.__dict__, message.__pydantic_extra__ or {}):
-        fields.update({name: apart(value) for name, value in fields.items()})
+    message = copied(entry.message)
     return message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
 
 
-def apart(value: Any) -> Any:
+def copied(message: M, shared: Collection[str] = ()) -> M:
+    """Return a message that shares nothing with another but the fields named in `shared`."""
+    twin = message.model_copy()
+    for fields in (twin.__dict__, twin.__pydantic_extra__ or {}):
+        fields.update({name: _apart(one) for name, one in fields.items() if name not in shared})
+    return twin
+
+
+def _apart(value: Any) -> Any:
     """Return a deep copy; lists, mappings and texts, which is nearly all, without `deepcopy`."""
     if value is None or isinstance(value, str | int | float | bytes):
         return value
     if type(value) is list:
-        return [apart(item) for item in value]
+        return [_apart(item) for item in value]
     if type(value) is dict:
-        return {key: apart(item) for key, item in value.items()}
+        return {key: _apart(item) for key, item in value.items()}
     return copy.deepcopy(value)
 
 
