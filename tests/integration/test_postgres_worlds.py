@@ -34,6 +34,7 @@ def schema():
 
 @pytest.fixture
 def log(server, schema):
+    wait_for(lambda: not server.backends())  # those of the test before end when the server hears it
     with PostgresLog(server.dsn, schema=schema, max_size=2) as opened:
         say(opened, ANA, "first")
         yield opened

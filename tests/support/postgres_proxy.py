@@ -46,7 +46,7 @@ class CuttingProxy:
                 threading.Thread(target=_pump, args=(server, client), daemon=True).start()
 
     def _to_server(self, client: socket.socket, server: socket.socket) -> None:
-        with contextlib.suppress(OSError):
+        with _ending(server):
             while data := client.recv(65536):
                 if self.at is not None and self.at in data:
                     self.cuts -= 1
@@ -58,20 +58,31 @@ class CuttingProxy:
                         server.sendall(data)
                     break
                 server.sendall(data)
-            server.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Break every connection and accept no more."""
         self._listener.close()
         for end in self._open:
+            with contextlib.suppress(OSError):  # the other end was first
+                end.shutdown(socket.SHUT_RDWR)  # closing alone would not wake who reads from it
             end.close()
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with _ending(sink):
         while data := source.recv(65536):
             sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def _ending(sink: socket.socket) -> Iterator[None]:
+    """Tell the receiver that nothing follows, also where the sender broke off."""
+    try:
+        with contextlib.suppress(OSError):
+            yield
+    finally:
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
 
 
 @contextlib.contextmanager
