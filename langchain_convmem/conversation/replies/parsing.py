@@ -11,7 +11,13 @@ from langchain_convmem.conversation.replies.delimiters import Delimiters
 from langchain_convmem.conversation.replies.formats import Channel, Fence, ReplyFormat
 from langchain_convmem.conversation.replies.sinks import TextSink
 from langchain_convmem.conversation.replies.syntaxes.bare import BareSyntax, BareText, Seen
-from langchain_convmem.conversation.replies.syntaxes.calls import Call, Syntax, broken
+from langchain_convmem.conversation.replies.syntaxes.calls import (
+    Call,
+    JsonEnd,
+    Syntax,
+    broken,
+    json_end,
+)
 
 __all__ = ["ReplyParser"]
 
@@ -51,6 +57,8 @@ class ReplyParser:
         self._bare_text: BareText | None = None
         self._fence: Fence | None = None
         self._body: list[str] = []
+        # Where in the body an end was passed over first, since it seemed to stand within a text.
+        self._passed_over: int | None = None
         self._data = self._held = ""
         self._step: _Step = self._outside()
         self._begin_behind(prompt_end, channels, form.marks)
@@ -62,10 +70,11 @@ class ReplyParser:
     def finish(self) -> None:
         """Take apart what was held back; what is open is closed."""
         self._run("", is_end=True)
-        while self._bare_text is not None:
-            self._end_bare(self._bare_text)
-        if self._fence is not None:
-            self._end_fence(self._fence)
+        while self._bare_text is not None or self._fence is not None:
+            if self._bare_text is not None:
+                self._end_bare(self._bare_text)
+            elif self._fence is not None:
+                self._end_fence(self._fence)
         for sink in self.channels.values():
             sink.mark()
         self.content.finish()
@@ -166,19 +175,44 @@ class ReplyParser:
         self._body.append(self._data[place:at])
         if mark is None:
             return self._hold(at)
+        body = "".join(self._body)
+        json = json_end(body)
+        if json is JsonEnd.IN_TEXT:
+            if self._passed_over is None:
+                self._passed_over = len(body)
+            self._body = [body, mark]
+            return at + len(mark)
+        if json is JsonEnd.WRONG and self._passed_over is not None:
+            self._data = self._close_earlier(fence, self._passed_over) + self._data[at:]
+            return 0
+        self._close(fence)
+        return at + len(mark)
+
+    def _close(self, fence: Fence) -> None:
         self._read(fence.syntax)
         if fence.end:
             self._fence, self._step = None, self._outside()
-        return at + len(mark)
+
+    def _close_earlier(self, fence: Fence, place: int) -> str:
+        """Close where an end was passed over, as the text was broken; return what stands behind."""
+        body = "".join(self._body)
+        self._body = [body[:place]]
+        self._close(fence)
+        return body[place + len(fence.end or fence.start) :]
 
     def _end_fence(self, fence: Fence) -> None:
         """Decide on what stands behind the start of a fence that is not closed."""
-        if re.match(fence.begins, "".join(self._body)):
+        body = "".join(self._body)
+        if self._passed_over is not None and json_end(body) is not JsonEnd.RIGHT:
+            self._run(self._close_earlier(fence, self._passed_over), is_end=True)
+            return
+        self._fence = None
+        if re.match(fence.begins, body):
             self._read(fence.open_syntax or fence.syntax)
         else:
-            self.content.write("".join([fence.start, *self._body]))
+            self.content.write(fence.start + body)
 
     def _read(self, syntax: Syntax) -> None:
         self.calls += syntax("".join(self._body))
-        self._body = []
+        self._body, self._passed_over = [], None
         self.content.mark()

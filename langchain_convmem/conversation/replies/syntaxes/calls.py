@@ -6,18 +6,21 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 __all__ = [
     "Call",
+    "JsonEnd",
     "NamedJson",
     "Syntax",
     "as_json_text",
     "broken",
     "call_of",
     "json_calls",
+    "json_end",
     "json_value",
     "stepped",
     "with_texts",
@@ -30,6 +33,8 @@ _MAX_DEPTH = 100
 _DECODER = json.JSONDecoder(strict=False)
 _BETWEEN = re.compile(r"[\s,;\[\]]*")
 """What stands around maps. A list is no more than that: one that is not closed has whole maps."""
+_VALUE = re.compile(r'\{\s*["}]|\[\s*[\[{"]')
+_UNFINISHED_TEXT = "Unterminated string"
 _EMPTY_LIST = re.compile(r"\s*\[\s*\]\s*")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -50,6 +55,14 @@ class Call(NamedTuple):
     text: str
     id: str | None = None
     texts: Mapping[str, str] = MappingProxyType({})
+
+
+class JsonEnd(Enum):
+    """How JSON ends: whole, or right so far and within a text, or otherwise."""
+
+    RIGHT = 0
+    IN_TEXT = 1
+    WRONG = 2
 
 
 Syntax: TypeAlias = Callable[[str], list[Call]]
@@ -86,6 +99,21 @@ def json_value(text: str) -> Any:
         return json.loads(text, strict=False)
     except (RecursionError, ValueError):
         return text
+
+
+def json_end(text: str) -> JsonEnd:
+    """Return how the JSON in a text ends; right if there is none."""
+    place = _VALUE.search(text)
+    while place is not None:
+        try:
+            _, end = _DECODER.raw_decode(text, place.start())
+        except json.JSONDecodeError as error:
+            is_open = error.msg.startswith(_UNFINISHED_TEXT)
+            return JsonEnd.IN_TEXT if is_open else JsonEnd.WRONG
+        except RecursionError:
+            return JsonEnd.WRONG
+        place = _VALUE.search(text, end)
+    return JsonEnd.RIGHT
 
 
 def json_calls(text: str) -> list[Call]:

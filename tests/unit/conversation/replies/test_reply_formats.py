@@ -110,6 +110,34 @@ def test_a_call_within_reasoning_is_a_thought_and_a_thought_within_a_call_is_its
     assert called(read_reply(call, "hermes")) == [("f", {"a": "<think>"})]
 
 
+@pytest.mark.parametrize(
+    ("name", "start", "end"),
+    [
+        ("hermes", '<tool_call>{"name": "f", "arguments": ', "}</tool_call>"),
+        ("mistral", "[TOOL_CALLS]f[ARGS]", ""),
+        ("harmony", "<|start|>assistant to=functions.f<|message|>", "<|call|>"),
+        ("phi4", '<|tool_call|>[{"name": "f", "arguments": ', "}]<|/tool_call|>"),
+    ],
+)
+def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
+    marks = [text for fence in REPLY_FORMATS[name].fences for text in (fence.start, fence.end)]
+    for mark in filter(None, marks):
+        written = {"code": f'say("{mark}")', "more": [mark, "\\"]}
+        once = f"{start}{json.dumps(written)}{end}"
+        assert called(read_reply(once, name)) == [("f", written)]
+        assert called(read_reply(once * 2, name)) == [("f", written)] * 2
+
+
+def test_a_text_that_is_never_closed_takes_no_later_call_with_it():
+    broken = '<tool_call>{"name": "f", "arguments": {"a": "b}}</tool_call>'
+    message = read_reply(f'{broken}One<tool_call>{{"name": "g"}}</tool_call>Two', "hermes")
+    assert [call["args"] for call in message.invalid_tool_calls] == [
+        json.dumps('{"name": "f", "arguments": {"a": "b}}')
+    ]
+    assert called(message) == [("g", {})]
+    assert message.content == "OneTwo"
+
+
 def test_channels_given_replace_those_of_the_format_and_none_is_none():
     text = "<think>a</think><note>b</note>c"
     note = Channel("note", "<note>", "</note>", reasoning=False)
