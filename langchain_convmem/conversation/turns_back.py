@@ -15,6 +15,7 @@ from langchain_convmem.conversation.activity import Activity
 from langchain_convmem.conversation.backends import Backend, ReplyRequest
 from langchain_convmem.conversation.config import ConversationConfig, SendOptions
 from langchain_convmem.conversation.copies import copied
+from langchain_convmem.conversation.flows import TurnControl
 from langchain_convmem.conversation.inputs import ConversationInput, prepared_steps
 from langchain_convmem.conversation.threads import ListThread
 from langchain_convmem.conversation.tools import ToolSet
@@ -220,14 +221,16 @@ class TurnsBack:
         return await arun(self._alone_steps(self._thread.undo_steps(turns)))
 
     def _alone_steps(self, steps: Steps[T]) -> Steps[T]:
-        """Take steps between turns."""
-        self._activity.check_open()
-        ticket = self._gate.enter()
-        try:
-            yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
-            return (yield from steps)
-        finally:
-            self._gate.leave(ticket)
+        """Take steps between turns; they are waited for like a turn, but not cancelled."""
+        control = TurnControl()
+        control.end()
+        with self._activity.running(control, None):
+            ticket = control.ticket = self._gate.enter()
+            try:
+                yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
+                return (yield from steps)
+            finally:
+                self._gate.leave(ticket)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history in plain values; settings and model are not part of it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,6 +29,11 @@ class Stop:
 
 def text_engine(**options):
     return ScriptedEngine("Fine, thanks.", template=CHATML, end_text="<|im_end|>", **options)
+
+
+def clone_for_ever(talk):
+    while True:
+        talk.clone()
 
 
 # -- cancelling ---------------------------------------------------------------------------------
@@ -132,6 +138,27 @@ def test_closing_cancels_the_turn_that_runs_and_those_that_wait():
     stop.go.set()
     closing.join(30)
     assert handles[0].done()
+    assert model.open_sessions == []
+    assert model.misuses == []
+
+
+def test_closing_waits_for_texts_that_are_scored_and_cancels_them_not():
+    stop = Stop()
+    model = text_engine(scorer=lambda _held, _text: stop(None) or 1.0)
+    talk = Conversation(model)
+    talk.send_message("a")
+    with ThreadPoolExecutor(2) as pool:
+        scored = pool.submit(talk.score, ["b"])
+        assert stop.reached.wait(30)
+        assert not talk.cancel()
+        assert not talk.wait(0)
+        closed = pool.submit(talk.close)
+        with pytest.raises(ConversationClosedError):
+            clone_for_ever(talk)
+        assert not closed.done()
+        stop.go.set()
+        assert scored.result(30) == [1.0]
+        closed.result(30)
     assert model.open_sessions == []
     assert model.misuses == []
 
