@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -103,13 +104,15 @@ def build_recall(
         hits = hits_of(wish, ranking, table, lexical, allowed)
     groups = _groups(wish, hits, _ground(wish, table, allowed))
     best = _best_of_lines(hits, table, wish.ranking)
-    written = _Scribe(wish, ranking, table, lexical).matches(
-        dict.fromkeys([*best, *(hit for group in groups for hit in group.hits)])
-    )
+    own_hits = [_best_of_lines(group.hits, table) for group in groups]
+    written = _Scribe(wish, ranking, table, lexical).matches(dict.fromkeys(chain(best, *own_hits)))
     shown = {line for group in groups for line in group.lines}
     recall = Recall(
         matches=tuple(written[number] for number in best),
-        blocks=tuple(_block(group, hits, written, table, wish.header_now_ms) for group in groups),
+        blocks=tuple(
+            _block(group, [written[number] for number in numbers], table, wish.header_now_ms)
+            for group, numbers in zip(groups, own_hits, strict=True)
+        ),
         best_rejected=_best_rejected(ranking, table, shown),
         problems=tuple(problems),
     )
@@ -150,21 +153,13 @@ def _best_of_lines(
 
 
 def _block(
-    group: Group,
-    hits: Ranking,
-    written: Mapping[int, LineMatch],
-    table: SegmentTable,
-    now_ms: int | None,
+    group: Group, matches: Sequence[LineMatch], table: SegmentTable, now_ms: int | None
 ) -> RecalledBlock:
-    """Return a group with its text and those of the hits that stand in it."""
-    best_first = group.hits
-    if len(best_first) > 1:
-        best_first = _best_of_lines(sorted(best_first, key=hits.place_of), table)
-    matches = tuple([written[number] for number in best_first])
+    """Return a group with its text and those of the hits that stand in it, best first."""
     return RecalledBlock(
         lines=tuple([table.line(number) for number in group.lines]),
         text=render(group, table, now_ms),
-        matches=matches,
+        matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,
     )
@@ -189,47 +184,39 @@ class _Scribe:
 
     def matches(self, numbers: Collection[int]) -> dict[int, LineMatch]:
         """Return the match of each segment; all at once take hardly longer than one."""
-        at = self._columns.numbers.searchsorted(list(numbers))
-        relevance = self._columns.relevance[at].tolist()
-        similarity = self._columns.similarity[at].tolist()
-        reasons = zip(self._by_score(at), self._by_words(numbers), strict=True)
-        lines = map(self._table.line_of, numbers)
-        parts = zip(numbers, lines, relevance, similarity, reasons, strict=True)
-        return {
-            number: LineMatch(line, high, near, self._why(line, *why))
-            for number, line, high, near, why in parts
-        }
-
-    def _by_score(self, at: NDArray[np.int64]) -> list[tuple[bool, bool, bool]]:
-        """Return whether a score is due to meaning, to the speaker, to what stands beside it."""
         columns = self._columns
-        meaning, speaker, own, smoothed = (
-            column[at]
-            for column in (columns.meaning, columns.speaker, columns.own, columns.smoothed)
+        at = columns.numbers.searchsorted(list(numbers))
+        # Of a few rows plain numbers take less time than arrays.
+        relevance, similarity, meaning, speaker, own, smoothed = (
+            column.take(at).tolist()
+            for column in (
+                columns.relevance,
+                columns.similarity,
+                columns.meaning,
+                columns.speaker,
+                columns.own,
+                columns.smoothed,
+            )
         )
-        from_neighbours = smoothed - own > np.maximum(own, 0.0)
-        parts = (meaning >= _TELLING, speaker > 0, from_neighbours)
-        return list(zip(*(part.tolist() for part in parts), strict=True))
-
-    def _by_words(self, numbers: Collection[int]) -> Iterator[list[str]]:
         words = list(self._term_of)
-        for places in self._lexical.shared(list(self._term_of.values()), list(numbers)):
-            yield [words[place] for place in places]
-
-    def _why(
-        self, line: DialogLine, scores: tuple[bool, bool, bool], words: Sequence[str]
-    ) -> tuple[str, ...]:
-        meaning, speaker, neighbours = scores
-        reasons = ["meaning"] if meaning else []
-        if words:
-            reasons.append(f"words: {', '.join(words)}")
-        if speaker:
-            reasons.append("speaker")
-        if self._spans and self._was_said_then(line):
-            reasons.append("date")
-        if neighbours:
-            reasons.append("neighbours")
-        return tuple(reasons)
+        places = self._lexical.shared(list(self._term_of.values()), list(numbers))
+        found: dict[int, LineMatch] = {}
+        for row, number in enumerate(numbers):
+            line = self._table.line_of(number)
+            reasons = ["meaning"] if meaning[row] >= _TELLING else []
+            if places[row]:
+                reasons.append(f"words: {', '.join([words[place] for place in places[row]])}")
+            if speaker[row] > 0:
+                reasons.append("speaker")
+            if self._was_said_then(line):
+                reasons.append("date")
+            if smoothed[row] - own[row] > max(own[row], 0.0):
+                reasons.append("neighbours")
+            found[number] = LineMatch(line, relevance[row], similarity[row], tuple(reasons))
+        return found
 
     def _was_said_then(self, line: DialogLine) -> bool:
-        return any(since_ms <= line.time_ms < until_ms for since_ms, until_ms in self._spans)
+        for since_ms, until_ms in self._spans:  # noqa: SIM110 - `any` takes a generator: time
+            if since_ms <= line.time_ms < until_ms:
+                return True
+        return False

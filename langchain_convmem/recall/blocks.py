@@ -193,19 +193,29 @@ def fill_budget(
         (min(reach, before), min(reach, behind)) for reach in range(max(before, behind), -1, -1)
     ]
     filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks, smaller_windows)
+    held = filler.group_of
+    hits: list[tuple[int, int]] = []
     misses = 0
     for number, line, chars in _measured(ranked, ground.table):
+        if line in held and number in held[line].lines[line]:
+            hits.append((line, number))
         # The segment itself costs at least its text: most misses end here.
-        is_too_long = chars > filler.room
-        if line in filler.group_of and filler.holds(number, line):
-            filler.note_hit(number, line)
-        elif is_too_long or not filler.add(number, line):
+        elif chars <= filler.room and filler.add(number, line):
+            hits.append((line, number))
+            misses = 0
+        else:
             misses += 1
             if misses == _MISSES:
                 break
-        else:
-            misses = 0
-    return filler.groups
+    return _with_hits(filler.groups, hits)
+
+
+def _with_hits(groups: list[Group], hits: Iterable[tuple[int, int]]) -> list[Group]:
+    """Return the groups with the segments that brought them about, best first: (line, number)."""
+    group_of = {line: group for group in groups for line in group.lines}
+    for line, number in hits:
+        group_of[line].hits.append(number)
+    return groups
 
 
 def _measured(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int, int, int]]:
@@ -234,13 +244,6 @@ class _Filler:
         self.group_of: dict[int, Group] = {}
         self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
-    def holds(self, number: int, line: int) -> bool:
-        """Return whether a segment stands in the group of its line."""
-        return number in self.group_of[line].lines[line]
-
-    def note_hit(self, number: int, line: int) -> None:
-        self.group_of[line].hits.append(number)
-
     def add(self, number: int, line: int) -> bool:
         """Add a segment with the first window that fits; say whether one did."""
         for window in self._windows:  # noqa: SIM110 - `any` takes a generator, which takes time
@@ -257,7 +260,7 @@ class _Filler:
         beside = self._groups_beside(chosen)
         if not beside and len(self.groups) == self._max_blocks:
             return False
-        merged = _merge(chosen, beside, number) if beside else Group(chosen, [number])
+        merged = _merged(chosen, beside) if beside else Group(chosen)
         cost = merged.chars = self._chars(merged.lines)
         for group in beside:
             cost -= group.chars
@@ -289,15 +292,16 @@ class _Filler:
 
     def _groups_beside(self, lines: dict[int, set[int]]) -> list[Group]:
         """Return the groups that overlap the lines or touch them, best first."""
-        if not self.groups:
-            return []
         first, last = next(iter(lines)), next(reversed(lines))
         beyond = self._ground.cross_sessions
         before, behind = self._table.lines_beside(first, last, cross_sessions=beyond)
+        near = (before, *lines, behind)
         # What stands in a group may come back, or it would not stand there.
         group_of = self.group_of
-        touched = [group_of[line] for line in (before, *lines, behind) if line in group_of]
-        return [group for group in self.groups if group in touched] if touched else []
+        if group_of.keys().isdisjoint(near):
+            return []
+        touched = [group_of[line] for line in near if line in group_of]
+        return [group for group in self.groups if group in touched]
 
     def _replace(self, beside: Sequence[Group], merged: Group) -> None:
         # The merged group takes the place of the best one that went into it.
@@ -333,20 +337,19 @@ def take_blocks(
         if line in best:
             continue
         if (len(groups) if refill else len(best)) == k:
-            return groups
+            return _with_hits(groups, best.items())
         best[line] = number
         lines = _window(ground, line, window)
         chosen = {at: _chosen_segments(table, at, number, window) for at in lines}
-        groups = _with_group(groups, chosen, number)
+        groups = _with_group(groups, chosen)
     if not refill or len(groups) >= min(k, len(best)):
-        return groups
-    hits = list(best.values())[:k]
-    return _shared_out(hits, ground, window)
+        return _with_hits(groups, best.items())
+    return _shared_out(list(best.values())[:k], ground, window)
 
 
-def _with_group(groups: list[Group], chosen: dict[int, set[int]], hit: int) -> list[Group]:
+def _with_group(groups: list[Group], chosen: dict[int, set[int]]) -> list[Group]:
     overlapping = [group for group in groups if not chosen.keys().isdisjoint(group.lines)]
-    merged = _merge(chosen, overlapping, hit)
+    merged = _merged(chosen, overlapping)
     if not overlapping:
         return [*groups, merged]
     # The merged group takes the place of the best one that went into it.
@@ -357,13 +360,13 @@ def _with_group(groups: list[Group], chosen: dict[int, set[int]], hit: int) -> l
     ]
 
 
-def _merge(chosen: dict[int, set[int]], groups: Sequence[Group], hit: int) -> Group:
+def _merged(chosen: dict[int, set[int]], groups: Sequence[Group]) -> Group:
+    """Return the group of chosen lines and groups, so far without hits."""
     lines = dict(chosen)
     for group in groups:
         for line, segments in group.lines.items():
-            lines[line] = lines.get(line, set()) | segments
-    hits = [number for group in groups for number in group.hits]
-    return Group(dict(sorted(lines.items())), [*hits, hit])
+            lines[line] = lines[line] | segments if line in lines else segments
+    return Group({line: lines[line] for line in sorted(lines)})
 
 
 def _shared_out(hits: Sequence[int], ground: Ground, window: Window) -> list[Group]:

@@ -303,12 +303,10 @@ def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
     similarity, meaning = columns.similarity, columns.meaning
     count = int(np.count_nonzero(allowed))
     # A segment whose embedding is pending, or out of scope, was not standardised.
-    compared = meaning != 0
-    if count < len(allowed):
-        compared &= allowed[columns.numbers]
-    if not compared.any():
-        return float(similarity.max(initial=0.0, where=allowed[columns.numbers]))
-    if not compared.all():
+    if count < len(allowed) or not 0 < len(meaning) == np.count_nonzero(meaning):
+        compared = (meaning != 0) & allowed[columns.numbers]
+        if not compared.any():
+            return float(similarity.max(initial=0.0, where=allowed[columns.numbers]))
         similarity, meaning = similarity[compared], meaning[compared]
     best, worst = int(similarity.argmax()), int(similarity.argmin())
     highest, lowest = float(similarity[best]), float(similarity[worst])

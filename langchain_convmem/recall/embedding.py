@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 import threading
-from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,14 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _MODEL_FIELDS = ("model", "model_name", "model_id", "repo_id", "deployment", "azure_deployment")
 _SHAPE_FIELDS = ("dimensions", "dimension", "size", "truncate_dim", "output_dimensionality")
 
+# Of so many words the tokens are kept: about 6 MB. Of letters alone, since numbers, addresses and
+# keys hardly come again, and nothing should hold them that outlives their lines.
+_WORDS = 20_000
+_PLAIN_WORD = re.compile(r"[^\W\d_]{1,40}[.,;:!?]?")
+# The tokenizer's own blank, and what its special tokens begin with: where one of them is said, a
+# token may reach across words.
+_BLANK, _SPECIAL = "\u2581", "<"
+
 
 class _StaticModel:
     """Token vectors and tokenizer; immutable after loading, so any thread may use it."""
@@ -43,12 +51,10 @@ class _StaticModel:
     def __init__(self, table: NDArray[np.float32], tokenizer: Tokenizer) -> None:
         self._table = table
         self._tokenizer = tokenizer
+        self._ids_of_word = lru_cache(maxsize=_WORDS)(self._encoded)
         self.dim = int(table.shape[1])
 
-    def vectors(self, texts: Iterable[str]) -> list[NDArray[np.float32]]:
-        return [self._vector(text) for text in texts]
-
-    def _vector(self, text: str) -> NDArray[np.float32]:
+    def vector(self, text: str) -> NDArray[np.float32]:
         ids = self._token_ids(text)
         if not ids:
             return np.zeros(self.dim, dtype=np.float32)
@@ -58,16 +64,31 @@ class _StaticModel:
         return total / np.float32(len(ids))
 
     def _token_ids(self, text: str) -> list[int]:
+        """Return the tokens of a text, those of most texts word by word.
+
+        No token reaches across a single blank, and words repeat where texts do not.
+        """
+        text = encodable(text)
+        words = text.split(" ")
+        if _BLANK in text or _SPECIAL in text or not all(words):
+            return self._encoded(text)
+        ids: list[int] = []
+        for word in words:
+            is_plain = _PLAIN_WORD.fullmatch(word) is not None
+            ids += self._ids_of_word(word) if is_plain else self._encoded(word)
+        return ids
+
+    def _encoded(self, text: str) -> list[int]:
         # One text at a time: the tokenizer's batch call starts a thread pool, which warns and
         # switches itself off in every process forked later.
-        ids: list[int] = self._tokenizer.encode(encodable(text), add_special_tokens=False).ids
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         last = len(self._table) - 1
         return ids if not ids or max(ids) <= last else [min(i, last) for i in ids]
 
 
 def encodable(text: str) -> str:
     """Return the text with `?` for lone surrogates, which no tokenizer and no network takes."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 class _Lazy:
@@ -147,11 +168,17 @@ class EmbeddedEmbeddings(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, in order."""
-        return [vector.tolist() for vector in _SHARED.model().vectors(texts)]
+        vector = _SHARED.model().vector
+        return [vector(text).tolist() for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of `text`; queries and documents are embedded alike."""
-        return self.embed_documents([text])[0]
+        vector: list[float] = self.embed_query_array(text).tolist()
+        return vector
+
+    def embed_query_array(self, text: str) -> NDArray[np.float32]:
+        """Return what `embed_query` does as an array of shape (`dim`,)."""
+        return _SHARED.model().vector(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""

@@ -99,16 +99,16 @@ class Ranking:
             keys = keys[left]
         if self._ordered:
             # What was put in order before is taken out only now: most answers end there.
-            beyond = np.flatnonzero(keys > self._last_key)
+            beyond = (keys > self._last_key).nonzero()[0]
             left, keys = beyond if left is None else left[beyond], keys[beyond]
             self._left = left
         count = _FIRST_LOOK * _NEXT_LOOK ** len(self._ordered)
         if count < len(keys):
             sample = keys[:: count // _SAMPLED]
             self._last_key = np.partition(sample, _SAMPLED - 1)[_SAMPLED - 1]
-            near = np.flatnonzero(keys <= self._last_key)
+            near = (keys <= self._last_key).nonzero()[0]
             left, keys = near if left is None else left[near], keys[near]
-        order = np.argsort(keys, kind="stable")
+        order = keys.argsort(kind="stable")
         self._ordered.append(order if left is None else left[order])
         self._unread -= len(order)
 
@@ -118,10 +118,6 @@ class Ranking:
         if number < len(numbers) and numbers[number] == number:
             return number
         return int(np.searchsorted(numbers, number))
-
-    def place_of(self, number: int) -> tuple[float, int]:
-        """Return what sorts ranked segments, best first."""
-        return float(self._keys[self.row_of(number)]), number
 
     def at_least(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are so similar to the question."""

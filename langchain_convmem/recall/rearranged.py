@@ -63,9 +63,4 @@ class Rearranged(Ranking):
         kept = given[np.isin(given, ranking.columns.numbers[ranking.rows])]
         rows = np.searchsorted(ranking.columns.numbers, kept)
         super().__init__(ranking.columns, np.sort(rows))
-        self._places = {number: place for place, number in enumerate(kept.tolist())}
         self._ordered, self._unread = [rows], 0
-
-    def place_of(self, number: int) -> tuple[float, int]:
-        """Return what sorts the segments, first ones first."""
-        return float(self._places[number]), number

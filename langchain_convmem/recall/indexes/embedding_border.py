@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from langchain_convmem.recall.embedding import encodable
+from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable
 from langchain_convmem.recall.indexes.vectors import rounded
-from langchain_convmem.steps import Step, Steps
+from langchain_convmem.recall.workers import in_worker
+from langchain_convmem.steps import Step, Steps, step
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -81,14 +83,20 @@ def embed_question(
     embeddings: Embeddings, text: str, dim: int | None
 ) -> Steps[tuple[NDArray[np.float32] | None, str | None]]:
     """Embed a question; return its vector, or None and the problem."""
-    asked = encodable(text)
-    call = Step(lambda: embeddings.embed_query(asked), lambda: embeddings.aembed_query(asked))
     try:
-        answer = yield call
-        (vector,) = _checked([answer], 1, dim)
+        answer = yield _asking(embeddings, encodable(text))
+        (vector,) = _checked(np.asarray(answer, dtype=np.float32)[None], 1, dim)
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return None, _problem("the question could not be embedded and is searched by words", error)
     return vector.astype(np.float32), None
+
+
+def _asking(embeddings: Embeddings, text: str) -> Step:
+    if type(embeddings) is EmbeddedEmbeddings:
+        # Its vectors are arrays: lists of their numbers would only be put together again.
+        call = partial(embeddings.embed_query_array, text)
+        return Step(call, lambda: in_worker(call))
+    return step(embeddings, "embed_query", text)
 
 
 def _checked(answer: Any, count: int, dim: int | None) -> list[NDArray[np.float16]]:

@@ -35,6 +35,8 @@ _UNSPACED += "\uff66-\uff9f\U00020000-\U0003ffff"
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_MARKS}])"
 _RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTER}+(?:'{_LETTER}+)*")
+# The same where there are no other letters, in a fraction of the time.
+_ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 # What tells an index that it holds stems of a language; no word has such a sign.
@@ -52,11 +54,10 @@ class Held(Protocol):
 
 
 def _runs(text: str) -> list[str]:
-    if not text.isascii():
-        # Composed letters, plain-width forms, one apostrophe: the same word, the same term.
-        text = unicodedata.normalize("NFKC", text).replace("\u2019", "'")
-    runs: list[str] = _RUN.findall(text)
-    return runs
+    if text.isascii():
+        return _ASCII_RUN.findall(text)
+    # Composed letters, plain-width forms, one apostrophe: the same word, the same term.
+    return _RUN.findall(unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
 
 
 @lru_cache(maxsize=16)

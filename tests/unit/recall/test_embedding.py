@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -79,6 +80,26 @@ def test_a_lone_surrogate_is_embedded_as_a_question_mark():
 def test_a_text_has_the_same_vector_alone_and_in_a_batch(texts):
     embeddings = EmbeddedEmbeddings()
     assert embeddings.embed_documents(texts) == [embeddings.embed_query(text) for text in texts]
+
+
+def test_no_token_reaches_from_one_word_into_the_next():
+    vocabulary = embedding._SHARED.model()._tokenizer.get_vocab()
+    assert len(vocabulary) > 1000
+    assert not [token for token in vocabulary if re.search("[^\u2581]\u2581", token)]
+
+
+@given(
+    st.lists(st.sampled_from([*" '.!7\n\u2581<\u00e9\u6771", "the", "walking", "</s>", "a" * 41]))
+)
+def test_words_one_by_one_have_the_tokens_of_the_whole_text(parts):
+    model, text = embedding._SHARED.model(), "".join(parts)
+    assert model._token_ids(text) == model._encoded(text)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_question_as_an_array_is_its_vector(text):
+    embeddings = EmbeddedEmbeddings()
+    assert embeddings.embed_query_array(text).tolist() == embeddings.embed_query(text)
 
 
 async def test_the_asynchronous_twin_gives_the_same_vector():

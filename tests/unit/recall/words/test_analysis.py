@@ -52,6 +52,12 @@ def test_analysis_is_the_same_in_every_thread():
         assert list(pool.map(analyze, texts)) == [analyze(text) for text in texts]
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_letters_without_accents_are_cut_into_words_like_all_others(text):
+    # The sign beside them is no letter: with it, the text is not read as one of ASCII alone.
+    assert analyze(text) == analyze(f"{text} \u2026")
+
+
 @given(st.text())
 def test_terms_hold_no_blanks_so_that_they_can_be_stored_in_one_text(text):
     terms = analyze(text)
