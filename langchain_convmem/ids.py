@@ -11,6 +11,7 @@ import os
 import re
 import threading
 import time
+from struct import Struct
 
 from ulid import ULID
 
@@ -35,6 +36,7 @@ _DIGIT_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _PAIR_SHIFTS = range(120, -1, -10)
 _TIME_DIGITS = 10
 _BYTES = 16
+_HALVES = Struct(">QQ")
 _RANDOM_BITS = 80
 _NUMBER_BITS = 40
 _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
@@ -72,7 +74,16 @@ def ulid_text(packed: bytes) -> str:
     if len(packed) != _BYTES:
         msg = f"a ULID has {_BYTES} bytes, got {len(packed)}"
         raise ValueError(msg)
-    return _to_text(int.from_bytes(packed, "big"))
+    # As halves that fit a machine word, since larger numbers are slow.
+    high, low = _HALVES.unpack(packed)
+    pairs = _DIGIT_PAIRS
+    return (
+        f"{pairs[high >> 56]}{pairs[high >> 46 & 1023]}{pairs[high >> 36 & 1023]}"
+        f"{pairs[high >> 26 & 1023]}{pairs[high >> 16 & 1023]}{pairs[high >> 6 & 1023]}"
+        f"{pairs[(high & 63) << 4 | low >> 60]}{pairs[low >> 50 & 1023]}"
+        f"{pairs[low >> 40 & 1023]}{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}"
+        f"{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
+    )
 
 
 def _to_text(value: int) -> str:

@@ -15,11 +15,13 @@ from langchain_convmem.logs.async_twins import AsyncTwins
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
+    changes_of,
     check_ids,
     check_scope,
     check_user,
     encode,
     entry_of,
+    line_changes_of,
     message_id_of,
     next_version,
     own_id,
@@ -33,6 +35,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
+    LineChanges,
     Owner,
     StateDocument,
     ThreadInfo,
@@ -223,21 +226,32 @@ class InMemoryLog(AsyncTwins):
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        rows, generation = self._later(owner, cursor, limit)
+        return changes_of(rows, cursor, generation)
+
+    def line_changes(
+        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
+    ) -> LineChanges:
+        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        rows, generation = self._later(owner, cursor, limit)
+        return line_changes_of(rows, cursor, generation)
+
+    def _later(
+        self, owner: Owner, cursor: int, limit: int | None
+    ) -> tuple[list[tuple[ThreadKey, Row]], int]:
+        """Return an owner's rows behind a cursor, and the generation."""
         with self._lock:
             self._check_open()
             generation = self._generations.get(owner, self._epoch)
             rows = [
-                (row.position, key, row)
+                (key, row)
                 for key, thread in self._threads.items()
                 if key.owner == owner
                 for row in thread.rows
                 if row.position > cursor
             ]
-        rows.sort(key=lambda item: item[0])
-        wanted = rows if limit is None else rows[: max(limit, 0)]
-        entries = tuple(entry_of(key, row) for _, key, row in wanted)
-        end = entries[-1].position if entries else cursor
-        return Changes(entries, end, generation)
+        rows.sort(key=lambda pair: pair[1].position)
+        return rows if limit is None else rows[: max(limit, 0)], generation
 
     # -- erasing --------------------------------------------------------------------------------
 

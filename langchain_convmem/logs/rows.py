@@ -5,13 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import ulid_ms
-from langchain_convmem.records import Control, Draft, Entry, Metadata, Owner, Role, ThreadKey
+from langchain_convmem.records import (
+    Changes,
+    Control,
+    DialogLine,
+    Draft,
+    Entry,
+    LineChanges,
+    Metadata,
+    Owner,
+    Role,
+    ThreadKey,
+)
 from langchain_convmem.views.codec import (
     DecodedBody,
     decode_body,
@@ -21,18 +32,22 @@ from langchain_convmem.views.codec import (
     encode_metadata,
     loads,
 )
+from langchain_convmem.views.lines import dialog_lines
+from langchain_convmem.views.stored_lines import plain_lines
 
 __all__ = [
     "Row",
     "annotated",
     "bounded",
     "built_entry",
+    "changes_of",
     "check_ids",
     "check_scope",
     "check_user",
     "encode",
     "entry_of",
     "key_hash",
+    "line_changes_of",
     "message_id_of",
     "next_version",
     "own_id",
@@ -101,6 +116,38 @@ def built_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metada
         control=control,
         cover=cover,
     )
+
+
+def changes_of(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int) -> Changes:
+    """Return rows behind a cursor as entries; see `MessageLog.changes`.
+
+    Raises:
+        CorruptEntryError: If a row cannot be read; the message names thread and position.
+    """
+    entries = tuple(entry_of(key, row) for key, row in rows)
+    return Changes(entries, entries[-1].position if entries else cursor, generation)
+
+
+def line_changes_of(
+    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int
+) -> LineChanges:
+    """Return the dialog lines of rows behind a cursor; see `LineSource.line_changes`.
+
+    Raises:
+        CorruptEntryError: If a row cannot be read; the message names thread and position.
+    """
+    lines: list[DialogLine] = []
+    controls: list[Entry] = []
+    for key, row in rows:
+        cursor = row.position
+        found = plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
+        if found is None:
+            entry = entry_of(key, row)
+            found = dialog_lines(entry)
+            if entry.control is not None:
+                controls.append(entry)
+        lines += found
+    return LineChanges(tuple(lines), tuple(controls), cursor, generation)
 
 
 def key_hash(message_id: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from langchain_convmem.protocols.lines import LineIndex
 from langchain_convmem.protocols.logs import (
     CACHE_PREFIX,
+    LineSource,
     MessageLog,
     OwnerListing,
     SegmentCache,
@@ -38,6 +39,7 @@ __all__ = [
     "INTERNAL_TAGS",
     "ClonableSession",
     "LineIndex",
+    "LineSource",
     "Media",
     "MessageLog",
     "OwnerListing",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Draft,
         Entry,
         ForgetReceipt,
+        LineChanges,
         Owner,
         StateDocument,
         StoredSegment,
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
         ThreadKey,
     )
 
-__all__ = ["CACHE_PREFIX", "MessageLog", "OwnerListing", "SegmentCache", "ThreadState"]
+__all__ = [
+    "CACHE_PREFIX",
+    "LineSource",
+    "MessageLog",
+    "OwnerListing",
+    "SegmentCache",
+    "ThreadState",
+]
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `ThreadState`."""
@@ -184,6 +192,26 @@ class OwnerListing(Protocol):
 
     async def aowners(self) -> list[Owner]:
         """Return the owners, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
+class LineSource(Protocol):
+    """Optional ability of a log: it reads dialog lines without making messages of entries."""
+
+    def line_changes(
+        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
+    ) -> LineChanges:
+        """Return what `MessageLog.changes` does, as lines: of the same entries, in their order.
+
+        Args:
+            owner: Whose.
+            cursor: That of an earlier call, of this one or of `changes`.
+            limit: Entries at most; a page may hold fewer lines, or none.
+
+        Raises:
+            CorruptEntryError: If an entry cannot be read.
+        """
         ...
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.records.entries import Entry, ThreadKey
+from langchain_convmem.records.recalled import DialogLine
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -14,6 +15,7 @@ __all__ = [
     "Changes",
     "Context",
     "ForgetReceipt",
+    "LineChanges",
     "StateDocument",
     "SummaryRequest",
     "ThreadInfo",
@@ -51,6 +53,23 @@ class Changes:
     """
 
     entries: tuple[Entry, ...]
+    cursor: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineChanges:
+    """Dialog lines of one owner behind a cursor, in commit order.
+
+    Attributes:
+        lines: Those of the entries after the cursor; retracted ones among them.
+        controls: The control entries after the cursor.
+        cursor: Pass it to the next call; the same again at the end of the log.
+        generation: See `Changes`.
+    """
+
+    lines: tuple[DialogLine, ...]
+    controls: tuple[Entry, ...]
     cursor: int
     generation: int
 

@@ -44,7 +44,8 @@ class MessageLogContract(
     """The tests of a message log; give `make_log` and declare what the log can do.
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
-    their protocols: a log that is an `OwnerListing` or a `SegmentCache` is tested as one.
+    their protocols: a log that is an `OwnerListing`, a `LineSource` or a `SegmentCache` is tested
+    as one.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.

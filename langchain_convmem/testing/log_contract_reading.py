@@ -7,7 +7,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.errors import InvalidMessageError, LogError
 from langchain_convmem.ids import new_ulid, ulid_ms
-from langchain_convmem.records import Changes, Draft, Entry, Metadata, Owner, ThreadKey
+from langchain_convmem.protocols import LineSource
+from langchain_convmem.records import Changes, Draft, Entry, LineChanges, Metadata, Owner, ThreadKey
 from langchain_convmem.testing.log_contract_base import (
     ANA,
     LONE,
@@ -18,7 +19,9 @@ from langchain_convmem.testing.log_contract_base import (
     say_all,
     texts,
 )
-from langchain_convmem.testing.log_samples import identical
+from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES, identical
+from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.lines import dialog_lines
 
 __all__ = ["ReadingPart", "all_changes"]
 
@@ -108,6 +111,28 @@ class ReadingPart(ContractPart):
         assert later.entries == (entry, mark)
         assert later.cursor > seen.cursor
         assert log.changes(Owner(user_id="nobody")).entries == ()
+
+    def test_lines_are_those_of_the_changes(self, log: ContractLog) -> None:
+        if not isinstance(log, LineSource):
+            pytest.skip("declared: makes entries of all that it reads")
+        messages = [make() for make in SAMPLE_MESSAGES.values()]
+        entries = log.append(ANA, [draft_of(message) for message in messages])
+        log.annotate(ANA, entries[0].id, timing={"creation": 7})
+        say(log, ANAS_OTHER, "elsewhere")
+        say(log, BO, "not hers")
+        retract(log, ANA, entries[1].id)
+        for limit in (1, 7, None):
+            cursor = 0
+            while (page := log.changes(ANA.owner, cursor, limit=limit)).entries:
+                lines = [line for entry in page.entries for line in dialog_lines(entry)]
+                controls = tuple(entry for entry in page.entries if entry.control is not None)
+                found = log.line_changes(ANA.owner, cursor, limit=limit)
+                assert repr(found.lines) == repr(tuple(lines))
+                assert (found.controls, found.cursor) == (controls, page.cursor)
+                assert found.generation == page.generation
+                cursor = page.cursor
+            end = log.line_changes(ANA.owner, cursor, limit=limit)
+            assert end == LineChanges((), (), cursor, page.generation)
 
     def test_a_lone_thread_shares_nothing_with_a_user(self, log: ContractLog) -> None:
         say(log, LONE, "alone")

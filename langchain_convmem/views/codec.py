@@ -37,6 +37,7 @@ __all__ = [
     "loads",
     "role_of",
     "text_pieces",
+    "time_ms_of",
 ]
 
 CODEC_VERSION = 1
@@ -180,7 +181,11 @@ def line_time_ms(message: BaseMessage) -> int | None:
     Raises:
         InvalidMessageError: If the timestamp is neither ISO 8601 nor a number of milliseconds.
     """
-    stamp = message.additional_kwargs.get("timestamp")
+    return time_ms_of(message.additional_kwargs.get("timestamp"))
+
+
+def time_ms_of(stamp: Any) -> int | None:
+    """Return the time that a message's timestamp stands for; see `line_time_ms`."""
     if stamp is None:
         return None
     if isinstance(stamp, int | float) and not isinstance(stamp, bool) and math.isfinite(stamp):

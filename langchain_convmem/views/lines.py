@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from langchain_convmem.records import DialogLine, Entry, Scalar
 from langchain_convmem.views.codec import line_time_ms
 from langchain_convmem.views.copies import message_key
 
-if TYPE_CHECKING:
-    from langchain_core.messages import BaseMessage
-
-__all__ = ["DEFAULT_SPEAKERS", "LINE_FIELDS", "dialog_lines"]
+__all__ = ["DEFAULT_SPEAKERS", "LINE_FIELDS", "dialog_lines", "session_of", "tags_of"]
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 """Labels of lines whose message has no name."""
@@ -35,10 +33,10 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
     label = DEFAULT_SPEAKERS.get(entry.role)
     if label is None or message is None:
         return []
-    session = message.additional_kwargs.get("session")
+    session = session_of(message.additional_kwargs)
     time_ms = line_time_ms(message)
     message_id = message_key(entry)
-    tags = _tags(message)
+    tags = tags_of(message.additional_kwargs)
     return [
         DialogLine(
             line_id=message_id if part == 0 else f"{message_id}#{part + 1}",
@@ -48,7 +46,7 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
             speaker=message.name or label,
             text=text,
             time_ms=entry.metadata.timing["creation"] if time_ms is None else time_ms,
-            session=None if session is None else str(session),
+            session=session,
             role=entry.role,
             entry_id=entry.id,
             tags=tags,
@@ -57,13 +55,15 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
     ]
 
 
-def _tags(message: BaseMessage) -> dict[str, Scalar]:
-    """Return the short plain values of `additional_kwargs`, by key."""
-    return {
-        key: value
-        for key, value in message.additional_kwargs.items()
-        if key not in _NO_TAGS and _is_tag(value)
-    }
+def session_of(marks: Mapping[str, Any]) -> str | None:
+    """Return the sitting that a message's `additional_kwargs` name, if they do."""
+    session = marks.get("session")
+    return None if session is None else str(session)
+
+
+def tags_of(marks: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Return the short plain values of a message's `additional_kwargs`, by key."""
+    return {key: value for key, value in marks.items() if key not in _NO_TAGS and _is_tag(value)}
 
 
 def _is_tag(value: object) -> bool:

@@ -31,12 +31,14 @@ from langchain_convmem.logs.dynamodb.table import make_table
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
+    changes_of,
     check_ids,
     check_scope,
     check_user,
     encode,
     entry_of,
     key_hash,
+    line_changes_of,
     message_id_of,
     own_id,
 )
@@ -45,6 +47,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
+    LineChanges,
     Owner,
     StateDocument,
     ThreadInfo,
@@ -341,7 +344,15 @@ class DynamoDBLog(AsyncTwins):
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
-        return reading.changes(self._batches, owner, cursor, limit)
+        rows, generation = reading.later(self._batches, owner, cursor, limit)
+        return changes_of(rows, cursor, generation)
+
+    def line_changes(
+        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
+    ) -> LineChanges:
+        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        rows, generation = reading.later(self._batches, owner, cursor, limit)
+        return line_changes_of(rows, cursor, generation)
 
     # -- erasing --------------------------------------------------------------------------------
 

@@ -1,14 +1,14 @@
-"""Reading from a DynamoDB log: ranges of entries, threads, owners and changes."""
+"""Reading from a DynamoDB log: ranges of rows, threads, owners and what is new."""
 
 from __future__ import annotations
 
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.logs.dynamodb.batches import Batches
 from langchain_convmem.logs.dynamodb.keys import LONE_PREFIX, number_of, owner_of
-from langchain_convmem.logs.rows import Row, entry_of
-from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
+from langchain_convmem.logs.rows import Row
+from langchain_convmem.records import Owner, ThreadInfo, ThreadKey
 
-__all__ = ["changes", "in_range", "latest", "owners", "rows_between", "threads"]
+__all__ = ["in_range", "later", "latest", "owners", "rows_between", "threads"]
 
 _MAX_PAGE = 500
 
@@ -63,19 +63,19 @@ def owners(batches: Batches) -> list[Owner]:
     return list(dict.fromkeys(found))
 
 
-def changes(batches: Batches, owner: Owner, cursor: int, limit: int | None) -> Changes:
-    """Return an owner's entries behind a cursor, in the order they were committed."""
-    # Before the entries: one forgotten in between must not come with the new generation.
+def later(
+    batches: Batches, owner: Owner, cursor: int, limit: int | None
+) -> tuple[list[tuple[ThreadKey, Row]], int]:
+    """Return an owner's rows behind a cursor, in the order they were committed; the generation."""
+    # Before the rows: one forgotten in between must not come with the new generation.
     generation = batches.generation(owner)
     wanted = None if limit is None else max(limit, 0)
-    entries: list[Entry] = []
+    found: list[tuple[ThreadKey, Row]] = []
     page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
     for batch in batches.of_owner(owner, number_of(cursor), page=page):
         key = ThreadKey(owner.user_id, batch.thread)
-        rows = [row for row in batches.rows(batch) if row.position > cursor]
-        entries.extend(entry_of(key, row) for row in rows)
-        if wanted is not None and len(entries) >= wanted:
-            del entries[wanted:]
+        found.extend((key, row) for row in batches.rows(batch) if row.position > cursor)
+        if wanted is not None and len(found) >= wanted:
+            del found[wanted:]
             break
-    end = entries[-1].position if entries else cursor
-    return Changes(tuple(entries), end, generation)
+    return found, generation

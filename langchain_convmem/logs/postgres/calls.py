@@ -32,6 +32,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
+    LineChanges,
     Owner,
     StateDocument,
     StoredSegment,
@@ -126,6 +127,11 @@ class Calls:
     def changes(self, owner: Owner, cursor: int, *, limit: int | None) -> Steps[Changes]:
         """See `MessageLog.changes`."""
         job = partial(reading.changes, owner=owner, cursor=cursor, limit=limit)
+        return (yield from self._call(Mode.READ, job))
+
+    def line_changes(self, owner: Owner, cursor: int, *, limit: int | None) -> Steps[LineChanges]:
+        """See `LineSource.line_changes`."""
+        job = partial(reading.line_changes, owner=owner, cursor=cursor, limit=limit)
         return (yield from self._call(Mode.READ, job))
 
     def forget(

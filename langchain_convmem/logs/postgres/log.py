@@ -18,6 +18,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
+    LineChanges,
     Owner,
     StateDocument,
     StoredSegment,
@@ -240,6 +241,12 @@ class PostgresLog:
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
         return run(self._calls.changes(owner, cursor, limit=limit))
+
+    def line_changes(
+        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
+    ) -> LineChanges:
+        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        return run(self._calls.line_changes(owner, cursor, limit=limit))
 
     async def achanges(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return changes, without blocking the event loop."""

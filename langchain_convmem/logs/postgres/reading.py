@@ -14,11 +14,19 @@ from langchain_convmem.logs.postgres.rows import (
     ulid_of,
 )
 from langchain_convmem.logs.postgres.transactions import Transaction
-from langchain_convmem.logs.rows import bounded, entry_of, key_hash, message_id_of
-from langchain_convmem.records import Changes, Entry, Owner, ThreadInfo, ThreadKey
+from langchain_convmem.logs.rows import (
+    Row,
+    bounded,
+    changes_of,
+    entry_of,
+    key_hash,
+    line_changes_of,
+    message_id_of,
+)
+from langchain_convmem.records import Changes, Entry, LineChanges, Owner, ThreadInfo, ThreadKey
 from langchain_convmem.steps import Steps
 
-__all__ = ["changes", "entries", "find", "owners", "threads"]
+__all__ = ["changes", "entries", "find", "line_changes", "owners", "threads"]
 
 
 def entries(
@@ -94,6 +102,22 @@ def owners(tx: Transaction) -> Steps[list[Owner]]:
 
 def changes(tx: Transaction, owner: Owner, cursor: int, *, limit: int | None) -> Steps[Changes]:
     """Return an owner's entries behind a cursor, in the order they were committed."""
+    rows, generation = yield from _later(tx, owner, cursor, limit)
+    return changes_of(rows, cursor, generation)
+
+
+def line_changes(
+    tx: Transaction, owner: Owner, cursor: int, *, limit: int | None
+) -> Steps[LineChanges]:
+    """Return the dialog lines of an owner behind a cursor, in the order they were committed."""
+    rows, generation = yield from _later(tx, owner, cursor, limit)
+    return line_changes_of(rows, cursor, generation)
+
+
+def _later(
+    tx: Transaction, owner: Owner, cursor: int, limit: int | None
+) -> Steps[tuple[list[tuple[ThreadKey, Row]], int]]:
+    """Return an owner's rows behind a cursor, and the generation."""
     [(number, generation)] = yield tx.query(
         "SELECT o.owner, coalesce(o.generation, m.forget_epoch) "
         "FROM {s}.log_meta m LEFT JOIN {s}.owners o ON o.digest = %s",
@@ -108,8 +132,8 @@ def changes(tx: Transaction, owner: Owner, cursor: int, *, limit: int | None) ->
         _limit(limit),
     )
     keys: dict[str, ThreadKey] = {}
-    read = []
+    rows = []
     for name, *columns in found:
         key = keys.get(name) or keys.setdefault(name, ThreadKey(owner.user_id, read_name(name)))
-        read.append(entry_of(key, row_of(columns)))
-    return Changes(tuple(read), read[-1].position if read else cursor, generation)
+        rows.append((key, row_of(columns)))
+    return rows, generation

@@ -17,10 +17,12 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import now_ms
 from langchain_convmem.logs.async_twins import AsyncTwins
 from langchain_convmem.logs.rows import (
+    changes_of,
     check_ids,
     check_scope,
     check_user,
     entry_of,
+    line_changes_of,
     state_text,
 )
 from langchain_convmem.logs.sqlite import documents, reading, segments, writing
@@ -40,6 +42,7 @@ from langchain_convmem.records import (
     Draft,
     Entry,
     ForgetReceipt,
+    LineChanges,
     Owner,
     StateDocument,
     StoredSegment,
@@ -167,7 +170,15 @@ class SQLiteLog(AsyncTwins):
         """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.read() as db:
             found = reading.later(db, owner, cursor, limit=limit)
-        return reading.changes_of(owner, cursor, found)
+        return changes_of(reading.keyed(owner, found), cursor, found.generation)
+
+    def line_changes(
+        self, owner: Owner, cursor: int = 0, *, limit: int | None = None
+    ) -> LineChanges:
+        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        with self._connections.read() as db:
+            found = reading.later(db, owner, cursor, limit=limit)
+        return line_changes_of(reading.keyed(owner, found), cursor, found.generation)
 
     # -- erasing --------------------------------------------------------------------------------
 

@@ -7,21 +7,21 @@ reader is done the write-ahead log cannot be folded in.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.ids import is_ulid, ulid_bytes, ulid_ms, ulid_number, ulid_text
-from langchain_convmem.logs.rows import Row, bounded, entry_of, key_hash, message_id_of
+from langchain_convmem.logs.rows import Row, bounded, key_hash, message_id_of
 from langchain_convmem.logs.sqlite.owners import owner_of, thread_of
 from langchain_convmem.logs.sqlite.rows import COLUMNS, row_of
-from langchain_convmem.records import Changes, Owner, ThreadInfo, ThreadKey
+from langchain_convmem.records import Owner, ThreadInfo, ThreadKey
 
 __all__ = [
     "Later",
-    "changes_of",
     "entries",
     "find",
+    "keyed",
     "later",
     "named",
     "owners",
@@ -120,8 +120,8 @@ _KNOWN = (
 class Later(NamedTuple):
     """What an owner's file holds behind a cursor."""
 
-    rows: list[tuple[str, Row]]
-    """Thread ids and rows, in the order they were committed."""
+    rows: list[Sequence[Any]]
+    """Thread ids and `COLUMNS`, in the order they were committed."""
     generation: int
 
 
@@ -131,19 +131,23 @@ def later(db: sqlite3.Connection, owner: Owner, cursor: int, *, limit: int | Non
     number, generation, newest = (*owner_of(db, owner), None) if known is None else known
     if newest is None or newest <= cursor:
         return Later([], generation)  # mostly so, and looking at every thread takes longer
+    # Positions are sorted before anything else is read: bodies are far larger.
     found = db.execute(
-        f"SELECT t.thread_id, {COLUMNS} FROM entries e JOIN threads t ON e.thread = t.thread "
-        "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?",
+        f"SELECT t.thread_id, {COLUMNS} FROM entries e CROSS JOIN threads t ON t.thread = e.thread "
+        "WHERE e.seq IN (SELECT e.seq FROM threads t JOIN entries e ON e.thread = t.thread "
+        "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?) ORDER BY e.seq",
         (number, bounded(cursor), _limit(limit)),
     ).fetchall()
-    return Later([(name, row_of(columns, name)) for name, *columns in found], generation)
+    return Later(found, generation)
 
 
-def changes_of(owner: Owner, cursor: int, found: Later) -> Changes:
-    """Return what was found behind a cursor, decoded."""
+def keyed(owner: Owner, found: Later) -> Iterator[tuple[ThreadKey, Row]]:
+    """Yield the rows of what was found, each with its thread.
+
+    Raises:
+        CorruptEntryError: If a column holds what no row can.
+    """
     keys: dict[str, ThreadKey] = {}
-    read = []
-    for name, row in found.rows:
+    for name, *columns in found.rows:
         key = keys.get(name) or keys.setdefault(name, ThreadKey(owner.user_id, name))
-        read.append(entry_of(key, row))
-    return Changes(tuple(read), read[-1].position if read else cursor, found.generation)
+        yield key, row_of(columns, name)

@@ -16,12 +16,13 @@ def load_segments(
     db: sqlite3.Connection, owner: int | None, fingerprint: str, after: int
 ) -> list[StoredSegment]:
     """Return an owner's rows behind position `after`, by position, part and segment."""
+    # Positions are sorted before anything else is read: vectors are far larger.
     found = db.execute(
         "SELECT s.seq, s.part, s.segment, s.terms, s.vector, s.analysis FROM segments s "
-        "JOIN fingerprints f ON f.fingerprint = s.fingerprint "
-        f"JOIN entries e ON e.seq = s.seq {_OF_OWNER} AND f.name = ? AND s.seq > ? "
+        f"WHERE s.seq IN (SELECT e.seq FROM entries e {_OF_OWNER} AND e.seq > ?) "
+        "AND s.fingerprint = (SELECT fingerprint FROM fingerprints WHERE name = ?) "
         "ORDER BY s.seq, s.part, s.segment",
-        (owner, fingerprint, after),
+        (owner, after, fingerprint),
     )
     return [StoredSegment(*row) for row in found]
 

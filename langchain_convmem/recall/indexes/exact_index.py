@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return rows * inverse_lengths(rows)[..., None]
 
 
-def checked_rows(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
+def checked_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.float32]:
     """Return vectors of shape (n, dim) in single precision.
 
     Raises:
@@ -146,7 +146,7 @@ class ExactIndex:
         result: NDArray[np.bool_] = self._kept.view & (self._inverse.view > 0)
         return result
 
-    def add(self, vectors: NDArray[np.float32]) -> None:
+    def add(self, vectors: NDArray[np.floating[Any]]) -> None:
         """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
         rows = checked_rows(vectors, self.dim)
         self._rows.extend(rows)

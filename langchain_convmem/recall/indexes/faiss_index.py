@@ -84,10 +84,14 @@ class FaissIndex:
         """Return how many vectors were added, removed ones included."""
         return len(self._codes)
 
-    def add(self, vectors: NDArray[np.float32]) -> None:
+    def add(self, vectors: NDArray[np.floating[Any]]) -> None:
         """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
-        rows = self._rounded(checked_rows(vectors, self.dim))
-        self._codes.extend(self._encoded(rows))
+        rows = checked_rows(vectors, self.dim)
+        codes: NDArray[Any] = vectors
+        if not self._is_kept_so(vectors, rows):
+            rows = self._rounded(rows)
+            codes = self._encoded(rows)
+        self._codes.extend(codes)
         self._inverse.extend(inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
@@ -140,11 +144,14 @@ class FaissIndex:
             scale = np.divide(_BYTE_STEPS, highest, out=np.zeros_like(highest), where=highest > 0)
             steps: NDArray[np.float32] = np.rint(rows * scale)
             return steps
-        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
         # By a power of two, so that what is in half precision already stays as it is.
-        powers = np.log2(lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        scaled: NDArray[np.float32] = rows * np.exp2(-np.rint(powers))
+        scaled: NDArray[np.float32] = rows * np.exp2(-_powers(rows))
         return scaled.astype(np.float16).astype(np.float32)
+
+    def _is_kept_so(self, given: NDArray[Any], rows: NDArray[np.float32]) -> bool:
+        """Return whether rows stay as they were given, which takes longer to do than to see."""
+        is_half = np.asarray(given).dtype == np.float16 and not self._in_bytes
+        return is_half and not _powers(rows).any()
 
     def _encoded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         return rows + _BYTE_ZERO if self._in_bytes else rows
@@ -186,3 +193,10 @@ class FaissIndex:
         if self._in_bytes:
             products *= inverse_lengths(asked)
         return products
+
+
+def _powers(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the power of two that is nearest to each row's length; 0 for a zero vector."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    powers: NDArray[np.float32] = np.log2(lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return np.rint(powers, out=powers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,10 @@ class Growable:
     def append(self, value: float) -> None:
         """Append one number."""
         self._pending.append(value)
+
+    def gather(self, values: Iterable[float]) -> None:
+        """Append Python numbers; they go into the array when somebody looks at it."""
+        self._pending += values
 
     def extend(self, rows: ArrayLike) -> None:
         """Append rows; a view taken before keeps showing the old ones alone."""

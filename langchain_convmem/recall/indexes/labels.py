@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from langchain_convmem.records import Scalar
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Labels"]
+__all__ = ["Labels", "holds_one", "numbers_of"]
 
 _Label: TypeAlias = "tuple[str, bool, Scalar]"
 
@@ -41,3 +41,20 @@ class Labels:
 def _label(name: str, value: Scalar) -> _Label:
     # True equals 1, and yet means something else.
     return name, isinstance(value, bool), value
+
+
+def numbers_of(known: Mapping[str, int], values: Iterable[Scalar]) -> list[int]:
+    """Return the numbers of those names that are known."""
+    return [known[value] for value in values if isinstance(value, str) and value in known]
+
+
+def holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]:
+    """Return where a column of small numbers holds one of these."""
+    found: NDArray[np.bool_]
+    if len(numbers) == 1:
+        found = column == numbers[0]
+        return found
+    wanted = np.zeros(int(column.max(initial=0)) + 1, dtype=np.bool_)
+    wanted[list(numbers)] = True
+    found = wanted[column]
+    return found

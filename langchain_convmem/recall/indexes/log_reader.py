@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Entry, Owner
+from langchain_convmem.protocols import LineSource, MessageLog
+from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner
+from langchain_convmem.views.lines import dialog_lines
 from langchain_convmem.views.live import retracted_ids
 
 __all__ = ["LogReader"]
@@ -22,7 +24,7 @@ class LogReader:
     def __init__(self, log: MessageLog, owner: Owner) -> None:
         """Create a reader that has read nothing yet."""
         self.owner = owner
-        self._log = log
+        self._line_changes = _reading_of(log)
         self._generation: int | None = None
         self.rewind()
 
@@ -31,8 +33,8 @@ class LogReader:
         self._cursor = 0
         self._controls: list[Entry] = []
 
-    def read(self, take: Callable[[Entry], None]) -> bool:
-        """Give what the log has new to `take`, in commit order.
+    def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
+        """Give the lines that the log has new to `take`, in commit order.
 
         Returns:
             False at the end of the log; True when the log forgot something of what was read
@@ -42,19 +44,49 @@ class LogReader:
             LogError: If the log cannot be read; the next call goes on where this one stopped.
         """
         while True:
-            changes = self._log.changes(self.owner, self._cursor, limit=_PAGE)
+            changes = self._line_changes(self.owner, self._cursor, limit=_PAGE)
             if changes.generation != self._generation:
                 self._generation = changes.generation
                 if self._cursor > 0:
                     return True
-            self._cursor = changes.cursor
-            if not changes.entries:
+            if changes.cursor == self._cursor:
                 return False
-            for entry in changes.entries:
-                if entry.control is not None:
-                    self._controls.append(entry)
-                take(entry)
+            self._cursor = changes.cursor
+            self._controls += changes.controls
+            take(changes.lines)
 
     def retracted(self) -> frozenset[str]:
         """Return the ids of the entries that were read and count no more."""
         return retracted_ids(self._controls)
+
+
+class _Reading(Protocol):
+    def __call__(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
+        """Return lines as `LineSource.line_changes` does."""
+        ...
+
+
+def _reading_of(log: MessageLog) -> _Reading:
+    """Return how lines are read from a log."""
+    if isinstance(log, LineSource) and _reads_both_alike(log):
+        return log.line_changes
+
+    def from_entries(owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
+        changes = log.changes(owner, cursor, limit=limit)
+        return LineChanges(
+            tuple(line for entry in changes.entries for line in dialog_lines(entry)),
+            tuple(entry for entry in changes.entries if entry.control is not None),
+            # Without entries the log has ended, wherever it says that its cursor is.
+            changes.cursor if changes.entries else cursor,
+            changes.generation,
+        )
+
+    return from_entries
+
+
+def _reads_both_alike(log: LineSource) -> bool:
+    """Return whether nobody has changed how entries are read without a thought for lines."""
+    for names in (getattr(log, "__dict__", {}), *map(vars, type(log).__mro__)):
+        if "line_changes" in names or "changes" in names:
+            return "line_changes" in names
+    return False

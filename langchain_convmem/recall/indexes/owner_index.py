@@ -23,8 +23,7 @@ from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.words.analysis import analyze
 from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.records import Entry, Owner, StoredSegment
-from langchain_convmem.views.lines import dialog_lines
+from langchain_convmem.records import Owner, StoredSegment
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -177,15 +176,11 @@ class OwnerIndex:
         while True:
             try:
                 # An owner's entries stand among those of others, so one who forgot rewinds all.
-                if not any(reader.read(self._read_entry) for reader in self._readers):
+                if not any(reader.read(self.table.add_many) for reader in self._readers):
                     return None
             except LogError as error:
                 return error
             self._reset(reuse=True)
-
-    def _read_entry(self, entry: Entry) -> None:
-        for line in dialog_lines(entry):
-            self.table.add(line)
 
     def _apply(self, progress: Progress | None) -> LogError | None:
         """Index what was read; return what stopped reading it anew, if that was needed."""
@@ -231,6 +226,7 @@ class OwnerIndex:
         fresh = range(len(self.lexical), len(self.table))
         if not fresh:
             return
+        self.vectors.expect(len(fresh))
         rows, is_whole = self._stored.load(fresh)
         self._has_overlooked |= not is_whole
         for done, numbers in enumerate(_batches(fresh)):
@@ -346,7 +342,7 @@ class OwnerIndex:
     def _stored_vector(self, row: StoredSegment | None) -> Vector | None:
         if row is None or row.vector is None:
             return None
-        vector = np.frombuffer(row.vector, dtype="<f2").astype(np.float16)
+        vector = np.frombuffer(row.vector, dtype="<f2").astype(np.float16, copy=False)
         return vector if self.vectors.dim in (None, len(vector)) else None
 
     def _keep(

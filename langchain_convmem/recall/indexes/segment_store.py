@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from langchain_convmem.protocols import SegmentCache
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.indexes.stored_segments import Place, StoredSegments
+from langchain_convmem.recall.indexes.segments import Place
+from langchain_convmem.recall.indexes.stored_segments import StoredSegments
 from langchain_convmem.recall.indexes.vectors import half_bytes
 from langchain_convmem.recall.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.records import Owner, StoredSegment
@@ -59,17 +60,17 @@ class SegmentStore:
 
     def load(self, numbers: Sequence[int]) -> tuple[dict[int, StoredSegment], bool]:
         """Return what is stored of these segments, and whether all of it could be read."""
-        first: dict[Owner, int] = {}
-        for number in numbers:
-            owner, position = self._owner(number), self._table.line_of(number).position
-            first[owner] = min(position, first.get(owner, position))
-        rows = {owner: self._of_owner[owner].load(at) for owner, at in first.items()}
         found: dict[int, StoredSegment] = {}
-        for number in numbers:
-            row = (rows[self._owner(number)] or {}).get(self._place(number))
-            if row is not None:
-                found[number] = row
-        return found, None not in rows.values()
+        is_whole = True
+        for owner, some in self._by_owner(numbers).items():
+            first = min(position for position, _, _ in self._table.places(some))
+            rows = self._of_owner[owner].load(first)
+            is_whole &= rows is not None
+            stored = map((rows or {}).get, self._table.places(some))
+            found.update(
+                (number, row) for number, row in zip(some, stored, strict=True) if row is not None
+            )
+        return found, is_whole
 
     def put(
         self,
@@ -116,7 +117,15 @@ class SegmentStore:
     def _owner(self, number: int) -> Owner:
         return self._only or self._table.line_of(number).key.owner
 
+    def _by_owner(self, numbers: Sequence[int]) -> Mapping[Owner, Sequence[int]]:
+        """Return the numbers of each owner's segments, in order."""
+        if self._only is not None and numbers:
+            return {self._only: numbers}
+        found: dict[Owner, list[int]] = {}
+        for number in numbers:
+            found.setdefault(self._owner(number), []).append(number)
+        return found
+
     def _place(self, number: int) -> Place:
-        line = self._table.line_of(number)
-        first = self._table.segments_of(self._table.line_number(number)).start
-        return Place(line.position, line.part, number - first)
+        [place] = self._table.places([number])
+        return place

@@ -7,15 +7,15 @@ Not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from langchain_convmem.recall.indexes.growable import Growable
-from langchain_convmem.recall.indexes.labels import Labels
-from langchain_convmem.recall.indexes.segments import Segment, split_line
+from langchain_convmem.recall.indexes.labels import Labels, holds_one, numbers_of
+from langchain_convmem.recall.indexes.segments import Place, Segment, split_line
 from langchain_convmem.records import DialogLine, Scalar, ThreadKey
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class SegmentTable:
         self._first_segment = [0]
         self._line_of_segment: list[int] = []
         self._sessions = 0
-        self._lines_of_entry: dict[str, list[int]] = {}
+        # Most entries have one, and a number is far smaller than a row of one.
+        self._lines_of_entry: dict[str, int | tuple[int, ...]] = {}
         self._threads: dict[ThreadKey, _Thread] = {}
         self._speakers: dict[str, int] = {}
         self._roles: dict[str, int] = {}
@@ -95,22 +96,34 @@ class SegmentTable:
 
         A blank line has none.
         """
-        if not line.text.strip():
-            return range(0)
-        thread = self._threads.setdefault(line.key, _Thread(len(self._threads)))
-        self._place_in_session(thread, line)
-        segments = split_line(line.text)
-        numbers = range(len(self), len(self) + len(segments))
-        self._lines_of_entry.setdefault(line.entry_id, []).append(len(self._lines))
-        self._append_columns(thread, line, segments)
-        for name, value in line.tags.items():
-            self._tags.add(name, value, numbers)
-        self._lines.append(line)
-        self._first_segment.append(numbers.stop)
-        self._link(thread, numbers)
+        return self.add_many([line])
+
+    def add_many(self, lines: Iterable[DialogLine]) -> range:
+        """Append lines one after the other, as `add` does; return the numbers of all segments."""
+        spoken = [line for line in lines if line.text.strip()]
+        threads = [self._thread_of(line.key) for line in spoken]
+        # In order, since a sitting goes on from the thread's line before.
+        sessions = [
+            self._session_of(thread, line) for thread, line in zip(threads, spoken, strict=True)
+        ]
+        cuts = [split_line(line.text) for line in spoken]
+        numbers = range(len(self), len(self) + sum(map(len, cuts)))
+        self._append_segments(spoken, cuts)
+        which = [at for at, cut in enumerate(cuts) for _ in cut]
+        self._thread.gather([threads[at].number for at in which])
+        self._session.gather([sessions[at] for at in which])
+        self._append_columns([spoken[at] for at in which])
+        self._link(numbers, [threads[at] for at in which])
         return numbers
 
-    def _place_in_session(self, thread: _Thread, line: DialogLine) -> None:
+    def _thread_of(self, key: ThreadKey) -> _Thread:
+        thread = self._threads.get(key)
+        if thread is None:
+            thread = self._threads[key] = _Thread(len(self._threads))
+        return thread
+
+    def _session_of(self, thread: _Thread, line: DialogLine) -> int:
+        """Return the sitting of a thread's next line."""
         last = thread.last_line
         same = last is not None and last.session == line.session
         if same and last is not None and line.session is None:
@@ -121,35 +134,49 @@ class SegmentTable:
             self._sittings.setdefault(line.session, []).append(self._sessions)
             self._sessions += 1
         thread.last_line = line
+        return thread.session
 
-    def _append_columns(self, thread: _Thread, line: DialogLine, segments: list[Segment]) -> None:
-        speaker = self._speakers.setdefault(line.speaker, len(self._speakers))
-        role = self._roles.setdefault(line.role, len(self._roles))
-        time_ms = line.time_ms
-        if abs(time_ms) > _LATEST_MS:
-            # A time from a foreign file may lie outside of every calendar.
-            time_ms = _LATEST_MS if time_ms > 0 else -_LATEST_MS
-        for start, end in segments:
-            self._line_of_segment.append(len(self._lines))
-            self._start.append(start)
-            self._end.append(end)
-            self._thread.append(thread.number)
-            self._session.append(thread.session)
-            self._speaker.append(speaker)
-            self._role.append(role)
-            self._position.append(line.position)
-            self._time_ms.append(time_ms)
-            self._live.append(True)
+    def _append_segments(
+        self, lines: Sequence[DialogLine], cuts: Sequence[Sequence[Segment]]
+    ) -> None:
+        """Note where lines and their segments stand, and how lines are marked."""
+        known = self._lines_of_entry
+        for number, (line, cut) in enumerate(zip(lines, cuts, strict=True), len(self._lines)):
+            found = known.get(line.entry_id)
+            known[line.entry_id] = number if found is None else (*_as_many(found), number)
+            start = self._first_segment[-1]
+            self._first_segment.append(start + len(cut))
+            self._line_of_segment += [number] * len(cut)
+            for name, value in line.tags.items():
+                self._tags.add(name, value, range(start, start + len(cut)))
+        self._lines += lines
+        self._start.gather([start for cut in cuts for start, _ in cut])
+        self._end.gather([end for cut in cuts for _, end in cut])
 
-    def _link(self, thread: _Thread, numbers: range) -> None:
-        for number in numbers:
-            for column in (
-                self._before,
-                self._behind,
-                self._before_in_session,
-                self._behind_in_session,
-            ):
-                column.append(-1)
+    def _append_columns(self, lines: Sequence[DialogLine]) -> None:
+        """Append what segments have of their lines.
+
+        Args:
+            lines: That of each segment.
+        """
+        speakers, roles = self._speakers, self._roles
+        self._speaker.gather([speakers.setdefault(one.speaker, len(speakers)) for one in lines])
+        self._role.gather([roles.setdefault(one.role, len(roles)) for one in lines])
+        self._position.gather([line.position for line in lines])
+        # A time from a foreign file may lie outside of every calendar.
+        self._time_ms.gather([max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)) for line in lines])
+        self._live.gather([True] * len(lines))
+
+    def _link(self, numbers: range, threads: Sequence[_Thread]) -> None:
+        nobody = [-1] * len(numbers)
+        for column in (
+            self._before,
+            self._behind,
+            self._before_in_session,
+            self._behind_in_session,
+        ):
+            column.gather(nobody)
+        for number, thread in zip(numbers, threads, strict=True):
             self._join(thread.last_segment, number)
             thread.last_segment = number
             if self._before_in_session.at(number) < 0:
@@ -172,7 +199,7 @@ class SegmentTable:
         """Take the entries' lines out; return the numbers of their segments. Idempotent."""
         gone: list[int] = []
         for entry_id in entry_ids:
-            for line in self._lines_of_entry.pop(entry_id, ()):
+            for line in _as_many(self._lines_of_entry.pop(entry_id, ())):
                 gone += self.segments_of(line)
         for number in gone:
             self._unlink(number)
@@ -210,7 +237,14 @@ class SegmentTable:
 
     def lines_of_entry(self, entry_id: str) -> Sequence[int]:
         """Return the numbers of an entry's lines, in order; none of one that is not there."""
-        return self._lines_of_entry.get(entry_id, ())
+        return _as_many(self._lines_of_entry.get(entry_id, ()))
+
+    def places(self, numbers: Iterable[int]) -> Iterator[Place]:
+        """Yield where segments are stored, in the order of `numbers`."""
+        for number in numbers:
+            at = self._line_of_segment[number]
+            line = self._lines[at]
+            yield line.position, line.part, number - self._first_segment[at]
 
     def name_of(self, number: int) -> SegmentName:
         """Return the name of a segment."""
@@ -337,7 +371,7 @@ class SegmentTable:
 
     def _of_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
         numbers = [self._threads[key].number for key in keys if key in self._threads]
-        return _holds_one(self._thread.view, numbers)
+        return holds_one(self._thread.view, numbers)
 
     def _having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
         if name == "thread_id":
@@ -348,27 +382,15 @@ class SegmentTable:
             # A line has its session as text, whatever its message had.
             names = {None if value is None else str(value) for value in values}
             sittings = [one for name in names for one in self._sittings.get(name, ())]
-            return _holds_one(self._session.view, sittings)
+            return holds_one(self._session.view, sittings)
         if name == "speaker":
-            return _holds_one(self._speaker.view, _numbers(self._speakers, values))
+            return holds_one(self._speaker.view, numbers_of(self._speakers, values))
         if name == "role":
-            return _holds_one(self._role.view, _numbers(self._roles, values))
+            return holds_one(self._role.view, numbers_of(self._roles, values))
         mask = np.zeros(len(self), dtype=np.bool_)
         mask[self._tags.having(name, values)] = True
         return mask
 
 
-def _numbers(known: Mapping[str, int], values: Iterable[Scalar]) -> list[int]:
-    return [known[value] for value in values if isinstance(value, str) and value in known]
-
-
-def _holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]:
-    """Return where a column of small numbers holds one of these."""
-    found: NDArray[np.bool_]
-    if len(numbers) == 1:
-        found = column == numbers[0]
-        return found
-    wanted = np.zeros(int(column.max(initial=0)) + 1, dtype=np.bool_)
-    wanted[list(numbers)] = True
-    found = wanted[column]
-    return found
+def _as_many(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else numbers

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["SEGMENT_CHARS", "UNCUT_CHARS", "Segment", "split_line"]
+__all__ = ["SEGMENT_CHARS", "UNCUT_CHARS", "Place", "Segment", "split_line"]
+
+Place: TypeAlias = tuple[int, int, int]
+"""What names a segment among those of its owner: its entry's position, line of it, part of that."""
 
 SEGMENT_CHARS = 400
 """About how many characters a segment holds at most."""

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import SegmentCache
 from langchain_convmem.recall.embedding import fingerprint_of
-from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS
+from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS, Place
 from langchain_convmem.records import Owner, StoredSegment
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["Place", "StoredSegments"]
+__all__ = ["StoredSegments"]
 
 _log = logging.getLogger("langchain_convmem")
-
-
-class Place(NamedTuple):
-    """What names a segment among those of its owner."""
-
-    position: int
-    part: int
-    segment: int
 
 
 class StoredSegments:
@@ -63,12 +55,12 @@ class StoredSegments:
             return None
         if not self._unsaved:
             self.problem = None
-        return {Place(row.position, row.part, row.segment): row for row in rows}
+        return {(row.position, row.part, row.segment): row for row in rows}
 
     def put(self, row: StoredSegment) -> None:
         """Keep a row until `save`."""
         if self._cache is not None:
-            self._unsaved[Place(row.position, row.part, row.segment)] = row
+            self._unsaved[row.position, row.part, row.segment] = row
 
     def drop(self, place: Place) -> None:
         """Leave out a row that was to be stored."""

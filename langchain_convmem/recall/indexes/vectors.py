@@ -51,6 +51,7 @@ class SegmentVectors:
         self._exact_limit = exact_limit
         self._bits: Bits = bits
         self._index: ExactIndex | FaissIndex | None = None
+        self._expected = 0
         self._present = Growable(np.bool_)
         self._removed: set[int] = set()
         self.missing: set[int] = set()
@@ -77,26 +78,36 @@ class SegmentVectors:
 
     # -- writing -----------------------------------------------------------------------------
 
+    def expect(self, count: int) -> None:
+        """Choose the index for so many numbers to come, so that none moves from one to another."""
+        self._expected = len(self) + count
+
     def extend(self, vectors: Sequence[NDArray[np.float16] | None]) -> None:
         """Append rounded vectors of equal length; None marks a number as missing.
 
         Raises:
             DimensionMismatchError: If one has another length than those before.
         """
+        if not vectors:
+            return
         first = len(self)
         self._present.extend(np.zeros(len(vectors), dtype=np.bool_))
-        given = {first + i: v for i, v in enumerate(vectors) if v is not None}
-        self.missing.update(number for number in range(first, len(self)) if number not in given)
+        given = [vector for vector in vectors if vector is not None]
+        if len(given) < len(vectors):
+            self.missing.update(
+                number for number, vector in enumerate(vectors, first) if vector is None
+            )
         if self._index is None and given:
-            self._index = ExactIndex(len(next(iter(given.values()))))
+            self._index = ExactIndex(len(given[0]))
             self._index.add(np.zeros((first, self._index.dim), dtype=np.float32))
+            self._choose_index()
         if self._index is None:
             return
-        rows = np.zeros((len(vectors), self._index.dim), dtype=np.float32)
-        for number, vector in given.items():
-            rows[number - first] = vector
+        nothing = np.zeros(self._index.dim, dtype=np.float16)
+        rows = np.array([nothing if one is None else one for one in vectors], dtype=np.float16)
         self._index.add(rows)
-        self._present.view[first:] = rows.any(axis=1)
+        # As whole numbers without their sign: NumPy takes long over half precision.
+        self._present.view[first:] = (rows.view(np.uint16) << 1).any(axis=1)
         self._choose_index()
 
     def fill(self, numbers: Sequence[int], vectors: Sequence[NDArray[np.float16]]) -> None:
@@ -127,7 +138,8 @@ class SegmentVectors:
 
     def _choose_index(self) -> None:
         plain_rows = _PLAIN_ROWS if self._bits == 16 else 0  # noqa: PLR2004
-        if isinstance(self._index, ExactIndex) and len(self._index) > plain_rows:
+        rows = max(len(self), self._expected)
+        if isinstance(self._index, ExactIndex) and rows > plain_rows:
             from langchain_convmem.recall.indexes.faiss_index import FaissIndex
 
             self._index = FaissIndex.over(self._index, bits=self._bits)

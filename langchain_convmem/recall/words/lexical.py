@@ -61,8 +61,11 @@ class LexicalIndex:
         self._removed = Growable(np.bool_)
         self._present = 0
         self._total_length = 0
-        # Documents whose postings are not written yet: many at once cost a fraction.
-        self._unwritten: list[Sequence[str]] = []
+        # The terms of documents whose postings are not written yet, by their places among `_ids`:
+        # many at once cost a fraction.
+        self._ids = _Ids()
+        self._unwritten = array("i")
+        self._written = 0
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -70,43 +73,55 @@ class LexicalIndex:
 
     def add(self, documents: Iterable[Sequence[str]]) -> None:
         """Append documents, each the list of its terms; numbers continue the earlier ones."""
-        for terms in documents:
-            self._lengths.append(len(terms))
-            self._removed.append(False)
-            self._present += 1
-            self._total_length += len(terms)
-            self._unwritten.append(terms)
-            if len(self._unwritten) == _MOST_UNWRITTEN:
-                self.settle()
+        added = list(documents)
+        lengths = [len(terms) for terms in added]
+        ids = self._ids
+        self._unwritten.extend([ids[term] for terms in added for term in terms])
+        self._lengths.gather(lengths)
+        self._removed.gather([False] * len(added))
+        self._present += len(added)
+        self._total_length += sum(lengths)
+        if len(self) - self._written >= _MOST_UNWRITTEN:
+            self.settle()
 
     # -- writing postings --------------------------------------------------------------------
 
     def settle(self) -> None:
         """Write the postings of what was added, which a search would do otherwise."""
-        documents, self._unwritten = self._unwritten, []
-        first = len(self) - len(documents)
-        if len(documents) < _MANY:
-            for number, terms in enumerate(documents, first):
-                for term, count in Counter(terms).items():
-                    posting = self._postings_of(term)
-                    posting.numbers.append(number)
-                    posting.shapes.append(self._shape(count, len(terms)))
+        if self._written == len(self):
+            return
+        lengths = self._lengths.view[self._written :]
+        if len(lengths) < _MANY:
+            self._write_few(lengths.tolist())
         else:
-            self._write_many(first, documents)
+            self._write_many(lengths)
+        self._written = len(self)
+        self._unwritten = array("i")
+        self._ids = _Ids()
 
-    def _write_many(self, first: int, documents: Sequence[Sequence[str]]) -> None:
-        """Write postings as `settle` does, sorted by term with NumPy instead of counted."""
-        ids = _Ids()
-        flat = np.array([ids[term] for terms in documents for term in terms], dtype=np.int64)
-        lengths = np.array([len(terms) for terms in documents], dtype=np.int64)
-        places = np.repeat(np.arange(len(documents)), lengths)
-        keys, counts = np.unique(flat * len(documents) + places, return_counts=True)
-        term_ids, places = np.divmod(keys, len(documents))
-        numbers = (places + first).astype(np.intc).tobytes()
-        shapes = self._shapes_of(counts, lengths[places]).astype(np.intc).tobytes()
-        ends = np.searchsorted(term_ids, np.arange(len(ids)), side="right") * _POSTING_BYTES
+    def _write_few(self, lengths: Sequence[int]) -> None:
+        """Write postings document by document."""
+        names = list(self._ids)
         start = 0
-        for term, end in zip(ids, ends.tolist(), strict=True):
+        for number, length in enumerate(lengths, self._written):
+            counts = Counter(self._unwritten[start : start + length])
+            for term, count in counts.items():
+                posting = self._postings_of(names[term])
+                posting.numbers.append(number)
+                posting.shapes.append(self._shape(count, length))
+            start += length
+
+    def _write_many(self, lengths: NDArray[np.int64]) -> None:
+        """Write postings as `_write_few` does, sorted by term with NumPy instead of counted."""
+        flat = np.array(self._unwritten, dtype=np.int64)
+        places = np.repeat(np.arange(len(lengths)), lengths)
+        keys, counts = np.unique(flat * len(lengths) + places, return_counts=True)
+        term_ids, places = np.divmod(keys, len(lengths))
+        numbers = (places + self._written).astype(np.intc).tobytes()
+        shapes = self._shapes_of(counts, lengths[places]).astype(np.intc).tobytes()
+        ends = np.searchsorted(term_ids, np.arange(len(self._ids)), side="right") * _POSTING_BYTES
+        start = 0
+        for term, end in zip(self._ids, ends.tolist(), strict=True):
             posting = self._postings_of(term)
             posting.numbers.frombytes(numbers[start:end])
             posting.shapes.frombytes(shapes[start:end])

@@ -9,6 +9,7 @@ from langchain_convmem.recall.indexes.growable import Growable
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(-99, 99)),
+        st.tuples(st.just("gather"), st.lists(st.integers(-99, 99), max_size=5)),
         st.tuples(st.just("extend"), st.lists(st.integers(-99, 99), max_size=70)),
         st.tuples(st.just("put"), st.integers(0, 10**6)),
         st.tuples(st.just("view"), st.none()),
@@ -24,8 +25,8 @@ def test_however_it_is_filled_it_is_the_list_of_what_was_put_in(steps):
         if step == "append":
             grown.append(value)
             expected.append(value)
-        elif step == "extend":
-            grown.extend(value)
+        elif step in {"gather", "extend"}:
+            getattr(grown, step)(value)
             expected += value
         elif step == "put" and expected:
             grown.put(value % len(expected), 7)

@@ -99,6 +99,34 @@ def test_growing_past_what_numpy_scans_keeps_the_answers(monkeypatch, bits, clos
     np.testing.assert_allclose(grown, plain, atol=close)
 
 
+@pytest.mark.parametrize("bits", [16, 8])
+def test_vectors_that_were_expected_are_kept_like_any_others(monkeypatch, bits):
+    monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 40)
+    rows = some(60)
+    surprised, ready = SegmentVectors(1000, bits=bits), SegmentVectors(1000, bits=bits)
+    ready.expect(60)
+    for vectors in (surprised, ready):
+        vectors.extend([None, *rows[:29]])
+        vectors.extend([])
+        vectors.extend([*rows[30:], rounded(np.zeros(DIM))])
+    query = rows[3].astype(np.float32)
+    assert ready.similarities(query).tolist() == surprised.similarities(query).tolist()
+    assert ready.present.tolist() == surprised.present.tolist()
+    assert ready.missing == surprised.missing == {0}
+
+
+@pytest.mark.parametrize("bits", [16, 8])
+@pytest.mark.parametrize("length", [1, 3])
+def test_vectors_in_half_precision_are_kept_as_those_in_single_precision(bits, length):
+    rows = (np.array(some(20)) * length).astype(np.float16)
+    rows[4] = 0
+    whole, half = FaissIndex(DIM, bits=bits), FaissIndex(DIM, bits=bits)
+    whole.add(rows.astype(np.float32))
+    half.add(rows)
+    for one, other in zip(whole.search(rows[3], 20), half.search(rows[3], 20), strict=True):
+        assert one.tolist() == other.tolist()
+
+
 @pytest.mark.parametrize("plain_rows", [1000, 0])
 def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
     monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)

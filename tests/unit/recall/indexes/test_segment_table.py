@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,3 +136,68 @@ def test_speakers_are_numbered_in_order_of_appearance(line, count):
     names = ["Bo", "Ana", "Bo", "Cy", "Ana"][:count]
     table = filled([line("x", n, speaker=name) for n, name in enumerate(names)])
     assert [table.speakers[number] for number in table.speaker_column] == names
+
+
+TEXTS = ["short", " ", "A sentence of words. " * 50]
+
+
+def shown(table, lines):
+    """Return all that a table tells."""
+    starts = table.starts()
+    numbers = range(len(table))
+    return (
+        [table.name_of(number) for number in numbers],
+        [table.number_of(table.name_of(number)) for number in numbers],
+        list(table.places(numbers)),
+        [table.text(number) for number in numbers],
+        [table.lines_of_entry(line.entry_id) for line in lines],
+        [one.tolist() for one in (table.live, table.session_column, table.speaker_column)],
+        [table.links(cross_sessions=cross).before.tolist() for cross in (False, True)],
+        [table.links(cross_sessions=cross).behind.tolist() for cross in (False, True)],
+        None if starts is None else starts.tolist(),
+        [
+            table.allowed(where={name: [value]}).tolist()
+            for name, value in [("role", "user"), ("mood", 1), ("mood", True), ("session", "b")]
+        ],
+        table.allowed(since_ms=3, until_ms=10**30).tolist(),
+        table.speakers,
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.sampled_from([None, "b"]),
+            st.sampled_from(TEXTS),
+            st.sampled_from([{}, {"mood": 1}, {"mood": True}]),
+            st.sampled_from([1, SESSION_GAP_MS * 3, -(10**30)]),
+            st.booleans(),
+        ),
+        max_size=12,
+    ),
+    st.lists(st.integers(0, 12), max_size=4),
+    st.sets(st.integers(0, 11)),
+)
+def test_lines_added_together_are_lines_added_one_by_one(line, layout, cuts, removed):
+    lines = []
+    for n, (thread, session, text, tags, time_ms, is_further) in enumerate(layout):
+        one = line(
+            text, n, thread=f"t{thread}", session=session, time_ms=time_ms, speaker=str(n % 2)
+        )
+        one = replace(one, tags=tags)
+        if is_further and lines:
+            before = lines[-1]
+            one = replace(
+                before, text=text, part=before.part + 1, line_id=f"{before.entry_id}#{n}", tags=tags
+            )
+        lines.append(one)
+    single, many = SegmentTable(), SegmentTable()
+    edges = [0, *sorted(cuts), len(lines)]
+    gone = [lines[n].entry_id for n in removed if n < len(lines)]
+    for first, last in pairwise(edges):
+        numbers = [number for one in lines[first:last] for number in single.add(one)]
+        assert list(many.add_many(lines[first:last])) == numbers
+        assert single.remove_entries(gone[:2]) == many.remove_entries(gone[:2])
+    assert single.remove_entries(gone) == many.remove_entries(gone)
+    assert shown(many, lines) == shown(single, lines)
