@@ -14,7 +14,6 @@ from langchain_convmem.conversation.replies.syntaxes.bare import BareSyntax, Bar
 from langchain_convmem.conversation.replies.syntaxes.calls import (
     Call,
     JsonEnd,
-    Syntax,
     broken,
     json_end,
 )
@@ -176,43 +175,43 @@ class ReplyParser:
         if mark is None:
             return self._hold(at)
         body = "".join(self._body)
-        json = json_end(body)
+        calls = fence.syntax(body)
+        is_broken = any(call.arguments is None for call in calls)
+        json = json_end(body) if is_broken else JsonEnd.RIGHT
         if json is JsonEnd.IN_TEXT:
             if self._passed_over is None:
                 self._passed_over = len(body)
             self._body = [body, mark]
             return at + len(mark)
         if json is JsonEnd.WRONG and self._passed_over is not None:
-            self._data = self._close_earlier(fence, self._passed_over) + self._data[at:]
+            self._data = self._close_earlier(fence, body, self._passed_over) + self._data[at:]
             return 0
-        self._close(fence)
+        self._close(fence, calls)
         return at + len(mark)
 
-    def _close(self, fence: Fence) -> None:
-        self._read(fence.syntax)
+    def _close(self, fence: Fence, calls: Sequence[Call]) -> None:
+        self._take(calls)
         if fence.end:
             self._fence, self._step = None, self._outside()
 
-    def _close_earlier(self, fence: Fence, place: int) -> str:
+    def _close_earlier(self, fence: Fence, body: str, place: int) -> str:
         """Close where an end was passed over, as the text was broken; return what stands behind."""
-        body = "".join(self._body)
-        self._body = [body[:place]]
-        self._close(fence)
+        self._close(fence, fence.syntax(body[:place]))
         return body[place + len(fence.end or fence.start) :]
 
     def _end_fence(self, fence: Fence) -> None:
         """Decide on what stands behind the start of a fence that is not closed."""
         body = "".join(self._body)
         if self._passed_over is not None and json_end(body) is not JsonEnd.RIGHT:
-            self._run(self._close_earlier(fence, self._passed_over), is_end=True)
+            self._run(self._close_earlier(fence, body, self._passed_over), is_end=True)
             return
         self._fence = None
         if re.match(fence.begins, body):
-            self._read(fence.open_syntax or fence.syntax)
+            self._take((fence.open_syntax or fence.syntax)(body))
         else:
             self.content.write(fence.start + body)
 
-    def _read(self, syntax: Syntax) -> None:
-        self.calls += syntax("".join(self._body))
+    def _take(self, calls: Sequence[Call]) -> None:
+        self.calls += calls
         self._body, self._passed_over = [], None
         self.content.mark()

@@ -128,6 +128,14 @@ def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
         assert called(read_reply(once * 2, name)) == [("f", written)] * 2
 
 
+def test_a_call_that_can_be_read_is_told_when_its_fence_closes_whatever_its_texts_resemble():
+    reader = ReplyReader("pythonic")
+    [chunk] = reader.feed("""<|tool_call_start|>[f(a='{"b')]<|tool_call_end|>""")
+    assert [(call["name"], call["args"]) for call in chunk.tool_call_chunks] == [
+        ("f", json.dumps({"a": '{"b'}))
+    ]
+
+
 def test_a_text_that_is_never_closed_takes_no_later_call_with_it():
     broken = '<tool_call>{"name": "f", "arguments": {"a": "b}}</tool_call>'
     message = read_reply(f'{broken}One<tool_call>{{"name": "g"}}</tool_call>Two', "hermes")
