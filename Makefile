@@ -42,6 +42,8 @@ demo: $(VENV)/.base ## Import weeks of dialogue, then chat in a new process that
 	@$(RUN) examples/demo.py
 
 WORKERS ?= auto
+# The tests start processes, each of which would compile the whole package again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
 	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node and not local"
 

@@ -46,7 +46,12 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector forget thousands of tests: looking through them took minutes."""
+    """Forget the settings of the machine, and let the garbage collector forget what it collected.
+
+    Looking through thousands of tests again and again took minutes.
+    """
+    for name in [name for name in os.environ if name.startswith(_FOREIGN)]:
+        del os.environ[name]
     gc.collect()
     gc.freeze()
 
@@ -63,10 +68,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("sockets") is not None:
             item.add_marker(pytest.mark.allow_hosts(["127.0.0.1", "::1"]))
-
-
-@pytest.fixture(autouse=True)
-def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith(_FOREIGN):
-            monkeypatch.delenv(name)

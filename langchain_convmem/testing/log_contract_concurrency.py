@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -94,7 +95,11 @@ class ConcurrencyPart(ContractPart):
         if not self.several_processes:
             pytest.skip("declared: one process only")
         make = self.make_log(tmp_path)
-        context = multiprocessing.get_context("spawn")  # a fork would share what the parent opened
+        # A fork would share what the parent opened; off a server that opened nothing it does not.
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context(
+            "forkserver" if "forkserver" in methods else "spawn"
+        )
         together = context.Barrier(WRITERS, timeout=60)
         processes = [
             context.Process(target=_write_from_another_process, args=(make, together, writer))

@@ -66,28 +66,18 @@ def test_importing_the_package_loads_nothing_else():
     assert _packages(modules) & (HEAVY | {"langchain_core", "pydantic"}) == set()
 
 
-def test_importing_the_memory_loads_nothing_heavy():
-    modules = _imported("from langchain_convmem import ConversationMemory")
-    assert "langchain_convmem.memory.conversation_memory" in modules
-    assert _packages(modules) & HEAVY == set()
-
-
-@pytest.mark.parametrize(
-    "name", ["ChatTemplate", "ConversationHistory", "InMemoryLog", "PromptFile", "SQLiteLog"]
-)
-def test_importing_a_part_that_needs_no_vectors_loads_nothing_heavy(name):
-    assert _packages(_imported(f"from langchain_convmem import {name}")) & HEAVY == set()
-
-
-def test_opening_a_memory_and_chatting_without_recall_loads_nothing_heavy():
+def test_no_part_that_needs_no_vectors_and_no_chat_without_recall_loads_anything_heavy():
     code = """
 from langchain_core.runnables import RunnableLambda
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ChatTemplate, ConversationHistory, ConversationMemory
+from langchain_convmem import InMemoryLog, PromptFile, SQLiteLog
 memory = ConversationMemory.open(":memory:")
 chain = memory.wrap(RunnableLambda(lambda _: "Yes."), recall=False)
 chain.invoke("Hello", {"configurable": {"thread_id": "t"}})
 """
-    assert _packages(_imported(code)) & HEAVY == set()
+    modules = _imported(code)
+    assert "langchain_convmem.memory.conversation_memory" in modules
+    assert _packages(modules) & HEAVY == set()
 
 
 # -- what importing does ------------------------------------------------------------------------

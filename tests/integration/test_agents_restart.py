@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from forked_processes import ForkedProcess
 from langgraph.checkpoint.sqlite import SqliteSaver
 from scripted_agents import agent_with, says, shape, spoken
 from scripted_chat import ScriptedChatModel, at
@@ -16,8 +13,7 @@ from langchain_convmem import ConversationMemory
 _PROCESS = """
 import asyncio, sys
 
-folder, support, keep_state, way, step = sys.argv[1:]
-sys.path.insert(0, support)
+folder, keep_state, way, step = sys.argv[1:]
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -63,10 +59,8 @@ run() if way == "invoke" else asyncio.run(arun())
 
 @pytest.mark.parametrize(("keep_state", "way"), [("all", "invoke"), ("turn", "ainvoke")])
 def test_what_one_process_asks_another_decides_and_a_third_remembers(tmp_path, keep_state, way):
-    support = Path(sys.modules["scripted_agents"].__file__).parent
     for step in ("asks", "decides"):
-        command = [sys.executable, "-c", _PROCESS, str(tmp_path), str(support), keep_state, way]
-        subprocess.run([*command, step], check=True)
+        assert ForkedProcess(_PROCESS, tmp_path, keep_state, way, step).ends() == 0
     with (
         ConversationMemory.open(tmp_path / "memory.db") as memory,
         SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as saver,

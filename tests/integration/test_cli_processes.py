@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -20,48 +22,59 @@ TIMEOUT_S = 60
 LINE = "I locked my bicycle behind the bakery on Mill Lane."
 
 
-@pytest.fixture
-def environment(tmp_path):
+def environment_of(database):
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("CONVMEM_") and "proxy" not in name.lower()
     }
-    database = str(tmp_path / "memory.db")
-    return {**kept, "CONVMEM_DB": database, "OPENAI_API_KEY": "test", "PYTHONWARNINGS": "error"}
+    ours = {"CONVMEM_DB": str(database), "OPENAI_API_KEY": "test", "PYTHONWARNINGS": "error"}
+    return {**kept, **ours}
+
+
+def run(environment, *words, stdin=""):
+    """Run a command in a process of its own."""
+    return subprocess.run(
+        [*CONVMEM, *words],
+        input=stdin,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.fixture
+def environment(tmp_path):
+    return environment_of(tmp_path / "memory.db")
 
 
 @pytest.fixture
 def convmem(environment):
-    """Run a command in a process of its own."""
-
-    def run(*words, stdin=""):
-        return subprocess.run(
-            [*CONVMEM, *words],
-            input=stdin,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-
-    return run
+    return partial(run, environment)
 
 
-@pytest.fixture
-def bicycle(tmp_path, convmem):
-    """A dialogue that an earlier process has imported."""
-    path = tmp_path / "weeks.jsonl"
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """The file of a process that has imported a dialogue."""
+    path = tmp_path_factory.mktemp("imported") / "weeks.jsonl"
     rows = [
         {"role": "user", "name": "Ana", "content": LINE, "timestamp": "2024-03-03T19:11:00Z"},
         {"role": "assistant", "content": "Noted.", "timestamp": "2024-03-03T19:12:00Z"},
         {"role": "user", "content": "The plumber came.", "timestamp": "2024-04-01T10:00:00Z"},
     ]
     path.write_text("\n".join(map(json.dumps, rows)))
-    done = convmem("import", str(path))
+    database = path.with_name("memory.db")
+    done = run(environment_of(database), "import", str(path))
     assert (done.returncode, done.stderr) == (0, "")
-    return path
+    return database
+
+
+@pytest.fixture
+def bicycle(imported, environment):
+    """A dialogue that an earlier process has imported."""
+    shutil.copyfile(imported, environment["CONVMEM_DB"])
 
 
 def test_a_piped_chat_remembers_what_an_earlier_process_imported(convmem, bicycle):

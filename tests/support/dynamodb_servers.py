@@ -5,14 +5,15 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
-import logging
+import sys
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from unittest.mock import patch
+from types import MappingProxyType
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,6 +30,7 @@ WRITES = frozenset(
         "UpdateItem",
     }
 )
+NO_MORE: Mapping[str, object] = MappingProxyType({})
 _NUMBERS = itertools.count()
 
 
@@ -89,29 +91,82 @@ def writes(calls: Counter[str]) -> int:
     return sum(count for name, count in calls.items() if name in WRITES)
 
 
+# -- servers ------------------------------------------------------------------------------------
+
+
+class _Connection(BaseHTTPRequestHandler):
+    """Keeps its connection, as the service does; `answered` is what a server is."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # headers and body in one packet, or the client waits to acknowledge the first
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        self.answered(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, status: int, content: bytes, headers: Mapping[str, object] = NO_MORE) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+        self.wfile.flush()
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers on loopback for the time of a `with` block."""
+
+    daemon_threads = True
+    request_queue_size = 128  # writers at once all come with connections of their own
+
+    def __init__(self, connection: type[_Connection]) -> None:
+        super().__init__(("127.0.0.1", 0), connection)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request, client_address) -> None:
+        """Say nothing of clients that hang up: the test is over."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
 @contextmanager
 def moto_server():
-    """Run moto's server and yield its address; skips where it is not installed."""
+    """Run a server with moto's DynamoDB behind it and yield its address; skips without moto.
+
+    Moto's own server takes a connection for each call and looks for its service among all of
+    Amazon's, which takes nearly as long as what is called.
+    """
     pytest.importorskip("boto3", reason="boto3 is not installed")
-    pytest.importorskip("moto.server", reason="the server of moto is not installed")
+    pytest.importorskip("moto.dynamodb.responses", reason="moto is not installed")
+    from botocore.awsrequest import AWSPreparedRequest
+    from moto.core.request import normalize_request
     from moto.dynamodb.responses import DynamoHandler
-    from moto.server import ThreadedMotoServer
 
     turn = threading.Lock()
-    act = DynamoHandler.call_action
 
-    def one_at_a_time(self):
-        # The service checks a condition and writes in one step; moto does so in two.
-        with turn:
-            return act(self)
+    class Moto(_Connection):
+        def answered(self, body: bytes) -> None:
+            asked = AWSPreparedRequest("POST", f"{server.url}/", self.headers, body, False)
+            request = normalize_request(asked)
+            # The service checks a condition and writes in one step; moto does so in two.
+            with turn:
+                status, headers, text = DynamoHandler.dispatch(request, asked.url, asked.headers)
+            self.answer(status, text.encode() if isinstance(text, str) else text, headers)
 
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for every call otherwise
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    with patch.object(DynamoHandler, "call_action", one_at_a_time):
-        server.start()
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
-        server.stop()
+    with _Server(Moto) as server:
+        yield server.url
 
 
 # -- a server that fails as it is told ----------------------------------------------------------
@@ -119,7 +174,7 @@ def moto_server():
 THROTTLED = "ProvisionedThroughputExceededException"
 
 
-class FaultyServer(ThreadingHTTPServer):
+class FaultyServer(_Server):
     """Passes calls on to another server, but fails those that `faults` names.
 
     A fault is one of:
@@ -128,48 +183,32 @@ class FaultyServer(ThreadingHTTPServer):
         "half": the call is carried out for the first half of its writes, the rest is handed back.
     """
 
-    daemon_threads = True
-
     def __init__(self, behind: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_FaultyConnection)
         self.behind = urlsplit(behind)
         self.faults: dict[str, list[str]] = {}
         self.seen: Counter[str] = Counter()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
     def next_fault(self, operation: str) -> str | None:
         self.seen[operation] += 1
         faults = self.faults.get(operation)
         return faults.pop(0) if faults else None
 
-    def handle_error(self, request, client_address) -> None:
-        """Say nothing: clients hang up when the test is over."""
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # headers and body in one packet, or the client waits to acknowledge the first
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+class _FaultyConnection(_Connection):
+    def answered(self, body: bytes) -> None:
         fault = self.server.next_fault(self.headers["X-Amz-Target"].split(".")[1])
         if fault is None:
-            self._answer(*self._passed_on(body))
+            self.answer(*self._passed_on(body))
         elif fault == "lost":
             self._passed_on(body)
             self.close_connection = True
         elif fault == "half":
-            self._answer(200, self._half(json.loads(body)))
+            self.answer(200, self._half(json.loads(body)))
         else:
             fields = {"__type": f"com.amazonaws.dynamodb.v20120810#{fault}", "message": "Not now."}
             status = 500 if fault.startswith("Internal") else 400
-            self._answer(status, json.dumps(fields).encode())
+            self.answer(status, json.dumps(fields).encode())
 
     def _passed_on(self, body: bytes) -> tuple[int, bytes]:
         behind = http.client.HTTPConnection(self.server.behind.hostname, self.server.behind.port)
@@ -187,26 +226,6 @@ class _Handler(BaseHTTPRequestHandler):
         if half:
             self._passed_on(json.dumps({"RequestItems": {table: writes[:half]}}).encode())
         return json.dumps({"UnprocessedItems": {table: writes[half:]}}).encode()
-
-    def _answer(self, status: int, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/x-amz-json-1.0")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-        self.wfile.flush()
-
-
-@contextmanager
-def faulty_server(behind: str):
-    """Run a server that fails as it is told in front of another one."""
-    server = FaultyServer(behind)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 # -- looking into a table -----------------------------------------------------------------------

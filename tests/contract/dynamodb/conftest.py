@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from dynamodb_servers import faulty_server, moto_server, new_client, new_table_name
+from dynamodb_servers import FaultyServer, moto_server, new_client, new_table_name
 
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 
@@ -46,7 +46,7 @@ def faulty(endpoint, monkeypatch, open_log):
     pauses = []
     monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=pauses.append))
     with (
-        faulty_server(endpoint) as server,
+        FaultyServer(endpoint) as server,
         DynamoDBLog(name, region_name="eu-central-1", endpoint_url=server.url) as log,
     ):
         log._table.pause = pauses.append

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dynamodb_servers import (
     THROTTLED,
-    faulty_server,
+    FaultyServer,
     new_client,
     once_only,
 )
@@ -102,7 +102,7 @@ def test_forgetting_goes_on_where_it_broke_off(faulty):
 
 
 def test_a_server_that_is_not_there_is_unavailable(endpoint):
-    with faulty_server(endpoint) as server:
+    with FaultyServer(endpoint) as server:
         url = server.url
     log = DynamoDBLog("log", client=new_client(url, config=once_only()))
     with pytest.raises(LogUnavailableError, match="query failed on table 'log', key 'U#ana'"):

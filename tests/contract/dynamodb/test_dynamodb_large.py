@@ -6,7 +6,7 @@ import time
 
 import pytest
 from dynamodb_servers import (
-    faulty_server,
+    FaultyServer,
     items,
     kinds,
     new_client,
@@ -54,7 +54,7 @@ def test_no_item_is_larger_than_the_service_takes(log):
 
 def test_pieces_without_a_head_are_no_entries(endpoint, open_log):
     name = open_log().table_name
-    with faulty_server(endpoint) as server:
+    with FaultyServer(endpoint) as server:
         log = DynamoDBLog(name, client=new_client(server.url, config=once_only()))
         server.faults["PutItem"] = ["ValidationException"]
         with pytest.raises(LogError):

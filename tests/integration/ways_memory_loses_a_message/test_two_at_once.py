@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import scripted_chat
+from forked_processes import ForkedProcess
 from scripted_agents import shape, view
 from scripted_chat import ScriptedChatModel, at
 
@@ -66,11 +63,10 @@ def test_a_batch_over_one_thread_loses_none_and_one_over_several_mixes_none(memo
 
 PROCESS = """
 import json, sys
-sys.path.insert(0, sys.argv[3])
 from scripted_chat import ScriptedChatModel, at
 from langchain_convmem import ConversationMemory
 
-path, said = sys.argv[1:3]
+path, said = sys.argv[1:]
 
 def answer(messages):
     print("calling", flush=True)
@@ -88,16 +84,8 @@ with ConversationMemory.open(path) as memory:
 
 
 def test_turns_in_processes_overlap_and_none_is_lost_or_torn_apart(memory, logged, tmp_path):
-    support = Path(scripted_chat.__file__).parent
-
     def started(said):
-        return subprocess.Popen(
-            [sys.executable, "-c", PROCESS, str(tmp_path / "memory.db"), said, str(support)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
+        return ForkedProcess(PROCESS, tmp_path / "memory.db", said)
 
     def goes_on(process, until):
         process.stdin.write("\n")
@@ -107,8 +95,8 @@ def test_turns_in_processes_overlap_and_none_is_lost_or_torn_apart(memory, logge
         for process in (one, two):
             assert process.stdout.readline() == "ready\n"
             goes_on(process, "calling")
-        seen_by_two = json.loads(two.communicate("\n", timeout=60)[0])
-        seen_by_one = json.loads(one.communicate("\n", timeout=60)[0])
+        seen_by_two = json.loads(two.finish("\n"))
+        seen_by_one = json.loads(one.finish("\n"))
     assert (one.returncode, two.returncode) == (0, 0)
 
     assert seen_by_one == ["human: first?"]

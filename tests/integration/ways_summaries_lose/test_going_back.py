@@ -106,21 +106,21 @@ def test_a_newer_summary_is_not_put_aside_by_an_older_one_written_anew(thread):
 
 def test_forgetting_something_recomputes_the_summary_that_told_of_it(thread):
     memory = thread.with_summarizer(thread.summarizer, summarize_when="foreground")
-    secret = "My secret number is 4242."
+    secret = "My secret word is hullabaloo."
     thread.say(secret, "Noted.")
     thread.talk(4)
     assert thread.summarize()
-    assert "4242" in thread.summaries[0]
+    assert "hullabaloo" in thread.summaries[0]
     entry = next(one for one in thread.history.entries if secret in one.contents)
     memory.forget(user_id="ana", thread_id="t", entry_ids=[entry.id])
-    assert "4242" not in str(thread.history.entries)
+    assert "hullabaloo" not in str(thread.history.entries)
     assert len(thread.summaries) == 1
     assert "What about tea?" in thread.summaries[0]
     thread.check()
 
 
 def test_forgetting_erases_every_summary_that_ever_told_of_it(thread):
-    secret = "My secret number is 4242."
+    secret = "My secret word is hullabaloo."
     thread.say(secret, "Noted.")
     thread.talk(4)
     assert thread.summarize()
@@ -131,7 +131,7 @@ def test_forgetting_erases_every_summary_that_ever_told_of_it(thread):
     assert thread.summarize()  # tells what the one before told
     entry = next(one for one in thread.history.entries if secret in one.contents)
     thread.memory.forget(user_id="ana", thread_id="t", entry_ids=[entry.message_id])
-    assert "4242" not in str(thread.history.entries)
+    assert "hullabaloo" not in str(thread.history.entries)
     thread.check()
 
 

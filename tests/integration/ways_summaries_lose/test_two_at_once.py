@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Self
 
 import pytest
+from forked_processes import ForkedProcess
 from langchain_core.messages import AIMessage, HumanMessage
 from scripted_chat import FailingLog
 from summaries import ScriptedSummarizer
@@ -46,29 +45,23 @@ class Child:
     """A process that summarises the thread when told to, and ends its request when told to."""
 
     def __init__(self, path: Path, mode: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", CHILD, str(path), mode],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = ForkedProcess(CHILD, path, mode)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.finish()
 
     def says(self) -> str:
         return self._process.stdout.readline().strip()
 
     def go_on(self) -> None:
         self._process.stdin.write("go\n")
-        self._process.stdin.flush()
 
     def ends(self) -> int:
-        return self._process.wait(30)
+        return self._process.ends()
 
 
 @pytest.fixture

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 
 import pytest
+from forked_processes import ForkedProcess
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
@@ -160,9 +159,7 @@ with SQLiteLog(sys.argv[1]) as log:
 
 
 def test_copies_are_consistent_while_a_process_writes_and_is_killed(log, tmp_path):
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(log.path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with ForkedProcess(WRITER, log.path) as process:
         for number in range(3):
             acknowledged = int(process.stdout.readline())
             log.backup(tmp_path / f"copy {number}.db")

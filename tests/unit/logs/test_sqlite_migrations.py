@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import histories
 import pytest
+from forked_processes import ForkedProcess
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import LogError, SchemaVersionError
@@ -173,8 +172,7 @@ SQLiteLog(sys.argv[1])
 def test_a_process_that_dies_in_a_migration_leaves_the_old_version(path, version):
     file_of(path, version)
     before = dump(path)
-    done = subprocess.run([sys.executable, "-c", DYING, str(path)], check=False)
-    assert done.returncode == 7
+    assert ForkedProcess(DYING, path).ends() == 7
     assert dump(path) == before
     with SQLiteLog(path) as log:
         assert len(log.entries(ANA)) == 7
@@ -194,21 +192,12 @@ with SQLiteLog(sys.argv[1]) as log:
 
 def test_of_several_processes_one_migrates_and_the_others_wait(path):
     file_of(path, 1)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", OPENING, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(4)
-    ]
+    processes = [ForkedProcess(OPENING, path) for _ in range(4)]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
         process.stdin.write("go\n")
-        process.stdin.flush()
-    assert [process.communicate()[0] for process in processes] == ["7\n"] * 4
+    assert [process.finish() for process in processes] == ["7\n"] * 4
     with SQLiteLog(path) as log:
         report = log.verify()
         assert (report.schema_version, report.problems) == (len(MIGRATIONS), ())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-import subprocess
-import sys
 import threading
 
 import pytest
+from forked_processes import ForkedProcess
 
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
@@ -52,14 +51,8 @@ with SQLiteLog(sys.argv[1]) as log:
 
 
 @contextlib.contextmanager
-def started(script, *words, **options):
-    with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", script, *map(str, words)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        **options,
-    ) as process:
+def started(script, *words):
+    with ForkedProcess(script, *words) as process:
         try:
             yield process
         finally:
@@ -73,8 +66,7 @@ def reading(path):
         before = process.stdout.readline()
 
         def release():
-            output, _ = process.communicate("go\n")
-            assert output == before, "the reader's state of the file has changed"
+            assert process.finish("go\n") == before, "the reader's state of the file has changed"
             assert process.returncode == 0
 
         yield release
@@ -101,7 +93,7 @@ def test_writers_lose_nothing_beside_a_long_reader_and_checkpoints(path, log):
             stack.enter_context(started(WRITER, path, writer, TIMES)) for writer in range(WRITERS)
         ]
         modes, tried = ("PASSIVE", "FULL", "RESTART", "TRUNCATE"), 0
-        while any(writer.poll() is None for writer in writers):
+        while any(writer.returncode is None for writer in writers):
             with contextlib.suppress(sqlite3.OperationalError):  # another one is at it
                 checkpointer.execute(f"PRAGMA wal_checkpoint({modes[tried % 4]})")
             tried += 1
@@ -120,12 +112,12 @@ def test_a_process_that_forgets_beside_a_long_reader_holds_up_no_writer(path, lo
     say(log, doomed, SECRET)
     with reading(path) as release, started(FORGETTER, path) as forgetter:
         while log.entries(doomed):
-            assert forgetter.poll() is None
+            assert forgetter.returncode is None
         for number in range(TIMES):
             say(log, KEY, f"line {number}")
-        assert forgetter.poll() is None, "it cannot be done while the old text is being read"
+        assert forgetter.returncode is None, "it cannot be done while the old text is being read"
         release()
-        assert forgetter.wait() == 0
+        assert forgetter.ends() == 0
     assert len(log.entries(KEY)) == TIMES
     assert all(SECRET.encode() not in item.read_bytes() for item in path.parent.iterdir())
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_processes import ForkedProcess
 from langchain_core.messages import HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -129,14 +128,14 @@ def test_what_was_forgotten_stays_forgotten_though_the_state_has_it(memory, keep
     model = ScriptedChatModel(replies=["Noted.", "One.", "Two.", "Three."])
     options = {"keep_state": keep_state}
     agent = agent_with(memory, model, options=options, checkpointer=InMemorySaver())
-    agent.invoke(says("The code is 1234.", "secret"), at())
+    agent.invoke(says("The word is hullabaloo.", "secret"), at())
     kept = [] if what == "the thread" else ["ai: Noted."]
     ids = None if what == "the thread" else ["secret"]
     memory.forget(thread_id="t", user_id="ana", entry_ids=ids)
     for text in ("First?", "Second?", "Third?"):
         agent.invoke(says(text), at())
     assert spoken(memory)[: len(kept) + 2] == [*kept, "human: First?", "ai: One."]
-    assert "1234" not in str([spoken(memory), model.seen[1:]])
+    assert "hullabaloo" not in str([spoken(memory), model.seen[1:]])
     assert len(spoken(memory)) == len(kept) + 6
 
 
@@ -332,7 +331,6 @@ def test_an_asynchronous_agent_goes_on_with_the_same_files(tmp_path: Path):
 
 _DYING = """
 import os, sys
-sys.path.insert(0, sys.argv[2])
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langchain_convmem import ConversationMemory
 from scripted_agents import agent_with, calls, says
@@ -344,17 +342,15 @@ def die(messages):
 memory = ConversationMemory.open(sys.argv[1] + "/memory.db")
 with SqliteSaver.from_conn_string(sys.argv[1] + "/checkpoints.db") as saver:
     model = ScriptedChatModel(replies=["Hello.", calls("yard"), die])
-    agent = agent_with(memory, model, options={"keep_state": sys.argv[3]}, checkpointer=saver)
+    agent = agent_with(memory, model, options={"keep_state": sys.argv[2]}, checkpointer=saver)
     for text in ("Hi.", "Where?"):
-        agent.invoke(says(text), at(), durability=sys.argv[4])
+        agent.invoke(says(text), at(), durability=sys.argv[3])
 """
 
 
 def _dies_in_a_loop(folder, keep_state, durability):
     """Run two turns in another process, which dies in the middle of the second."""
-    support = Path(sys.modules["scripted_agents"].__file__).parent
-    command = [sys.executable, "-c", _DYING, str(folder), str(support), keep_state, durability]
-    assert subprocess.run(command, check=False).returncode == 9
+    assert ForkedProcess(_DYING, folder, keep_state, durability).ends() == 9
 
 
 # How far the checkpointer is behind when a process dies is a matter of chance by default
