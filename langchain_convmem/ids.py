@@ -33,7 +33,6 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # digits two at a time are half the work.
 _AS_BASE_32 = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
 _DIGIT_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
-_PAIR_SHIFTS = range(120, -1, -10)
 _TIME_DIGITS = 10
 _BYTES = 16
 _HALVES = Struct(">QQ")
@@ -86,8 +85,8 @@ def ulid_text(packed: bytes) -> str:
     )
 
 
-def _to_text(value: int) -> str:
-    return "".join([_DIGIT_PAIRS[value >> shift & 1023] for shift in _PAIR_SHIFTS])
+def _text_of(value: int) -> str:
+    return ulid_text(value.to_bytes(_BYTES, "big"))
 
 
 class _Clock:
@@ -118,7 +117,7 @@ if hasattr(os, "register_at_fork"):
 
 def new_ulid() -> str:
     """Return a new ULID (26 characters), greater than every earlier one of this process."""
-    return _to_text(_CLOCK.next())
+    return _text_of(_CLOCK.next())
 
 
 def numbered_ulid(number: int) -> str:
@@ -128,7 +127,7 @@ def numbered_ulid(number: int) -> str:
     """
     fresh = _CLOCK.next()
     time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS
-    return _to_text(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
+    return _text_of(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
 
 
 def ulid_number(ulid: str) -> int:
@@ -143,4 +142,4 @@ def derived_ulid(at_ms: int, *parts: str | None) -> str:
         # Lengths keep ("ab", "c") apart from ("a", "bc"), whatever characters the parts hold.
         text = b"" if part is None else part.encode("utf-8", "surrogatepass")
         digest.update(f"{-1 if part is None else len(text)}:".encode() + text)
-    return _to_text(max(at_ms, 0) << _RANDOM_BITS | int.from_bytes(digest.digest(), "big"))
+    return _text_of(max(at_ms, 0) << _RANDOM_BITS | int.from_bytes(digest.digest(), "big"))

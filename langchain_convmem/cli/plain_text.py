@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
+
+from langchain_convmem.views.times import moment_at
 
 __all__ = ["Styled", "clock", "hanging", "iso_time", "json_text", "safe_text"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_JSON = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
 
@@ -35,22 +35,15 @@ def json_text(value: Any) -> str:
     return _NOT_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _moment(at_ms: int) -> datetime | None:
-    try:
-        return _EPOCH + timedelta(milliseconds=at_ms)
-    except OverflowError:
-        return None
-
-
 def clock(at_ms: int) -> str:
     """Return the minute in UTC for a person; `at_ms` is milliseconds since the epoch."""
-    moment = _moment(at_ms)
+    moment = moment_at(at_ms)
     return f"{at_ms} ms" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def iso_time(at_ms: int) -> str | None:
     """Return the millisecond as ISO 8601 text, or None outside the calendar."""
-    moment = _moment(at_ms)
+    moment = moment_at(at_ms)
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 

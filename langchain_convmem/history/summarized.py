@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError, InvalidMessageError, StaleWindowError
 from langchain_convmem.history.added_turn import AddedTurn
 from langchain_convmem.history.thread import LogThread
 from langchain_convmem.records import Entry, Turn
-from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.steps import Steps, arun, run, step
 from langchain_convmem.views.live import live_entries, live_summary
 from langchain_convmem.views.summaries import (
     applied_summary,
+    check_kept,
     checked_pieces,
     summary_draft,
     undoing_summary,
@@ -61,8 +62,8 @@ class SummarizedThread(LogThread):
         Raises:
             InvalidMessageError: If the text is blank or the window empty, or if the write hook
                 stores nothing of the text; nothing is written.
-            StaleWindowError: If something in the window was undone, replaced or summarised since;
-                nothing is written.
+            StaleWindowError: If something in the window was undone, replaced, forgotten or
+                summarised since; nothing is written.
             ConfigError: If the window is of another thread.
         """
         return run(self._summarizing(text, window, model, prompt_version))
@@ -90,12 +91,17 @@ class SummarizedThread(LogThread):
             raise InvalidMessageError("before_write stores nothing of the summary; none was added")
         before = yield from self._entries()
         added = applied_summary(pieces, window, before)
-        if added is None:
-            draft = summary_draft(
-                pieces, window, before, model=model, prompt_version=prompt_version
-            )
-            [added] = yield from self._append([draft])
-        return AddedTurn.holding(added, (yield from self._entries()), self.log)
+        if added is not None:
+            return AddedTurn.holding(added, before, self.log)
+        draft = summary_draft(pieces, window, before, model=model, prompt_version=prompt_version)
+        [added] = yield from self._append([draft])
+        entries = yield from self._entries()
+        try:
+            check_kept(window, entries)
+        except StaleWindowError:
+            yield step(self.log, "forget", self.key, [added.id])
+            raise
+        return AddedTurn.holding(added, entries, self.log)
 
     @property
     def last_summary(self) -> Turn | None:

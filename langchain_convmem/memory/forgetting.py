@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.memory.memory_part import owner_of
@@ -27,8 +28,8 @@ class ForgettingMemory(SummarizingPart):
         """Erase for good: a user with all threads, a thread, or entries of a thread.
 
         What recall keeps of it in this process's memory goes too; other processes notice when they
-        next recall for this user. Summaries that tell of it go with it, and with a summarizer
-        the thread is compacted anew.
+        next recall for this user. Summaries that tell of it go with it, also those that are written
+        meanwhile, and with a summarizer the thread is compacted anew.
 
         Args:
             user_id: Alone: everything of this user.
@@ -61,8 +62,9 @@ class ForgettingMemory(SummarizingPart):
         scope = ThreadKey(user_id, thread_id) if thread_id is not None else Owner(user_id=user_id)
         ids = None if entry_ids is None else list(entry_ids)
         if isinstance(scope, ThreadKey) and ids:
-            ids += yield from self._telling_of(scope, ids)
-        receipt: ForgetReceipt = yield step(self.log, "forget", scope, ids)
+            receipt = yield from self._erasing_steps(scope, ids)
+        else:
+            receipt = yield step(self.log, "forget", scope, ids)
         if self._recall is not None:
             owner = scope if isinstance(scope, Owner) else scope.owner
             yield from self._recall.forgotten_steps(owner)
@@ -71,8 +73,34 @@ class ForgettingMemory(SummarizingPart):
             yield from self.after_turn_steps(scope)
         return receipt
 
-    def _telling_of(self, key: ThreadKey, ids: Collection[str]) -> Steps[list[str]]:
-        """Return the ids of the summaries that tell of entries, those taken back included."""
-        entries: list[Entry] = yield step(self.log, "entries", key)
-        named = {entry.id for entry in entries if not {entry.id, entry.message_id}.isdisjoint(ids)}
-        return summaries_over([entry for entry in entries if entry.control is None], named)
+    def _erasing_steps(self, key: ThreadKey, ids: Sequence[str]) -> Steps[ForgetReceipt]:
+        """Erase entries, and the summaries that tell of them, those taken back included."""
+        known: list[Entry] = yield step(self.log, "entries", key)
+        named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
+        telling = _telling(known, named)
+        receipt: ForgetReceipt = yield step(self.log, "forget", key, [*ids, *telling])
+        while True:
+            # A summary may have been written since the thread was read.
+            seen = known[-1].position if known else 0
+            known = [*known, *(yield step(self.log, "entries", key, after=seen))]
+            late = [name for name in _telling(known, named) if name not in telling]
+            if not late:
+                return receipt
+            telling += late
+            more: ForgetReceipt = yield step(self.log, "forget", key, late)
+            receipt = _both(receipt, more)
+
+
+def _telling(entries: Iterable[Entry], ids: Collection[str]) -> list[str]:
+    """Return the ids of the summaries that tell of entries."""
+    return summaries_over([entry for entry in entries if entry.control is None], ids)
+
+
+def _both(first: ForgetReceipt, second: ForgetReceipt) -> ForgetReceipt:
+    return replace(
+        second,
+        entries=first.entries + second.entries,
+        threads=first.threads + second.threads,
+        segments=first.segments + second.segments,
+        documents=first.documents + second.documents,
+    )

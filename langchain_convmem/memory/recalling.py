@@ -100,7 +100,8 @@ class RecallingMemory(MemoryPart):
         """
         if not recall:
             return 0
-        settings = self._options.get("settings")
+        given = self._options.get("line_recall")
+        settings = self._options.get("settings") if given is None else given.settings
         return max_tokens or (settings and settings.max_tokens) or _RECALL_TOKENS
 
     def retriever(

@@ -17,12 +17,16 @@ from langchain_core.messages.base import BaseMessageChunk
 from langchain_convmem.errors import InvalidMessageError
 
 __all__ = [
+    "INTERRUPTED",
     "ReplyCollector",
     "is_unfinished",
     "reply_messages",
     "with_free_ids",
     "without_cut_calls",
 ]
+
+INTERRUPTED = "interrupted"
+"""Attribute of a reply that was cut off."""
 
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""

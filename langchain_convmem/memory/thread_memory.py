@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import ensure_config
@@ -75,10 +75,10 @@ class MemoryThread:
             seen = self._with(thread, asked)
             view = look.viewed(seen) or look.viewed_without_unanswered(seen)
         if not asked:
-            return ThreadView(tuple(view.messages), (), view)
+            return ThreadView(tuple(view.messages), (), _Note(look, view))
         yield from note_steps(log, thread, view, look.options(seen.entries))
         _, recalled = yield from look.recalled(seen.entries, view, view.positions)
-        return _parted(view, asked, recalled)
+        return _parted(view, asked, recalled)._replace(note=_Note(look, view))
 
     def _look(self, asked: Sequence[BaseMessage]) -> TurnView:
         human = next(
@@ -113,7 +113,8 @@ class MemoryThread:
         self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
     ) -> Steps[None]:
         """Store a whole turn in one write; then let the thread be compacted if that is due."""
-        drafts = yield from self._drafts(messages)
+        note = view.note if isinstance(view.note, _Note) else None
+        drafts = yield from self._drafts(messages, note)
         if not drafts:
             return
         drafts[-1] = replace(drafts[-1], metadata=Metadata((), dict(timing)))
@@ -123,8 +124,8 @@ class MemoryThread:
             msg = f"the turn could not be stored ({error}); the reply is in `text`"
             thread_id = self.key.thread_id
             raise HistoryWriteError(msg, thread_id=thread_id, text=messages[-1].text) from error
-        if isinstance(view.note, Context):
-            yield from self.memory.after_turn_steps(self.key, view.note, messages)
+        if note is not None:
+            yield from self.memory.after_turn_steps(self.key, note.view, messages)
 
     def failed_steps(
         self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
@@ -137,12 +138,15 @@ class MemoryThread:
             draft = Draft(role="control", turn_id=entries[0].turn_id, control=control)
             yield step(self.memory.log, "append", self.key, [draft])
 
-    def _drafts(self, messages: Iterable[BaseMessage]) -> Steps[list[Draft]]:
+    def _drafts(
+        self, messages: Iterable[BaseMessage], note: _Note | None = None
+    ) -> Steps[list[Draft]]:
         kept = [message for message in messages if is_remembered(message)]
+        answers = {} if note is None else dict(note.answers(kept))
         names = {message.id for message in kept if message.id}
         found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
         fresh = with_free_ids(kept, {entry.message_id for entry in found}, lambda _: None)
-        return self.memory.drafting.drafts(fresh, turn_id=new_ulid())
+        return self.memory.drafting.drafts(fresh, turn_id=new_ulid(), answers=answers)
 
     # -- looking back -----------------------------------------------------------------------------
 
@@ -189,6 +193,19 @@ class MemoryThread:
         return replace(self, key=key)
 
 
+class _Note(NamedTuple):
+    """How a turn looked at the thread, and what it saw."""
+
+    look: TurnView
+    view: Context
+
+    def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
+        """Yield what the write hook, asked for the view, answered to the user's message."""
+        for number, message in enumerate(messages):
+            if message is self.look.human and message.content:
+                yield number, self.look.kept
+
+
 def _parted(view: Context, asked: Sequence[BaseMessage], recalled: str) -> ThreadView:
     """Return the view in two: what was said before, and what is asked."""
     names = {message.id for message in asked}
@@ -203,7 +220,7 @@ def _parted(view: Context, asked: Sequence[BaseMessage], recalled: str) -> Threa
             # Templates put the parts of a message together without a space between them.
             now[number] = folded(human, recalled and f"{recalled}\n\n")
             break
-    return ThreadView(tuple(before), tuple(now), view)
+    return ThreadView(tuple(before), tuple(now))
 
 
 def _unnamed(message: BaseMessage) -> BaseMessage:

@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
+from langchain_convmem.memory.replies import INTERRUPTED
 from langchain_convmem.memory.turn_trace import OWN_TOKENS
 from langchain_convmem.records import Draft, Entry
 from langchain_convmem.views.codec import encode_body, encode_metadata
@@ -77,7 +78,7 @@ def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
         turns=sum(bool(turn.entries) and turn.role != "summary" for turn in turns(entries)),
         summaries=len(live) - len(shown),
         retracted=said - len(live),
-        interrupted=sum("interrupted" in entry.metadata.attributes for entry in shown),
+        interrupted=sum(INTERRUPTED in entry.metadata.attributes for entry in shown),
         input_tokens=_total(usage, "input_tokens"),
         output_tokens=_total(usage, "output_tokens"),
         unreported=sum(not one for one in usage),

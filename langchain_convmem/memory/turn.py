@@ -22,6 +22,7 @@ from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.memory.chain_shape import ChainShape
 from langchain_convmem.memory.rendering import MessageList, folded, recalled_messages
 from langchain_convmem.memory.replies import (
+    INTERRUPTED,
     ReplyCollector,
     is_unfinished,
     reply_messages,
@@ -62,8 +63,6 @@ __all__ = ["Turn", "TurnSwitches"]
 
 _ATTEMPT = "attempt_of"
 """Key in the user entry's `aux`: the run whose retries are the same turn."""
-
-_INTERRUPTED = ("interrupted",)
 
 
 @dataclass(slots=True)
@@ -251,7 +250,7 @@ class Turn:
         """Store a whole reply, or one that its provider never finished."""
         messages = reply_messages(output, self.given)
         if messages and is_unfinished(messages[-1]):
-            yield from self._store(without_cut_calls(messages), attributes=_INTERRUPTED)
+            yield from self._store(without_cut_calls(messages), attributes=(INTERRUPTED,))
         else:
             yield from self._store(messages)
 
@@ -264,7 +263,7 @@ class Turn:
 
     def cut(self, reply: ReplyCollector) -> Steps[None]:
         """Store what a stream had brought before it was cut off, marked `interrupted`."""
-        yield from self._store(reply.interrupted(self.given), attributes=_INTERRUPTED)
+        yield from self._store(reply.interrupted(self.given), attributes=(INTERRUPTED,))
 
     def _store(
         self, messages: Sequence[BaseMessage], attributes: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import BaseMessage
 
+from langchain_convmem.memory.replies import INTERRUPTED
 from langchain_convmem.records import Entry, Role, ThreadKey
 from langchain_convmem.views.codec import role_of, text_pieces
 from langchain_convmem.views.live import live_entries, live_summary
@@ -70,7 +71,7 @@ def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
     return any(
         entry.turn_id == turn_id
         and entry.role == "assistant"
-        and "interrupted" not in entry.metadata.attributes
+        and INTERRUPTED not in entry.metadata.attributes
         for entry in live
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 from langchain_core.messages import BaseMessage
@@ -17,6 +16,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.offline.fences import FencedText, read_fence, read_summary, split_fences
 from langchain_convmem.views.codec import line_time_ms
 from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.times import day_text
 
 __all__ = ["ContextLine", "Given", "Source", "read_context"]
 
@@ -96,12 +96,10 @@ def _kind(message: BaseMessage) -> str:
 def _date(message: BaseMessage) -> str | None:
     try:
         stamp_ms = line_time_ms(message)
-        if stamp_ms is None:
-            return None
-        return datetime.fromtimestamp(stamp_ms / 1000, UTC).date().isoformat()
-    except (InvalidMessageError, OverflowError, ValueError, OSError):
+    except InvalidMessageError:
         # A date only decorates a quote; a log would have refused this message.
         return None
+    return None if stamp_ms is None else day_text(stamp_ms) or None
 
 
 def _speaker(name: str, asker: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -237,7 +237,7 @@ class PromptFile:
             ConfigError: If a function that is needed is asynchronous, or one of `functions` is
                 none; nothing was called then.
         """
-        return run(self._render_steps(self.sections, strict, functions, on_problem))
+        return run(self._render_steps(strict, functions, on_problem, self.sections))
 
     async def arender(
         self,
@@ -247,7 +247,7 @@ class PromptFile:
         on_problem: OnProblem | None = None,
     ) -> dict[str, str]:
         """Return what `render` returns; functions may be asynchronous, others run in a thread."""
-        return await arun(self._render_steps(self.sections, strict, functions, on_problem))
+        return await arun(self._render_steps(strict, functions, on_problem, self.sections))
 
     def format(
         self,
@@ -276,9 +276,9 @@ class PromptFile:
         Raises:
             ConfigError: See `render`.
         """
-        wanted = self._known(titles)
-        texts = run(self._render_steps(wanted, strict, functions, on_problem))
-        return self._joined(wanted, texts, include_titles, summary if include_summary else "")
+        texts = partial(self._render_steps, strict, functions, on_problem)
+        told = summary if include_summary else ""
+        return run(self._format_steps(titles, texts, include_titles, told))
 
     async def aformat(
         self,
@@ -292,9 +292,9 @@ class PromptFile:
         on_problem: OnProblem | None = None,
     ) -> str:
         """Return what `format` returns; functions may be asynchronous, others run in a thread."""
-        wanted = self._known(titles)
-        texts = await arun(self._render_steps(wanted, strict, functions, on_problem))
-        return self._joined(wanted, texts, include_titles, summary if include_summary else "")
+        texts = partial(self._render_steps, strict, functions, on_problem)
+        told = summary if include_summary else ""
+        return await arun(self._format_steps(titles, texts, include_titles, told))
 
     def to_chat_prompt(
         self,
@@ -345,13 +345,16 @@ class PromptFile:
             Evaluation(overridden(self.functions, functions), strict, self._failed(on_problem)),
         )
 
-    def _known(self, titles: Iterable[str]) -> list[str]:
-        return [title for title in _as_titles(titles) if self._has(title)]
-
-    def _joined(
-        self, titles: list[str], texts: Mapping[str, str], include_titles: bool, summary: str
-    ) -> str:
-        blocks = [(heading(title), texts[title]) for title in titles]
+    def _format_steps(
+        self,
+        titles: Iterable[str],
+        texts_of: Callable[[list[str]], Steps[dict[str, str]]],
+        include_titles: bool,
+        summary: str,
+    ) -> Steps[str]:
+        known = [title for title in _as_titles(titles) if self._has(title)]
+        texts = yield from texts_of(known)
+        blocks = [(heading(title), texts[title]) for title in known]
         blocks.append((heading(self.summary_title), summary))
         return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
 
@@ -366,10 +369,10 @@ class PromptFile:
 
     def _render_steps(
         self,
-        titles: Iterable[str],
         strict: bool,
         functions: Mapping[str, VariableFunction] | None,
         on_problem: OnProblem | None,
+        titles: Iterable[str],
     ) -> Steps[dict[str, str]]:
         own = overridden(self.functions, functions)
         pieces = {title: self._pieces(title) for title in titles}

@@ -115,14 +115,30 @@ class MessageLog(Protocol):
     def forget(
         self, scope: Owner | ThreadKey, entry_ids: Collection[str] | None = None
     ) -> ForgetReceipt:
-        """Erase a whole owner, one thread, or some entries of a thread, with all derived from them.
+        """Erase a whole owner, one thread, or some entries of a thread, for good.
 
-        Entries are named by entry id or message id; of a message every version goes. With them go
-        the thread's state documents that are caches, whatever ids are given; see `ThreadState`.
-        The receipt counts these among its documents.
+        Of an owner or a thread all goes: entries of every kind, state documents, segments. Of
+        single entries go they and their segments, and of the thread's state documents those that
+        are caches, whatever ids are given; see `ThreadState`. All else stays: later versions,
+        control entries that name what is gone, and summaries that tell of it, whose ids the caller
+        has to give, too (`ConversationMemory.forget` does).
+
+        Positions are never given again, and the owner's `Changes.generation` differs afterwards.
+        Idempotent: what is gone already and unknown ids are no error, and the receipt counts what
+        this call erased. What others append at the same time is erased or not.
+
+        Args:
+            scope: The owner, or the thread.
+            entry_ids: Entries of the thread by entry id, or by message id, which names every
+                version of the message; an empty collection names none. None is the whole scope.
+
+        Returns:
+            What was erased, in counts.
 
         Raises:
-            ConfigError: If `entry_ids` come without a `ThreadKey`.
+            ConfigError: If `entry_ids` come without a `ThreadKey`, or as one text.
+            LogUnavailableError: If the storage cannot be reached. Part may be gone already: call
+                again.
         """
         ...
 

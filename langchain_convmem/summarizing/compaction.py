@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.protocols import MessageLog, Summarizer
 from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.summarizing.checking import detail_list
-from langchain_convmem.summarizing.leases import Lease, Leases
+from langchain_convmem.summarizing.leases import Ended, Lease, Leases
 from langchain_convmem.summarizing.planning import Plan, make_plan, remade_plan
 from langchain_convmem.summarizing.prompt import PROMPT_VERSION
 from langchain_convmem.summarizing.report import SummaryReport
@@ -26,7 +26,8 @@ from langchain_convmem.summarizing.settings import SummarySettings
 from langchain_convmem.summarizing.writing import Written, written_steps
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.facts import Fact
-from langchain_convmem.views.summaries import replacing_draft, summary_draft
+from langchain_convmem.views.summaries import check_kept, replacing_draft, summary_draft
+from langchain_convmem.views.window import SummaryWindow
 
 __all__ = ["Compactor", "Findable", "ReadThread"]
 
@@ -123,14 +124,17 @@ class Compactor:
         lease = yield from self._leases.take(key, even_resting=make.is_forced)
         if lease is None:
             return SummaryReport(key=key, outcome="busy")
-        report: SummaryReport | None = None
         try:
             # Planned under the lease: another one may have compacted the thread before.
             plan = yield from make.steps()
             report = yield from self._carried_out(lease, plan, by)
-        finally:
-            failed = report is None or report.outcome == "failed"
-            yield from self._leases.give_back(lease, failed=failed)
+        except BaseException as error:
+            # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
+            ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
+            yield from self._leases.give_back(lease, ended)
+            raise
+        ended = "failed" if report.outcome == "failed" else "done"
+        yield from self._leases.give_back(lease, ended)
         return report
 
     # -- summarise, check, commit ----------------------------------------------------------------
@@ -205,8 +209,24 @@ class Compactor:
         draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
         record = {"summary": report.to_record(plan.rolled)}
         draft = replace(draft, metadata=replace(draft.metadata, aux=record))
-        added: list[Entry] = yield step(self._log, "append", lease.key, [draft])
-        return added[0]
+        [added] = yield step(self._log, "append", lease.key, [draft])
+        yield from self._kept(plan.window, added)
+        return cast("Entry", added)
+
+    def _kept(self, window: SummaryWindow, summary: Entry) -> Steps[None]:
+        """Erase a summary again if what it tells of was erased while it was written.
+
+        Raises:
+            StaleWindowError: If so.
+        """
+        told = [*window.turns, *([] if window.previous is None else [window.previous])]
+        first = min(entry.position for turn in told for entry in turn.entries)
+        entries = yield step(self._log, "entries", window.key, after=first - 1)
+        try:
+            check_kept(window, entries)
+        except StaleWindowError:
+            yield step(self._log, "forget", window.key, [summary.id])
+            raise
 
 
 class _MakePlan(NamedTuple):

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import MessageLog, ThreadState
@@ -19,7 +19,11 @@ from langchain_convmem.records import StateDocument, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.summarizing.settings import SummarySettings
 
-__all__ = ["Lease", "Leases"]
+__all__ = ["Ended", "Lease", "Leases"]
+
+Ended = Literal["done", "failed", "stopped"]
+"""How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
+summariser; failures before it still count, and the thread does not rest."""
 
 _DOCUMENT = "summary:lease"
 _LONGEST_PAUSE_MS = 3_600_000
@@ -97,10 +101,11 @@ class Leases:
             return True
         return (yield from self._written(lease, self._claim(lease)))
 
-    def give_back(self, lease: Lease, *, failed: bool) -> Steps[None]:
+    def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
         """End the lease; after a failure the thread rests, each time twice as long."""
         try:
-            failures = lease.failures + 1 if failed else 0
+            failed = ended == "failed"
+            failures = 0 if ended == "done" else lease.failures + failed
             pause_ms = round(self._settings.first_pause_s * 1000) * 2 ** min(failures - 1, 20)
             rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if failed else 0
             if self._state is None:

@@ -59,7 +59,8 @@ class SummarySettings:
         trigger: The high mark: from here on a compaction is due. The form is that of LangChain's
             `SummarizationMiddleware`.
         keep: The low mark: so much of the latest conversation stays as it was said. The question
-            that waits for an answer and an open tool loop stay in any case.
+            that waits for an answer and an open tool loop stay in any case. It must lie below the
+            high mark where both are counted in tokens, or both in messages.
         window_tokens: Size of the model's window, for marks in fractions of it.
         max_summary_tokens: How long a summary should be, its list of details not counted.
         facts_tokens: How long the list of details may be that follows a summary: what the text
@@ -109,13 +110,27 @@ class SummarySettings:
             self._check_marks(clause)
 
     def _check_marks(self, clause: Mapping[str, float]) -> None:
+        """Refuse a clause that holds where no more is there than may stay."""
         measure, low = self.keep
-        if measure in clause and clause[measure] <= low:
+        is_counted = measure == "messages"
+        marks = [mark for mark in clause.items() if (mark[0] == "messages") == is_counted]
+        if not marks:
+            return
+        name, high = max(marks, key=lambda mark: self._size_at(*mark))
+        if self._size_at(name, high) <= self._size_at(measure, low):
             msg = (
-                f"trigger {measure}={clause[measure]!r} must be above keep {measure}={low!r}: "
+                f"trigger {self._told(name, high)} must be above keep {self._told(measure, low)}: "
                 "the more room between them, the rarer a compaction"
             )
             raise ConfigError(msg)
+
+    def _size_at(self, measure: str, amount: float) -> float:
+        """Return an amount in messages or tokens."""
+        return amount * self._window if measure == "fraction" else amount
+
+    def _told(self, measure: str, amount: float) -> str:
+        tokens = f" ({round(amount * self._window)} tokens)" if measure == "fraction" else ""
+        return f"{measure}={amount!r}{tokens}"
 
     @property
     def _window(self) -> int:
@@ -138,7 +153,7 @@ class SummarySettings:
     def trigger_tokens(self) -> int | None:
         """From how many tokens on a compaction is due, however few messages; None if from none."""
         marks = [
-            clause["tokens"] if "tokens" in clause else clause["fraction"] * self._window
+            max(self._size_at(*mark) for mark in clause.items())
             for clause in self.clauses
             if "messages" not in clause
         ]

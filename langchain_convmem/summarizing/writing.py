@@ -15,7 +15,7 @@ from langchain_convmem.steps import Steps
 from langchain_convmem.summarizing.checking import facts_of, is_empty_talk, most_wanted
 from langchain_convmem.summarizing.settings import SummarySettings
 from langchain_convmem.summarizing.summarizers import summary_steps
-from langchain_convmem.summarizing.transcript import in_pieces, transcript_lines
+from langchain_convmem.summarizing.transcript import Line, in_pieces, transcript_lines
 from langchain_convmem.views.facts import Fact, untold
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.window import SummaryWindow
@@ -89,18 +89,20 @@ class _Writer:
             pieces = in_pieces(lines, room)
             if len(pieces) == 1:
                 return self._request(pieces[0], previous)
-            lines = []
+            parts: list[Line] = []
             for piece in pieces:
                 part = yield from self.ask(self._request(piece))
-                lines.append(f"{part}\n\n")
-            self._check_shrinking(lines, pieces)
+                parts.append(Line(f"{part}\n"))
+            self._check_shrinking(parts, lines)
+            lines = parts
 
     def _request(self, transcript: str, previous: str = "") -> SummaryRequest:
         tokens = self._settings.max_summary_tokens
         return SummaryRequest(transcript=transcript, previous=previous, max_tokens=tokens)
 
-    def _check_shrinking(self, after: list[str], before: list[str]) -> None:
-        if sum(map(len, after)) >= sum(map(len, before)):
+    def _check_shrinking(self, after: list[Line], before: list[Line]) -> None:
+        # Not compared with the pieces: days and speakers are told again in each round.
+        if sum(len(line.text) for line in after) >= sum(len(line.text) for line in before):
             msg = f"{self._summarizer.name} wrote summaries no shorter than what they summarise"
             raise SummaryError(msg)
 

@@ -7,9 +7,9 @@ entries hold no words and pass; so does what is copied out of a log, which was a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
@@ -77,11 +77,29 @@ class Drafting:
         """
         return self.kept(draft_of(message, turn_id=turn_id, metadata=metadata))
 
-    def drafts(self, messages: Iterable[BaseMessage], *, turn_id: str | None = None) -> list[Draft]:
-        """Return the drafts of those messages that are to be stored; see `draft`."""
+    def drafts(
+        self,
+        messages: Iterable[BaseMessage],
+        *,
+        turn_id: str | None = None,
+        answers: Mapping[int, BaseMessage | None] | None = None,
+    ) -> list[Draft]:
+        """Return the drafts of those messages that are to be stored; see `draft`.
+
+        Args:
+            messages: What is said.
+            turn_id: The turn of all of them.
+            answers: What `hooked` returned for some of them already, by their number; the hook is
+                not asked about these again.
+        """
         # The hook is not asked about any of them before all are known to be messages.
         given = [draft_of(message, turn_id=turn_id) for message in messages]
-        return [draft for draft in map(self.kept, given) if draft is not None]
+        known = answers or {}
+        kept = [
+            _answered(draft, known[number]) if number in known else self.kept(draft)
+            for number, draft in enumerate(given)
+        ]
+        return [draft for draft in kept if draft is not None]
 
     def kept(self, draft: Draft) -> Draft | None:
         """Return what is to be stored of a draft that says something, if anything is."""
@@ -91,12 +109,7 @@ class Drafting:
             return None if contents is None else replace(draft, contents=contents)
         if not is_remembered(message):
             return None
-        new = self.hooked(message)
-        if new is None or not is_remembered(new):
-            return None
-        if new is message:
-            return draft
-        return replace(draft, message=new, contents=text_pieces(new))
+        return _answered(draft, self.hooked(message))
 
     def entry(self, entry: Entry) -> Entry | None:
         """Return what is to be stored of another log's entry, if anything is."""
@@ -140,6 +153,20 @@ class Drafting:
         named: BaseMessage = new.model_copy(update={"id": message.id})
         draft_of(named)
         return named
+
+
+def _answered(draft: Draft, new: BaseMessage | None) -> Draft | None:
+    """Return what is to be stored of a draft's message, which the hook has answered with another.
+
+    Its id is that of the draft: the thread may have had the message's own.
+    """
+    message = cast("BaseMessage", draft.message)
+    if new is None or not is_remembered(message) or not is_remembered(new):
+        return None
+    if new is message:
+        return draft
+    named = new if new.id == message.id else new.model_copy(update={"id": message.id})
+    return replace(draft, message=named, contents=text_pieces(named))
 
 
 def _check_returned(new: Any, message: BaseMessage) -> None:

@@ -25,6 +25,7 @@ from langchain_convmem.views.window import SummaryWindow, crossing_results
 
 __all__ = [
     "applied_summary",
+    "check_kept",
     "checked_pieces",
     "replacing_draft",
     "summaries_over",
@@ -166,6 +167,26 @@ def _stale(window: SummaryWindow, reason: str) -> StaleWindowError:
         "take a new one with summary_window()"
     )
     return StaleWindowError(msg, thread_id=window.key.thread_id)
+
+
+def check_kept(window: SummaryWindow, entries: Sequence[Entry]) -> None:
+    """Refuse a summary that was just written if what it tells of was erased meanwhile.
+
+    Who erases looks for such summaries after it; who writes one looks after that. So whichever
+    comes last sees the other, and erases the summary.
+
+    Args:
+        window: What was summarised.
+        entries: The entries of the thread from there on, read after the summary was written.
+
+    Raises:
+        StaleWindowError: If some of the window is gone; the summary is to be forgotten, too.
+    """
+    told = set(window.entry_ids)
+    if window.previous is not None:
+        told.add(window.previous.id)
+    if not told <= {entry.id for entry in entries}:
+        raise _stale(window, "some of it was forgotten while its summary was written")
 
 
 # -- taking back --------------------------------------------------------------------------------

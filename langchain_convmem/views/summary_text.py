@@ -11,7 +11,14 @@ from itertools import groupby
 from langchain_convmem.records import Entry, Turn
 from langchain_convmem.views.tool_calls import calls_of
 
-__all__ = ["SUMMARY_NOTICE", "TextStyle", "end_sentence", "shown_summary", "window_text"]
+__all__ = [
+    "SUMMARY_NOTICE",
+    "TextStyle",
+    "end_sentence",
+    "shown_summary",
+    "turn_lines",
+    "window_text",
+]
 
 SUMMARY_NOTICE = (
     "What was said earlier in this conversation, in short. "
@@ -56,21 +63,22 @@ def window_text(turns: Sequence[Turn], previous: Turn | None, style: TextStyle) 
     """Return the previous summary, if given, and one line for each speaker of each turn."""
     if not turns:
         return ""
-    lines = [line for turn in turns for line in _turn_lines(turn, style)]
+    lines = [line for turn in turns for _, line in turn_lines(turn, style)]
     text = style.closure.join(lines)
     if previous is None:
         return text
     return _line(style.summary_tag, previous.contents, style) + style.summary_closure + text
 
 
-def _turn_lines(turn: Turn, style: TextStyle) -> Iterator[str]:
+def turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
+    """Yield each speaker of a turn, and the line of what they say, with their tag in front."""
     tag = style.tags.get(turn.role, turn.role)
     if tag is None:
         return
     for speaker, said in groupby(turn.entries, key=lambda entry: _name(entry) or tag):
         pieces = [piece for entry in said for piece in _pieces(entry, style)]
         if pieces:
-            yield _line(speaker, pieces, style)
+            yield speaker, _line(speaker, pieces, style)
 
 
 def _name(entry: Entry) -> str | None:

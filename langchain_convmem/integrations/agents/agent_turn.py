@@ -30,7 +30,7 @@ from langchain_convmem.integrations.agents.turn_places import (
     turns_before,
     versions_of,
 )
-from langchain_convmem.memory.replies import with_free_ids
+from langchain_convmem.memory.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Changes, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
@@ -138,9 +138,10 @@ class AgentThread:
         message: BaseMessage,
         turn_id: str | None = None,
         timing: Mapping[str, int] | None = None,
+        attributes: tuple[str, ...] = (),
     ) -> Draft | None:
         """Return what is to be stored of a message, if anything is."""
-        metadata = Metadata(timing=timing or {}, aux={MADE_BY_AGENT: True})
+        metadata = Metadata(attributes, timing or {}, aux={MADE_BY_AGENT: True})
         return self.drafting.kept(draft_of(storable(message), turn_id=turn_id, metadata=metadata))
 
     def _generation(self) -> Steps[int]:
@@ -222,6 +223,7 @@ class AgentThread:
         messages: Sequence[BaseMessage],
         state: Sequence[BaseMessage],
         timing: Mapping[str, int],
+        attributes: tuple[str, ...] = (),
     ) -> Steps[list[BaseMessage]]:
         """Store a reply and return it with ids of its own, under which it is stored.
 
@@ -235,12 +237,24 @@ class AgentThread:
         names = {message.id for message in own}
         again = {entry.id for entry in loop.known.values() if entry.message_id in names}
         gone = [entry_id for entry_id in loop.abandoned if entry_id not in again]
-        drafts = [self._draft(message, turn_id, timing) for message in own]
+        drafts = [self._draft(message, turn_id, timing, attributes) for message in own]
         news = [draft for draft in drafts if draft is not None]
         if gone or news:
             controls = retracting(gone, "replaced")
             yield step(self.log, "append", self.key, [*controls, *news])
         return own
+
+    def broken_off(
+        self,
+        loop: Loop,
+        messages: Sequence[BaseMessage],
+        state: Sequence[BaseMessage],
+        timing: Mapping[str, int],
+    ) -> Steps[None]:
+        """Store what came of a reply that broke off, unless an earlier attempt said all of it."""
+        earlier = [entry for entry in loop.known.values() if entry.id in loop.abandoned]
+        if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
+            yield from self.replied(loop, messages, state, timing, (INTERRUPTED,))
 
     def calling(
         self, mark: TurnMark, messages: Sequence[BaseMessage], call_id: str | None

@@ -16,6 +16,7 @@ from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import now_ms
 from langchain_convmem.integrations.agents.agent_turn import AgentThread, Loop
 from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTexts
+from langchain_convmem.integrations.agents.broken_replies import HeardReplies, hearing
 from langchain_convmem.integrations.agents.run_scope import thread_of
 from langchain_convmem.integrations.agents.turn_mark import TurnMark, check_user
 from langchain_convmem.memory.turn import TurnSwitches
@@ -57,8 +58,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     The model sees the thread as the log has it, valid for its provider, then the turn under way as
     the run has it; lines recalled from elsewhere stand in the user's message, fenced and marked as
     data. What the user says is stored before the model is called, what the model and the tools
-    say as it comes, all of a turn under one `turn_id`. What another middleware makes of a stored
-    message replaces it. A write that fails is raised.
+    say as it comes, all of a turn under one `turn_id`. Of a stream that breaks or is cancelled, the
+    words that came are stored, marked `interrupted`; a later attempt takes their place. What
+    another middleware makes of a stored message replaces it. A write that fails is raised.
 
     Call the agent with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id`
     is required. The context may name the user instead (`user_id`). Per call, `configurable` also
@@ -161,7 +163,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Show the model the thread, and store what it says."""
         loop, shown = run(self._prepared(request))
         started_ms = now_ms()
-        response = handler(shown)
+        with hearing() as heard:
+            try:
+                response = handler(shown)
+            except BaseException:
+                run(self._broken_off(request, loop, heard, started_ms))
+                raise
         return run(self._answered(request, loop, response, started_ms))
 
     async def awrap_model_call(
@@ -172,7 +179,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Show the model the thread, and store what it says; see `wrap_model_call`."""
         loop, shown = await arun(self._prepared(request))
         started_ms = now_ms()
-        response = await handler(shown)
+        with hearing() as heard:
+            try:
+                response = await handler(shown)
+            except GeneratorExit:
+                raise  # the loop is gone, and nothing can be awaited
+            except BaseException:
+                await _to_its_end(arun(self._broken_off(request, loop, heard, started_ms)))
+                raise
         return await _to_its_end(arun(self._answered(request, loop, response, started_ms)))
 
     def _prepared(self, request: ModelRequest[Any]) -> Steps[tuple[Loop | None, ModelRequest[Any]]]:
@@ -205,6 +219,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         timing = {"llmStart": started_ms, "llmEnd": now_ms()}
         said = yield from thread.replied(loop, response.result, request.state["messages"], timing)
         return replace(response, result=said)
+
+    def _broken_off(
+        self, request: ModelRequest[Any], loop: Loop | None, heard: HeardReplies, started_ms: int
+    ) -> Steps[None]:
+        said = heard.broken()
+        if loop is not None and said:
+            timing = {"llmStart": started_ms, "llmEnd": now_ms()}
+            thread = self._thread(request.runtime)
+            yield from thread.broken_off(loop, said, request.state["messages"], timing)
 
     # -- tools ----------------------------------------------------------------------------------
 

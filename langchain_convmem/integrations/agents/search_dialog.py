@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +16,7 @@ from langchain_convmem.memory.turn_entries import SPOKEN
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
 from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.times import iso_time
 
 if TYPE_CHECKING:
     from langchain_convmem.memory import ConversationMemory
@@ -31,7 +31,6 @@ _NOTHING = "Nothing that fits was said before."
 _LATEST = 256
 """So many of a thread's latest entries are looked through for the turn under way."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Answer: TypeAlias = tuple[str, list[dict[str, Any]]]
 
@@ -154,17 +153,9 @@ def _map(block: RecalledBlock) -> dict[str, Any]:
             {
                 "line_id": line.line_id,
                 "speaker": line.speaker,
-                "time": _iso(line.time_ms),
+                "time": iso_time(line.time_ms),
                 "text": line.text,
             }
             for line in block.lines
         ],
     }
-
-
-def _iso(time_ms: int) -> str | None:
-    """Return the time, or None where no calendar reaches it."""
-    try:
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat()
-    except OverflowError:
-        return None

@@ -15,6 +15,7 @@ from summaries import bare
 from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.recall import LineRecall, RecallSettings
 from langchain_convmem.views.budget import ContextBudget
 from langchain_convmem.views.tokens import count_tokens
 
@@ -87,6 +88,19 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         # What was recalled beside the summary did not crowd out the latest exchange.
         assert "Rotterdam" in str(replies.seen[-1])
         assert replies.seen[-1][-2].type == "ai"
+
+
+def test_what_a_recall_of_its_own_wishes_for_counts_in_the_budget():
+    log = InMemoryLog()
+    settings = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 500))
+    options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
+    modest = ConversationMemory(log, line_recall=LineRecall(log), **options)
+    modest.wrap(model(), context_tokens=4000, max_tokens=None)
+    greedy = LineRecall(log, settings=RecallSettings(max_tokens=2500))
+    with pytest.raises(ConfigError, match="1500 tokens"):
+        ConversationMemory(log, line_recall=greedy, **options).wrap(
+            model(), context_tokens=4000, max_tokens=None
+        )
 
 
 def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):

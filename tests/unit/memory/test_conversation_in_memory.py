@@ -65,6 +65,40 @@ def test_the_messages_of_a_turn_share_its_id_and_the_reply_tells_its_times(memor
     assert {"llmStart", "llmEnd"} <= reply.metadata.timing.keys()
 
 
+def test_the_write_hook_is_asked_once_about_each_message_of_a_turn():
+    asked = []
+
+    def redact(message):
+        asked.append(message.text)
+        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
+
+    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
+        model = answering("It is 4242.", "Fine.")
+        talk(memory, model, recall=False).send_message("Is the car's number 4242?")
+        assert asked == ["Is the car's number 4242?", "It is 4242."]
+        taken = memory.log.entries(KEY)[0].message_id
+        talk(memory, model, recall=False).send_message(HumanMessage("Again?", id=taken))
+        assert asked[2:] == ["Again?", "Fine."]
+        assert [text for _, text in live(memory)] == [
+            "Is the car's number [number]?",
+            "It is [number].",
+            "Again?",
+            "Fine.",
+        ]
+
+
+def test_what_the_write_hook_refuses_is_never_sent():
+    def refuse(message):
+        raise ProviderError("no numbers")
+
+    with ConversationMemory(InMemoryLog(), before_write=refuse) as memory:
+        model = answering("Fine.")
+        with pytest.raises(ProviderError, match="no numbers"):
+            talk(memory, model).send_message("It is 4242.")
+        assert model.seen == []
+        assert memory.log.entries(KEY) == []
+
+
 def test_a_tool_loop_is_stored_in_order(quick):
     def level(car: str) -> str:
         """Tell the level a car is on."""

@@ -93,6 +93,47 @@ def test_errors_of_a_summariser_never_reach_the_chat(when, way):
         assert len(memory.history("t", user_id="ana").messages) == 6
 
 
+RESTING = SummarySettings(
+    trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000, first_pause_s=3600
+)
+
+
+class UntilCancelled(ScriptedSummarizer):
+    """Works on its first summary until it is cancelled."""
+
+    def __init__(self):
+        super().__init__()
+        self.began = asyncio.Event()
+
+    async def asummarize(self, request):
+        if not self.began.is_set():
+            self.began.set()
+            await asyncio.Event().wait()
+        return self.summarize(request)
+
+
+async def test_a_summary_that_is_cancelled_is_no_failure_of_its_model():
+    summarizer = UntilCancelled()
+    async with summarising(lambda key: None, summarizer, settings=RESTING) as memory:
+        chat(memory, "one", "two")
+        compaction = asyncio.create_task(memory.asummarize("t", user_id="ana"))
+        await summarizer.began.wait()
+        compaction.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await compaction
+        assert await memory.asummarize("t", user_id="ana")
+
+
+def test_a_summary_that_a_signal_stops_is_no_failure_of_its_model():
+    stopped = ScriptedSummarizer(KeyboardInterrupt(), lambda request: request.transcript)
+    with summarising("foreground", stopped, settings=RESTING) as memory:
+        chat(memory, "one")
+        with pytest.raises(KeyboardInterrupt):
+            chat(memory, "two")
+        chat(memory, "three")
+        assert last(memory) is not None
+
+
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
 def test_a_log_that_fails_under_a_summary_does_not_take_the_reply_away(way):
     log = FailingLog(InMemoryLog(), fails_at=5)  # behind two turns of two appends

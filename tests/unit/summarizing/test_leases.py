@@ -55,8 +55,8 @@ def take(leases, key=KEY, **options):
     return run(leases.take(key, **options))
 
 
-def give_back(leases, lease, *, failed=False):
-    run(leases.give_back(lease, failed=failed))
+def give_back(leases, lease, ended="done"):
+    run(leases.give_back(lease, ended))
 
 
 def test_a_thread_is_leased_once_until_it_is_given_back(leases):
@@ -71,19 +71,30 @@ def test_a_thread_is_leased_once_until_it_is_given_back(leases):
 
 def test_a_thread_rests_after_a_failure_twice_as_long_each_time(leases, clock):
     for pause_s in (30, 60, 120):
-        give_back(leases, take(leases), failed=True)
+        give_back(leases, take(leases), "failed")
         clock.goes_on(pause_s - 0.001)
         assert take(leases) is None
         clock.goes_on(0.001)
-    give_back(leases, take(leases), failed=False)
-    give_back(leases, take(leases), failed=True)
+    give_back(leases, take(leases))
+    give_back(leases, take(leases), "failed")
     clock.goes_on(30)
+    assert take(leases) is not None
+
+
+def test_what_was_stopped_does_not_rest_and_failures_before_it_still_count(leases, clock):
+    give_back(leases, take(leases), "failed")
+    clock.goes_on(30)
+    give_back(leases, take(leases), "stopped")
+    give_back(leases, take(leases), "failed")
+    clock.goes_on(60 - 0.001)
+    assert take(leases) is None
+    clock.goes_on(0.001)
     assert take(leases) is not None
 
 
 def test_a_pause_is_an_hour_at_most_however_often_it_failed(leases, clock):
     for _ in range(40):
-        give_back(leases, take(leases, even_resting=True), failed=True)
+        give_back(leases, take(leases, even_resting=True), "failed")
     clock.goes_on(3599.999)
     assert take(leases) is None
     clock.goes_on(0.001)
@@ -91,7 +102,7 @@ def test_a_pause_is_an_hour_at_most_however_often_it_failed(leases, clock):
 
 
 def test_on_request_a_resting_thread_is_taken(leases):
-    give_back(leases, take(leases), failed=True)
+    give_back(leases, take(leases), "failed")
     assert take(leases) is None
     assert take(leases, even_resting=True) is not None
 
@@ -106,7 +117,7 @@ def test_who_stopped_working_loses_the_lease_and_cannot_renew_it(tmp_path, clock
         held = take(second)
         assert held is not None
         assert not run(first.renew(lost))
-        give_back(first, lost, failed=True)
+        give_back(first, lost, "failed")
         assert run(second.renew(held))
         give_back(second, held)
         assert take(first) is not None

@@ -48,6 +48,18 @@ def test_the_low_mark_is_reached_at_its_very_number():
         ({"trigger": ("fraction", 0.5)}, "window_tokens"),
         ({"trigger": ("fraction", 1.5), "window_tokens": 1000}, "at most 1"),
         ({"trigger": ("tokens", 50), "keep": ("tokens", 50)}, "above keep"),
+        (
+            {"trigger": ("tokens", 4000), "keep": ("fraction", 0.5), "window_tokens": 8000},
+            r"tokens=4000 must be above keep fraction=0\.5 \(4000 tokens\)",
+        ),
+        (
+            {"trigger": ("fraction", 0.5), "keep": ("tokens", 5000), "window_tokens": 8000},
+            r"fraction=0\.5 \(4000 tokens\) must be above keep tokens=5000",
+        ),
+        (
+            {"trigger": [("tokens", 6000), {"tokens": 90, "messages": 9}], "keep": ("tokens", 90)},
+            "tokens=90 must be above keep tokens=90",
+        ),
         ({"max_summary_tokens": 15}, "max_summary_tokens"),
         ({"facts_tokens": -1}, "facts_tokens"),
         ({"retries": 1.5}, "retries"),
@@ -60,3 +72,23 @@ def test_the_low_mark_is_reached_at_its_very_number():
 def test_what_no_compaction_can_follow_is_refused_by_name(options, reason):
     with pytest.raises(ConfigError, match=reason):
         SummarySettings(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trigger": ("tokens", 4001), "keep": ("fraction", 0.5), "window_tokens": 8000},
+        {"trigger": ("fraction", 0.5), "keep": ("tokens", 3999), "window_tokens": 8000},
+        {"trigger": {"tokens": 90, "fraction": 0.5}, "keep": ("tokens", 90), "window_tokens": 8000},
+        {"trigger": ("messages", 5), "keep": ("tokens", 9000)},
+    ],
+)
+def test_marks_that_a_compaction_can_follow_are_taken_in_any_measures(options):
+    settings = SummarySettings(**options)
+    assert (settings.trigger, settings.keep) == (options["trigger"], options["keep"])
+
+
+def test_a_mark_of_several_amounts_is_reached_at_the_largest():
+    both = {"tokens": 90, "fraction": 0.5}
+    settings = SummarySettings(trigger=both, keep=("tokens", 90), window_tokens=8000)
+    assert settings.trigger_tokens == 4000

@@ -96,9 +96,10 @@ def brief(request):
 
 def test_what_does_not_fit_into_one_request_is_summarised_in_parts_that_hold_all_of_it():
     texts = [f"K{number}: {'word ' * 40}" for number in range(40)]
+    said = [(HumanMessage, AIMessage)[number % 2](text) for number, text in enumerate(texts)]
     summarizer = ScriptedSummarizer(brief)
     settings = SummarySettings(input_tokens=1000, retries=0)
-    written = write(summarizer, window(*texts), settings)
+    written = write(summarizer, window(*said), settings)
     *parts, _ = summarizer.requests
     assert written.calls == len(summarizer.requests) > 4
     assert all(count_text_tokens(request.transcript) <= 1000 for request in summarizer.requests)

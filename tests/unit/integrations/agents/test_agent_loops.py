@@ -146,7 +146,7 @@ def test_a_task_that_is_cancelled_keeps_what_was_said(quick):
             await task
 
     asyncio.run(chat())
-    assert view(quick) == ["human: Where?"]
+    assert view(quick) == ["human: Where?", "ai: One "]
 
 
 def test_a_command_that_answers_a_call_is_stored_like_any_result(quick):

@@ -1,0 +1,124 @@
+"""Something is forgotten at the very moment in which a summary that tells of it is written."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import StaleWindowError
+
+SECRET = "My secret word is marzipan."
+
+
+class LetsIn:
+    """A log that lets something happen right before each of the first calls of a kind."""
+
+    def __init__(self, log, name, *events, role=None):
+        self._log = log
+        self._names = (name, f"a{name}")
+        self._events = list(events)
+        self._role = role
+
+    def __getattr__(self, name):
+        method = getattr(self._log, name)
+        return partial(self._called, method) if name in self._names else method
+
+    def _called(self, method, key, given, **options):
+        if self._events and self._role in (None, *(getattr(one, "role", None) for one in given)):
+            self._events.pop(0)()
+        return method(key, given, **options)
+
+
+def named(thread):
+    """Return the ids of the entries that tell the secret."""
+    return [one.id for one in thread.history.entries if SECRET in one.contents]
+
+
+def forget_secret(thread, memory=None):
+    memory = memory or thread.memory
+    return memory.forget(user_id="ana", thread_id="t", entry_ids=named(thread))
+
+
+@pytest.fixture
+def telling(thread):
+    """A thread in which a secret was said, among other things."""
+    thread.say(SECRET, "Noted.")
+    thread.talk(4)
+    return thread
+
+
+def test_a_summary_that_is_written_while_something_is_forgotten_is_erased_with_it(telling):
+    def later():
+        telling.talk(3, start=4)
+        assert telling.summarize(force=True)  # goes on from the one that is to be erased now
+
+    log = LetsIn(telling.log, "forget", lambda: telling.summarize(force=True), later)
+    receipt = forget_secret(telling, ConversationMemory(log))
+    assert len(telling.summarizer.requests) == 2
+    assert "marzipan" not in str(telling.history.entries)
+    assert receipt.entries == 3
+    assert len(telling.history.entries) == 15
+    telling.check()
+
+
+async def test_the_asynchronous_twin_erases_what_is_written_meanwhile_too(telling):
+    log = LetsIn(telling.log, "forget", lambda: telling.summarize(force=True))
+    memory = ConversationMemory(log)
+    await memory.aforget(user_id="ana", thread_id="t", entry_ids=named(telling))
+    assert len(telling.summarizer.requests) == 1
+    assert "marzipan" not in str(telling.history.entries)
+
+
+def test_a_summary_that_other_things_were_made_of_outlives_what_is_forgotten(telling):
+    telling.say(SECRET, "Again.")
+    entry = telling.history.entries[-2]
+    log = LetsIn(telling.log, "forget", telling.summarize)  # keeps the last messages
+    receipt = ConversationMemory(log).forget(user_id="ana", thread_id="t", entry_ids=[entry.id])
+    assert receipt.entries == 1
+    assert len(telling.summaries) == 1
+
+
+FORGETTING = {
+    "an entry": forget_secret,
+    "the thread": lambda thread: thread.memory.forget(user_id="ana", thread_id="t"),
+    "the user": lambda thread: thread.memory.forget(user_id="ana"),
+}
+
+
+WRITING = {
+    "first": lambda memory: memory.summarize("t", user_id="ana", force=True),
+    "anew": lambda memory: memory.resummarize("t", user_id="ana"),
+}
+
+
+@pytest.mark.parametrize("what", FORGETTING)
+@pytest.mark.parametrize("by", WRITING)
+def test_what_is_forgotten_right_before_its_summary_is_written_is_not_told_by_it(telling, what, by):
+    assert by == "first" or telling.summarize()
+    log = LetsIn(telling.log, "append", lambda: FORGETTING[what](telling), role="summary")
+    memory = ConversationMemory(log, summarizer=telling.summarizer)
+    report = WRITING[by](memory)
+    assert (report.outcome, report.summary) == ("stale", None)
+    assert "marzipan" not in str(telling.history.entries)
+    assert telling.summaries == []
+    telling.check()
+
+
+def test_what_a_summary_before_told_of_is_not_told_by_the_next_one_once_it_is_forgotten(telling):
+    assert telling.summarize()
+    telling.talk(3, start=4)
+    log = LetsIn(telling.log, "append", lambda: forget_secret(telling), role="summary")
+    memory = ConversationMemory(log, summarizer=telling.summarizer)
+    assert memory.summarize("t", user_id="ana", force=True).outcome == "stale"
+    assert "marzipan" not in str(telling.history.entries)
+
+
+def test_what_is_forgotten_right_before_a_summary_by_hand_is_not_told_by_it(telling):
+    log = LetsIn(telling.log, "append", lambda: forget_secret(telling), role="summary")
+    history = ConversationMemory(log).history("t", user_id="ana")
+    window = history.summary_window()
+    with pytest.raises(StaleWindowError, match="forgotten"):
+        history.add_summary(SECRET, window)
+    assert "marzipan" not in str(telling.history.entries)

@@ -1,0 +1,186 @@
+"""Replies that break off: the words that came are kept, marked, and make way for a whole reply."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from langchain.agents.middleware import (
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    wrap_model_call,
+)
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from scripted_agents import RUNS, agent_with, calls, entries, says, shape, view
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+
+STREAMS = pytest.mark.parametrize("way", ["stream", "astream"])
+
+
+def breaking(*replies, after=2):
+    return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
+
+
+def talk(memory):
+    return [
+        (entry.role, *entry.contents, *entry.metadata.attributes)
+        for entry in entries(memory)
+        if entry.control is None
+    ]
+
+
+CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
+
+
+def run_broken(agent, way="stream", says_=None, config=None):
+    with pytest.raises(ProviderError):
+        RUNS[way](agent, says_ or says("Count.", "q1"), config or at())
+
+
+@STREAMS
+def test_the_words_of_a_stream_that_broke_are_kept(memory, way):
+    run_broken(agent_with(memory, breaking()), way)
+    assert talk(memory) == CUT
+    [asked, reply] = entries(memory)
+    assert type(reply.message) is AIMessage
+    assert reply.turn_id == asked.turn_id
+    assert reply.metadata.timing.keys() >= {"llmStart", "llmEnd"}
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_words_of_a_stream_of_events_that_broke_are_kept(quick):
+    events = agent_with(quick, breaking()).stream_events(says("Count."), at(), version="v3")
+    with pytest.raises(ProviderError):
+        list(events)
+    assert talk(quick) == CUT
+
+
+@pytest.mark.parametrize("leave", ["cancel", "close"])
+async def test_the_words_of_a_stream_that_is_left_are_kept(quick, leave):
+    model = ScriptedChatModel(replies=["One two three"], turnstile=asyncio.Event())
+    stream = agent_with(quick, model).astream(says("Count."), at(), stream_mode="messages")
+    await anext(stream)
+    if leave == "close":
+        await stream.aclose()
+    else:
+        reading = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    assert talk(quick) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@STREAMS
+@pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["no saver", "a saver"])
+def test_a_whole_reply_takes_the_place_of_the_broken_one(quick, way, saver):
+    options = {"checkpointer": saver()} if saver else {}
+    run_broken(agent_with(quick, breaking(), **options), way)
+    model = ScriptedChatModel(replies=["One two three."])
+    RUNS[way](agent_with(quick, model, **options), says("Count.", "q1"), at())
+    assert view(quick) == ["human: Count.", "ai: One two three."]
+    assert shape(model.seen[0]) == ["human: Count."], "a new attempt does not see the old one"
+
+
+def test_a_run_that_is_resumed_answers_in_the_place_of_the_broken_reply(quick):
+    saver = InMemorySaver()
+    run_broken(agent_with(quick, breaking(), checkpointer=saver))
+    agent_with(quick, ScriptedChatModel(replies=["Three."]), checkpointer=saver).invoke(None, at())
+    assert view(quick) == ["human: Count.", "ai: Three."]
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver], ids=["no saver", "a saver"])
+def test_the_next_turn_sees_the_broken_words(quick, saver):
+    options = {"checkpointer": saver()} if saver else {}
+    run_broken(agent_with(quick, breaking(), **options))
+    model = ScriptedChatModel(replies=["Three."])
+    agent_with(quick, model, **options).invoke(says("Go on."), at())
+    assert shape(model.seen[0]) == ["human: Count.", "ai: One two ", "human: Go on."]
+
+
+def test_of_two_attempts_that_broke_the_later_is_shown(quick):
+    run_broken(agent_with(quick, breaking()))
+    run_broken(agent_with(quick, breaking("Four five six seven")))
+    assert view(quick) == ["human: Count.", "ai: Four five "]
+
+
+def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(quick):
+    agent_with(quick, ScriptedChatModel(replies=["Three."])).invoke(says("Count.", "q1"), at())
+    run_broken(agent_with(quick, breaking()))
+    assert view(quick) == ["human: Count.", "ai: Three."]
+
+
+@STREAMS
+def test_half_a_call_is_no_call(quick, way):
+    run_broken(agent_with(quick, breaking(calls("yard", text="Let me look."), after=4)), way)
+    assert view(quick) == ["human: Count.", "ai: Let me look."]
+    assert entries(quick)[-1].message.tool_calls == []
+
+
+def test_words_behind_a_tool_are_kept_behind_its_result(quick):
+    model = ScriptedChatModel(replies=[calls("yard")])
+    saver = InMemorySaver()
+    options = {"checkpointer": saver, "interrupt_after": ["tools"]}
+    agent_with(quick, model, **options).invoke(says("Where?"), at())
+    broken = agent_with(quick, breaking("In the yard."), checkpointer=saver)
+    with pytest.raises(ProviderError):
+        list(broken.stream(None, at(), stream_mode="messages"))
+    assert view(quick) == ["human: Where?", "ai -> c0", "tool c0: yard: a bicycle", "ai: In the "]
+
+
+@STREAMS
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_what_a_retry_says_takes_the_place_of_what_broke(quick, way, place):
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False, on_failure="error")
+    run_broken(
+        agent_with(quick, breaking("One two three", "Four five six"), **{place: [retry]}), way
+    )
+    assert view(quick) == ["human: Count.", "ai: Four five "]
+
+
+@STREAMS
+def test_of_a_model_that_another_one_stood_in_for_nothing_is_kept(quick, way):
+    other = ModelFallbackMiddleware(ScriptedChatModel(replies=["Three."]))
+    RUNS[way](agent_with(quick, breaking(), after=[other]), says("Count."), at())
+    assert talk(quick) == [("user", "Count."), ("assistant", "Three.")]
+
+
+def test_a_whole_reply_that_is_refused_behind_the_model_is_not_kept(quick):
+    @wrap_model_call
+    def refuse(request, handler):
+        handler(request)
+        raise ProviderError("refused")
+
+    agent = agent_with(quick, ScriptedChatModel(replies=["Secret."]), after=[refuse])
+    run_broken(agent)
+    assert talk(quick) == [("user", "Count.")]
+
+
+def test_words_that_are_shown_to_nobody_are_not_kept(quick):
+    judge = breaking("Harmless or not").with_config(tags=["nostream"])
+
+    @wrap_model_call
+    def ask_judge(request, handler):
+        list(judge.stream([HumanMessage("Is this harmless?")]))
+        return handler(request)
+
+    run_broken(agent_with(quick, ScriptedChatModel(replies=["Three."]), after=[ask_judge]))
+    assert talk(quick) == [("user", "Count.")]
+
+
+def test_the_write_hook_is_asked_about_broken_words():
+    def redact(message):
+        return message.model_copy(update={"content": message.text.replace("two", "[number]")})
+
+    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
+        run_broken(agent_with(memory, breaking()))
+        assert view(memory) == ["human: Count.", "ai: One [number] "]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_model_that_fails_before_its_first_word_leaves_the_question_alone(quick, way):
+    run_broken(agent_with(quick, ScriptedChatModel(replies=[ProviderError()])), way)
+    assert talk(quick) == [("user", "Count.")]
