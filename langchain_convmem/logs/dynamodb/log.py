@@ -8,28 +8,22 @@ counter. The layout is told in `keys`, the rights that it needs in the docs.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
-from threading import Lock
+from functools import partial
 from typing import Any, Self
 
-from langchain_convmem.errors import ConfigError, LogError, LogUnavailableError
-from langchain_convmem.ids import now_ms
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs.async_twins import AsyncTwins
 from langchain_convmem.logs.dynamodb import reading
 from langchain_convmem.logs.dynamodb.batches import Batches
-from langchain_convmem.logs.dynamodb.client import Table, pause_s
+from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.documents import Documents
 from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
-from langchain_convmem.logs.dynamodb.items import Batch
-from langchain_convmem.logs.dynamodb.keys import ENTRIES_PER_BATCH, next_number, number_of
-from langchain_convmem.logs.dynamodb.plan import Encoded, KnownIds, Plan, planned
+from langchain_convmem.logs.dynamodb.keys import ENTRIES_PER_BATCH, number_of
 from langchain_convmem.logs.dynamodb.table import make_table
+from langchain_convmem.logs.dynamodb.writing import Writer
 from langchain_convmem.logs.rows import (
-    Row,
     annotated,
     changes_of,
     check_ids,
@@ -40,7 +34,6 @@ from langchain_convmem.logs.rows import (
     key_hash,
     line_changes_of,
     message_id_of,
-    own_id,
 )
 from langchain_convmem.records import (
     Changes,
@@ -57,8 +50,6 @@ from langchain_convmem.records import (
 __all__ = ["DynamoDBLog"]
 
 _WORKERS = 16
-_LOCKS = 64
-_PATIENCE_S = 60.0
 
 
 class DynamoDBLog(AsyncTwins):
@@ -109,8 +100,7 @@ class DynamoDBLog(AsyncTwins):
         )
         self._batches = Batches(self._table, ttl_seconds=ttl_seconds)
         self._documents = Documents(self._table, ttl_seconds=ttl_seconds)
-        self._pid = 0
-        self._start_process()
+        self._writer = Writer(self._table, self._batches)
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
@@ -171,80 +161,8 @@ class DynamoDBLog(AsyncTwins):
         if 2 * len(encoded) > ENTRIES_PER_BATCH:  # each may replace another, which takes two
             msg = f"a batch has at most {ENTRIES_PER_BATCH // 2} messages, got {len(encoded)}"
             raise ConfigError(msg)
-        with self._writing(key.owner):
-            rows = self._appended(key, encoded)
+        rows = self._writer.append(key, encoded)
         return [entry_of(key, row) for row in rows]
-
-    def _appended(self, key: ThreadKey, encoded: Sequence[Encoded]) -> tuple[Row, ...]:
-        hashes = {key_hash(name) for name in map(own_id, (d for d, _, _ in encoded)) if name}
-        for _ in self._attempts():
-            newest = self._batches.newest(key.owner)
-            behind = 0 if newest is None else newest.number
-            is_over = newest is not None and newest.is_over(time.time())
-            number = next_number(behind or None, is_over=is_over, now_ms=now_ms())
-            plan = planned(encoded, self._possibly_same(key, hashes, behind), number)
-            if not plan.fresh:
-                return plan.rows
-            if self._committed(key, plan, number, behind):
-                return plan.rows
-        raise _too_many_writers(self.table_name, key)
-
-    def _committed(self, key: ThreadKey, plan: Plan, number: int, behind: int) -> bool:
-        """Write the batch; return False if another writer was faster."""
-        batch = self._batches.add(key, number, plan.fresh)
-        if batch is None:
-            return False
-        if number == behind + 1:
-            self._known.learn(key, plan.fresh, after=behind, number=number)
-            return True
-        # Only the first number of a new run depends on the clock. Where another clock said a
-        # later day, the batch would stand before what is there already.
-        newest = self._batches.newest(key.owner)
-        is_last = newest is None or newest.number == number
-        return is_last or not self._batches.empty(batch)
-
-    def _possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
-        """Return the thread's rows if one of them may have a message id of these hashes."""
-        if not hashes:
-            return []
-        known = self._known.up_to(key)
-        if known is not None and known < newest:
-            fresh = self._rows(self._batches.of_thread(key, known + 1))
-            self._known.learn(key, fresh, after=known, number=newest)
-        if self._known.rules_out(key, hashes, newest):
-            return []
-        return self._all_rows(key, newest)
-
-    def _all_rows(self, key: ThreadKey, newest: int) -> list[Row]:
-        rows = self._rows(self._batches.of_thread(key))
-        self._known.learn(key, rows, after=None, number=newest)
-        return rows
-
-    def _rows(self, batches: Iterable[Batch]) -> list[Row]:
-        return [row for batch in batches for row in self._batches.rows(batch)]
-
-    def _start_process(self) -> None:
-        """After a fork, begin with locks that no thread of the parent can have held."""
-        if self._pid != os.getpid():
-            self._known = KnownIds()
-            self._locks = tuple(Lock() for _ in range(_LOCKS))
-            self._pid = os.getpid()
-
-    @contextmanager
-    def _writing(self, owner: Owner) -> Iterator[None]:
-        """Let one thread of this process write for an owner at a time; two would collide."""
-        self._start_process()
-        with self._locks[hash(owner) % _LOCKS]:
-            yield
-
-    def _attempts(self) -> Iterator[int]:
-        """Yield the numbers of attempts, with pauses between them, as long as it makes sense."""
-        deadline = time.monotonic() + _PATIENCE_S
-        attempt = 0
-        while time.monotonic() < deadline:
-            yield attempt
-            self._table.pause(pause_s(attempt))
-            attempt += 1
 
     def annotate(
         self,
@@ -256,26 +174,8 @@ class DynamoDBLog(AsyncTwins):
         aux: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
-        with self._writing(key.owner):
-            for _ in self._attempts():
-                batch, rows, place = self._found(key, entry_id)
-                before = rows[place].metadata
-                text = annotated(before, attributes=attributes, timing=timing, aux=aux)
-                new = replace(rows[place], metadata=text)
-                if self._batches.change(key, batch, [*rows[:place], new, *rows[place + 1 :]]):
-                    return entry_of(key, new)
-        raise _too_many_writers(self.table_name, key)
-
-    def _found(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[Row, ...], int]:
-        """Return an entry's batch with its rows and the place among them; newest batches first."""
-        for batch in self._batches.of_thread(key, newest_first=True, page=25):
-            if batch.first <= entry_id <= batch.last:
-                rows = self._batches.rows(batch)
-                for place, row in enumerate(rows):
-                    if row.id == entry_id:
-                        return batch, rows, place
-        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
-        raise LogError(msg, thread_id=key.thread_id)
+        change = partial(annotated, attributes=attributes, timing=timing, aux=aux)
+        return entry_of(key, self._writer.annotate(key, entry_id, change))
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -292,7 +192,6 @@ class DynamoDBLog(AsyncTwins):
         Only the batches of the range are read; with `last` newest first, and no more than needed.
         """
         self._table.check_open()
-        self._start_process()
         if until is not None and until <= after:
             return []
         if last is not None:
@@ -300,7 +199,7 @@ class DynamoDBLog(AsyncTwins):
         else:
             rows = reading.rows_between(self._batches, key, after, until)
             if rows and not number_of(after):
-                self._known.learn(key, rows, after=None, number=number_of(rows[-1].position))
+                self._writer.learn(key, rows, number_of(rows[-1].position))
         return [entry_of(key, row) for row in rows if reading.in_range(row, after, until)]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
@@ -311,12 +210,11 @@ class DynamoDBLog(AsyncTwins):
         """
         check_ids(message_ids)
         self._table.check_open()
-        self._start_process()
         wanted = frozenset(message_ids)
         newest = self._batches.newest(key.owner) if wanted else None
         if newest is None:
             return []
-        rows = self._possibly_same(key, set(map(key_hash, wanted)), newest.number)
+        rows = self._writer.possibly_same(key, set(map(key_hash, wanted)), newest.number)
         named = [row for row in rows if row.role != "control"]
         return [entry_of(key, row) for row in named if message_id_of(row.id, row.body) in wanted]
 
@@ -367,12 +265,12 @@ class DynamoDBLog(AsyncTwins):
         check_scope(scope, entry_ids)
         self._table.check_open()
         owner = scope.owner if isinstance(scope, ThreadKey) else scope
-        with self._writing(owner):
+        with self._writer.alone(owner):
             if isinstance(scope, Owner):
                 return erase_owner(self._table, self._batches, scope)
             if entry_ids is None:
                 return erase_thread(self._table, self._batches, scope)
-            attempts = self._attempts()
+            attempts = self._writer.attempts()
             return erase_entries(self._table, self._batches, scope, entry_ids, attempts)
 
     # -- state documents ------------------------------------------------------------------------
@@ -390,11 +288,3 @@ class DynamoDBLog(AsyncTwins):
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         self._documents.delete(key, name)
-
-
-def _too_many_writers(table_name: str, key: ThreadKey) -> LogUnavailableError:
-    msg = (
-        f"other writers of {key.owner} in table {table_name!r} were faster for {_PATIENCE_S:.0f} s;"
-        " try again later"
-    )
-    return LogUnavailableError(msg, thread_id=key.thread_id)

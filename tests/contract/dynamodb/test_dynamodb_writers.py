@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import (
     LogUnavailableError,
 )
-from langchain_convmem.logs.dynamodb import log as dynamodb
+from langchain_convmem.logs.dynamodb import writing
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract_base import ANA, say, say_all, texts
 
@@ -91,12 +91,12 @@ def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
 
 def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
     slow, fast = open_log(), open_log()
-    today = dynamodb.now_ms()
+    today = writing.now_ms()
 
     def act():
-        monkeypatch.setattr(dynamodb, "now_ms", lambda: today + 86_400_000)
+        monkeypatch.setattr(writing, "now_ms", lambda: today + 86_400_000)
         say(fast, ANA, "of tomorrow")
-        monkeypatch.setattr(dynamodb, "now_ms", lambda: today)
+        monkeypatch.setattr(writing, "now_ms", lambda: today)
 
     in_between(slow, monkeypatch, act)
     say(slow, ANA, "of today")
@@ -106,7 +106,7 @@ def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
 def test_a_writer_gives_up_after_a_while(log, monkeypatch):
     monkeypatch.setattr(log._batches, "add", lambda *_: None)
     moments = iter(range(0, 1000, 20))
-    monkeypatch.setattr(dynamodb, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     log._table.pause = lambda _: None
     with pytest.raises(LogUnavailableError, match=rf"ana.*{log.table_name}") as caught:
         say(log, ANA, "Hi")
