@@ -60,7 +60,8 @@ def plain_lines(
         if message is None:
             return None
         marks = message.get("additional_kwargs", {})
-        time_ms = time_ms_of(marks.get("timestamp"))
+        stamp = marks.get("timestamp")
+        time_ms = stamp if type(stamp) is int else time_ms_of(stamp)
         if time_ms is None or metadata is not None:
             created_ms = _created_ms(entry_id, metadata)
             time_ms = created_ms if time_ms is None else time_ms

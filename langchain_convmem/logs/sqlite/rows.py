@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.ids import is_ulid, ulid_bytes, ulid_text
@@ -45,7 +45,9 @@ def row_of(columns: Sequence[Any], thread_id: str) -> Row:
     try:
         text_id = ulid_text(entry_id)
         turn_id = text_id if turn is None else unpack(turn)
-        return Row(text_id, seq, turn_id, _ROLE_OF[role], _text(body), metadata)
+        if not isinstance(body, str):
+            _refuse_body(body)
+        return Row(text_id, seq, turn_id, _ROLE_OF[role], body, metadata)
     except (TypeError, ValueError, LookupError) as error:
         msg = (
             f"entry {seq} of thread {thread_id!r} has damaged columns ({error!r}); "
@@ -54,11 +56,9 @@ def row_of(columns: Sequence[Any], thread_id: str) -> Row:
         raise CorruptEntryError(msg, thread_id=thread_id, position=seq) from error
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        msg = f"a body is text, got {type(value).__name__}"
-        raise TypeError(msg)
-    return value
+def _refuse_body(value: object) -> NoReturn:
+    msg = f"a body is text, got {type(value).__name__}"
+    raise TypeError(msg)
 
 
 def inserted(row: Row, message_id: str | None) -> tuple[Any, ...]:

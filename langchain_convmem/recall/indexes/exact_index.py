@@ -153,6 +153,10 @@ class ExactIndex:
         self._inverse.extend(inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
+    def reserve(self, length: int) -> None:
+        """Make room for so many vectors in all."""
+        self._rows.reserve(length)
+
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
         row = checked_rows(np.asarray(vector)[None], self.dim)

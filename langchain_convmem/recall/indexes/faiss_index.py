@@ -95,6 +95,10 @@ class FaissIndex:
         self._inverse.extend(inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
+    def reserve(self, length: int) -> None:
+        """Make room for so many vectors in all."""
+        self._codes.reserve(length)
+
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
         row = self._rounded(checked_rows(np.asarray(vector)[None], self.dim))

@@ -44,13 +44,17 @@ class Growable:
             self._settle()
         added = np.asarray(rows, dtype=self._rows.dtype).reshape(-1, *self._tail)
         needed = self._length + len(added)
-        if needed > len(self._rows):
-            capacity = max(needed, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
+        self.reserve(needed)
+        self._rows[self._length : needed] = added
+        self._length = needed
+
+    def reserve(self, length: int) -> None:
+        """Make room for so many rows in all, which takes less time than growing to it in steps."""
+        if length > len(self._rows):
+            capacity = max(length, len(self._rows) * 3 // 2, _FIRST_CAPACITY)
             grown = np.empty((capacity, *self._tail), dtype=self._rows.dtype)
             grown[: self._length] = self._rows[: self._length]
             self._rows = grown
-        self._rows[self._length : needed] = added
-        self._length = needed
 
     def _settle(self) -> None:
         pending, self._pending = self._pending, []

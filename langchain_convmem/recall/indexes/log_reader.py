@@ -12,7 +12,9 @@ from langchain_convmem.views.live import retracted_ids
 
 __all__ = ["LogReader"]
 
-_PAGE = 2000
+_PAGE = 4000
+"""Entries at once: a log may look at all that are left to find them, and what is read at once
+waits in memory."""
 
 
 class LogReader:
@@ -32,6 +34,7 @@ class LogReader:
         """Read from the beginning next time."""
         self._cursor = 0
         self._controls: list[Entry] = []
+        self._retracted: frozenset[str] = frozenset()
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
         """Give the lines that the log has new to `take`, in commit order.
@@ -52,12 +55,17 @@ class LogReader:
             if changes.cursor == self._cursor:
                 return False
             self._cursor = changes.cursor
-            self._controls += changes.controls
+            if changes.controls:
+                self._controls += changes.controls
+                self._retracted = retracted_ids(self._controls)
             take(changes.lines)
 
     def retracted(self) -> frozenset[str]:
-        """Return the ids of the entries that were read and count no more."""
-        return retracted_ids(self._controls)
+        """Return the ids of the entries that were read and count no more.
+
+        The same object as long as no further control entry is read.
+        """
+        return self._retracted
 
 
 class _Reading(Protocol):

@@ -8,17 +8,20 @@ that was kept up to date equals one that was built anew.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import numpy as np
 
 from langchain_convmem.errors import EmbedderChangedError, LogError
 from langchain_convmem.protocols import MessageLog, SegmentCache
 from langchain_convmem.recall.dialog_recall import Progress
 from langchain_convmem.recall.indexes.line_embedder import LineEmbedder
 from langchain_convmem.recall.indexes.log_reader import LogReader
-from langchain_convmem.recall.indexes.segment_store import SegmentStore, stored_terms
+from langchain_convmem.recall.indexes.segment_store import (
+    SegmentStore,
+    stored_terms,
+    stored_vector,
+    stored_whole,
+)
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.words.analysis import analyze
@@ -26,6 +29,7 @@ from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, StoredSegment
 
 if TYPE_CHECKING:
+    import numpy as np
     from langchain_core.embeddings import Embeddings
     from numpy.typing import NDArray
 
@@ -200,10 +204,11 @@ class OwnerIndex:
         return failure
 
     def _retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
-        """Yield what was retracted of each owner at the last catch-up, and what is now."""
+        """Yield what was retracted at the last catch-up, and what is now, if it may differ."""
         for reader in self._readers:
-            before = self._retracted.get(reader.owner, frozenset())
-            yield reader.owner, before, reader.retracted()
+            before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted()
+            if now is not before:
+                yield reader.owner, before, now
 
     def _remove_retracted(self) -> list[int]:
         """Take newly retracted entries out of the table; return their segments' numbers."""
@@ -236,9 +241,20 @@ class OwnerIndex:
                 progress(min((done + 1) * _BATCH, len(fresh)), len(fresh))
         self.lexical.settle()
 
-    def _derive_batch(self, numbers: Sequence[int], rows: Mapping[int, StoredSegment]) -> None:
-        stored = [rows.get(number) for number in numbers]
-        loaded = [self._stored_vector(row) for row in stored]
+    def _derive_batch(self, numbers: Sequence[int], rows: dict[int, StoredSegment]) -> None:
+        # Each row is needed once, and together they take more memory than what comes of them.
+        stored = [rows.pop(number, None) for number in numbers]
+        whole = stored_whole(stored, self.vectors.dim)
+        terms, vectors = self._derived(numbers, stored) if whole is None else whole
+        self.lexical.add(terms)
+        self.vectors.extend(vectors)
+        self._embedder.learn(numbers)
+
+    def _derived(
+        self, numbers: Sequence[int], stored: Sequence[StoredSegment | None]
+    ) -> tuple[list[list[str]], list[Vector | None]]:
+        """Return terms and vectors, made and kept where they are not stored."""
+        loaded = [stored_vector(row, self.vectors.dim) for row in stored]
         vectors = self._completed(numbers, loaded)
         terms: list[list[str]] = []
         for at, number in enumerate(numbers):
@@ -247,9 +263,7 @@ class OwnerIndex:
             terms.append(self._terms(number) if known is None else known)
             if known is None or vectors[at] is not loaded[at]:
                 self._keep(number, terms[at], vectors[at], row)
-        self.lexical.add(terms)
-        self.vectors.extend(vectors)
-        self._embedder.learn(numbers)
+        return terms, vectors
 
     def _completed(
         self, numbers: Sequence[int], loaded: Sequence[Vector | None]
@@ -291,7 +305,8 @@ class OwnerIndex:
         """Take vectors that another process has stored, or that could not be read at first."""
         rows, is_whole = self._stored.load(sorted(self.vectors.missing))
         self._has_overlooked = not is_whole
-        vectors = {number: self._stored_vector(row) for number, row in rows.items()}
+        dim = self.vectors.dim
+        vectors = {number: stored_vector(row, dim) for number, row in rows.items()}
         found = {number: vector for number, vector in vectors.items() if vector is not None}
         self.vectors.fill(list(found), list(found.values()))
         self._embedder.learn(found)
@@ -338,12 +353,6 @@ class OwnerIndex:
         )
 
     # -- the log's own cache -----------------------------------------------------------------
-
-    def _stored_vector(self, row: StoredSegment | None) -> Vector | None:
-        if row is None or row.vector is None:
-            return None
-        vector = np.frombuffer(row.vector, dtype="<f2").astype(np.float16, copy=False)
-        return vector if self.vectors.dim in (None, len(vector)) else None
 
     def _keep(
         self, number: int, terms: Sequence[str], vector: Vector | None, old: StoredSegment | None

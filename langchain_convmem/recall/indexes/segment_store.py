@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from langchain_convmem.protocols import SegmentCache
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.segments import Place
 from langchain_convmem.recall.indexes.stored_segments import StoredSegments
-from langchain_convmem.recall.indexes.vectors import half_bytes
+from langchain_convmem.recall.indexes.vectors import HALF, half_bytes
 from langchain_convmem.recall.words.analysis import ANALYSIS_VERSION
 from langchain_convmem.records import Owner, StoredSegment
 
 if TYPE_CHECKING:
-    import numpy as np
     from langchain_core.embeddings import Embeddings
     from numpy.typing import NDArray
 
-__all__ = ["SegmentStore", "stored_terms"]
+__all__ = ["SegmentStore", "stored_terms", "stored_vector", "stored_whole"]
 
 
 def stored_terms(row: StoredSegment | None) -> list[str] | None:
@@ -26,6 +27,53 @@ def stored_terms(row: StoredSegment | None) -> list[str] | None:
     if row is None or row.analysis != ANALYSIS_VERSION:
         return None
     return row.terms.split()
+
+
+def stored_vector(row: StoredSegment | None, dim: int | None) -> NDArray[np.float16] | None:
+    """Return the vector of a row; None where there is none, or one of another length."""
+    if row is None or row.vector is None:
+        return None
+    vector = np.frombuffer(row.vector, dtype=HALF).astype(np.float16, copy=False)
+    return vector if dim in (None, len(vector)) else None
+
+
+def stored_whole(
+    rows: Sequence[StoredSegment | None], dim: int | None
+) -> tuple[list[list[str]], NDArray[np.float16]] | None:
+    """Return the terms and vectors of rows, of which none lacks anything; None if one does.
+
+    So they mostly are, and all at once take a fraction of the time.
+
+    Args:
+        rows: What is stored of some segments.
+        dim: Components that each vector must have; None if any number will do.
+    """
+    terms = [known for known in map(stored_terms, rows) if known is not None]
+    packed = [row.vector for row in rows if row is not None and row.vector]
+    if not rows or min(len(terms), len(packed)) < len(rows):
+        return None
+    size = len(packed[0]) if dim is None else dim * HALF.itemsize
+    if any(len(one) != size for one in packed):
+        return None
+    vectors = np.frombuffer(b"".join(packed), dtype=HALF).reshape(len(rows), -1)
+    return terms, vectors.astype(np.float16, copy=False)
+
+
+def _matched(
+    numbers: Iterable[int], places: Iterable[Place], rows: Iterable[StoredSegment]
+) -> Iterator[tuple[int, StoredSegment]]:
+    """Yield the number and the row of each segment that has one; all are in order of place."""
+    ordered = iter(rows)
+    row = next(ordered, None)
+    for number, place in zip(numbers, places, strict=True):
+        while row is not None and _place_of(row) < place:
+            row = next(ordered, None)
+        if row is not None and _place_of(row) == place:
+            yield number, row
+
+
+def _place_of(row: StoredSegment) -> Place:
+    return row.position, row.part, row.segment
 
 
 class SegmentStore:
@@ -59,17 +107,18 @@ class SegmentStore:
         return [problem for problem in found if problem is not None]
 
     def load(self, numbers: Sequence[int]) -> tuple[dict[int, StoredSegment], bool]:
-        """Return what is stored of these segments, and whether all of it could be read."""
+        """Return what is stored of these segments, and whether all of it could be read.
+
+        Args:
+            numbers: Ascending, as the positions of an owner's segments are, too.
+        """
         found: dict[int, StoredSegment] = {}
         is_whole = True
         for owner, some in self._by_owner(numbers).items():
-            first = min(position for position, _, _ in self._table.places(some))
+            first, _, _ = next(self._table.places(some))
             rows = self._of_owner[owner].load(first)
             is_whole &= rows is not None
-            stored = map((rows or {}).get, self._table.places(some))
-            found.update(
-                (number, row) for number, row in zip(some, stored, strict=True) if row is not None
-            )
+            found.update(_matched(some, self._table.places(some), rows or ()))
         return found, is_whole
 
     def put(

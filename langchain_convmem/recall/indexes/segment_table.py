@@ -15,7 +15,8 @@ import numpy as np
 
 from langchain_convmem.recall.indexes.growable import Growable
 from langchain_convmem.recall.indexes.labels import Labels, holds_one, numbers_of
-from langchain_convmem.recall.indexes.segments import Place, Segment, split_line
+from langchain_convmem.recall.indexes.neighbours import Links, Neighbours
+from langchain_convmem.recall.indexes.segments import Place, split_line
 from langchain_convmem.records import DialogLine, Scalar, ThreadKey
 
 if TYPE_CHECKING:
@@ -32,14 +33,6 @@ SESSION_GAP_MS = 30 * 60 * 1000
 """Two lines of a thread further apart than this belong to different sittings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """The segment before and behind each segment, by number; -1 for none."""
-
-    before: NDArray[np.int64]
-    behind: NDArray[np.int64]
-
-
 @dataclass(slots=True)
 class _Thread:
     """The end of a thread: where the next line is linked."""
@@ -47,7 +40,6 @@ class _Thread:
     number: int
     last_line: DialogLine | None = None
     session: int = -1
-    last_segment: int = -1
 
 
 class SegmentTable:
@@ -71,19 +63,12 @@ class SegmentTable:
         self._start = Growable(np.int64)
         self._end = Growable(np.int64)
         self._thread = Growable(np.int64)
-        self._session = Growable(np.int64)
         self._speaker = Growable(np.int64)
         self._role = Growable(np.int8)
         self._position = Growable(np.int64)
         self._time_ms = Growable(np.int64)
-        self._before = Growable(np.int64)
-        self._behind = Growable(np.int64)
-        self._before_in_session = Growable(np.int64)
-        self._behind_in_session = Growable(np.int64)
         self._live = Growable(np.bool_)
-        # Where each sitting starts, as long as all of them stand side by side.
-        self._starts = Growable(np.int64)
-        self._is_in_rows = True
+        self._neighbours = Neighbours()
 
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
@@ -101,26 +86,37 @@ class SegmentTable:
     def add_many(self, lines: Iterable[DialogLine]) -> range:
         """Append lines one after the other, as `add` does; return the numbers of all segments."""
         spoken = [line for line in lines if line.text.strip()]
-        threads = [self._thread_of(line.key) for line in spoken]
+        threads = self._threads_of(spoken)
         # In order, since a sitting goes on from the thread's line before.
         sessions = [
             self._session_of(thread, line) for thread, line in zip(threads, spoken, strict=True)
         ]
-        cuts = [split_line(line.text) for line in spoken]
-        numbers = range(len(self), len(self) + sum(map(len, cuts)))
-        self._append_segments(spoken, cuts)
-        which = [at for at, cut in enumerate(cuts) for _ in cut]
-        self._thread.gather([threads[at].number for at in which])
-        self._session.gather([sessions[at] for at in which])
-        self._append_columns([spoken[at] for at in which])
-        self._link(numbers, [threads[at] for at in which])
-        return numbers
+        first, first_line = len(self), len(self._lines)
+        self._append_segments(spoken)
+        if len(self) - first > len(spoken):
+            which = [number - first_line for number in self._line_of_segment[first:]]
+            spoken = [spoken[at] for at in which]
+            threads = [threads[at] for at in which]
+            sessions = [sessions[at] for at in which]
+        thread_numbers = [thread.number for thread in threads]
+        self._thread.gather(thread_numbers)
+        self._append_columns(spoken)
+        self._neighbours.add(thread_numbers, sessions)
+        return range(first, len(self))
 
-    def _thread_of(self, key: ThreadKey) -> _Thread:
-        thread = self._threads.get(key)
-        if thread is None:
-            thread = self._threads[key] = _Thread(len(self._threads))
-        return thread
+    def _threads_of(self, lines: Sequence[DialogLine]) -> list[_Thread]:
+        """Return the thread of each line, made where there is none yet."""
+        found: list[_Thread] = []
+        known, key, thread = self._threads, None, None
+        for line in lines:
+            # Mostly that of the line before, and comparing keys takes longer.
+            if thread is None or line.key is not key:
+                key = line.key
+                thread = known.get(key)
+                if thread is None:
+                    thread = known[key] = _Thread(len(known))
+            found.append(thread)
+        return found
 
     def _session_of(self, thread: _Thread, line: DialogLine) -> int:
         """Return the sitting of a thread's next line."""
@@ -136,22 +132,26 @@ class SegmentTable:
         thread.last_line = line
         return thread.session
 
-    def _append_segments(
-        self, lines: Sequence[DialogLine], cuts: Sequence[Sequence[Segment]]
-    ) -> None:
-        """Note where lines and their segments stand, and how lines are marked."""
-        known = self._lines_of_entry
-        for number, (line, cut) in enumerate(zip(lines, cuts, strict=True), len(self._lines)):
-            found = known.get(line.entry_id)
-            known[line.entry_id] = number if found is None else (*_as_many(found), number)
-            start = self._first_segment[-1]
-            self._first_segment.append(start + len(cut))
-            self._line_of_segment += [number] * len(cut)
+    def _append_segments(self, lines: Sequence[DialogLine]) -> None:
+        """Cut lines; note where they and their segments stand, and how lines are marked."""
+        known, line_of, first = self._lines_of_entry, self._line_of_segment, len(self)
+        starts: list[int] = []
+        ends: list[int] = []
+        for number, line in enumerate(lines, len(self._lines)):
+            found = known.setdefault(line.entry_id, number)
+            if found != number:
+                known[line.entry_id] = (*_as_many(found), number)
+            for start, end in split_line(line.text):
+                starts.append(start)
+                ends.append(end)
+                line_of.append(number)
             for name, value in line.tags.items():
-                self._tags.add(name, value, range(start, start + len(cut)))
+                self._tags.add(name, value, range(first, len(line_of)))
+            first = len(line_of)
+            self._first_segment.append(first)
         self._lines += lines
-        self._start.gather([start for cut in cuts for start, _ in cut])
-        self._end.gather([end for cut in cuts for _, end in cut])
+        self._start.gather(starts)
+        self._end.gather(ends)
 
     def _append_columns(self, lines: Sequence[DialogLine]) -> None:
         """Append what segments have of their lines.
@@ -167,34 +167,6 @@ class SegmentTable:
         self._time_ms.gather([max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)) for line in lines])
         self._live.gather([True] * len(lines))
 
-    def _link(self, numbers: range, threads: Sequence[_Thread]) -> None:
-        nobody = [-1] * len(numbers)
-        for column in (
-            self._before,
-            self._behind,
-            self._before_in_session,
-            self._behind_in_session,
-        ):
-            column.gather(nobody)
-        for number, thread in zip(numbers, threads, strict=True):
-            self._join(thread.last_segment, number)
-            thread.last_segment = number
-            if self._before_in_session.at(number) < 0:
-                self._starts.append(number)
-
-    def _join(self, before: int, behind: int) -> None:
-        """Make two segments neighbours; -1 stands for the end of the thread."""
-        together = (
-            before >= 0 and behind >= 0 and self._session.at(before) == self._session.at(behind)
-        )
-        self._is_in_rows &= not together or behind == before + 1
-        if before >= 0:
-            self._behind.put(before, behind)
-            self._behind_in_session.put(before, behind if together else -1)
-        if behind >= 0:
-            self._before.put(behind, before)
-            self._before_in_session.put(behind, before if together else -1)
-
     def remove_entries(self, entry_ids: Iterable[str]) -> list[int]:
         """Take the entries' lines out; return the numbers of their segments. Idempotent."""
         gone: list[int] = []
@@ -202,19 +174,9 @@ class SegmentTable:
             for line in _as_many(self._lines_of_entry.pop(entry_id, ())):
                 gone += self.segments_of(line)
         for number in gone:
-            self._unlink(number)
+            self._neighbours.remove(number, self._thread.at(number))
             self._live.put(number, False)
         return gone
-
-    def _unlink(self, number: int) -> None:
-        before, behind = self._before.at(number), self._behind.at(number)
-        self._is_in_rows = False
-        self._join(before, behind)
-        thread = self._threads[self.line_of(number).key]
-        if thread.last_segment == number:
-            thread.last_segment = before
-        self._join(-1, number)
-        self._join(number, -1)
 
     # -- reading one -------------------------------------------------------------------------
 
@@ -285,12 +247,9 @@ class SegmentTable:
         self, first: int, last: int, *, cross_sessions: bool = False
     ) -> tuple[int | None, int | None]:
         """Return the lines before and behind some, in the same sitting or thread."""
-        if cross_sessions:
-            before, behind = self._before, self._behind
-        else:
-            before, behind = self._before_in_session, self._behind_in_session
-        at_before = before.at(self._first_segment[first])
-        at_behind = behind.at(self._first_segment[last + 1] - 1)
+        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_sitting
+        at_before = sides.before.at(self._first_segment[first])
+        at_behind = sides.behind.at(self._first_segment[last + 1] - 1)
         line_of = self._line_of_segment
         return (
             None if at_before < 0 else line_of[at_before],
@@ -299,7 +258,7 @@ class SegmentTable:
 
     def beside(self, number: int) -> tuple[int, int]:
         """Return the segments before and behind one in its sitting; -1 for none."""
-        return self._before_in_session.at(number), self._behind_in_session.at(number)
+        return self._neighbours.in_sitting.of(number)
 
     # -- reading all -------------------------------------------------------------------------
 
@@ -316,7 +275,7 @@ class SegmentTable:
     @property
     def session_column(self) -> NDArray[np.int64]:
         """The sitting of each segment, numbered over all threads; do not write."""
-        return self._session.view
+        return self._neighbours.sittings
 
     @property
     def speaker_column(self) -> NDArray[np.int64]:
@@ -329,13 +288,12 @@ class SegmentTable:
         None where one is not, or lines were removed: several threads may go on at once. Do not
         write.
         """
-        return self._starts.view if self._is_in_rows else None
+        return self._neighbours.starts()
 
     def links(self, *, cross_sessions: bool = False) -> Links:
         """Return each segment's neighbours in its sitting, or in its whole thread."""
-        if cross_sessions:
-            return Links(self._before.view, self._behind.view)
-        return Links(self._before_in_session.view, self._behind_in_session.view)
+        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_sitting
+        return sides.links()
 
     def allowed(
         self,
@@ -382,7 +340,7 @@ class SegmentTable:
             # A line has its session as text, whatever its message had.
             names = {None if value is None else str(value) for value in values}
             sittings = [one for name in names for one in self._sittings.get(name, ())]
-            return holds_one(self._session.view, sittings)
+            return holds_one(self._neighbours.sittings, sittings)
         if name == "speaker":
             return holds_one(self._speaker.view, numbers_of(self._speakers, values))
         if name == "role":

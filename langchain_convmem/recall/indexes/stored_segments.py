@@ -44,10 +44,10 @@ class StoredSegments:
         """What made the vectors: the embedder, and how lines are cut."""
         return f"{fingerprint_of(self._embeddings)}/cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
 
-    def load(self, first: int) -> dict[Place, StoredSegment] | None:
-        """Return what is stored from position `first` on; None if it cannot be read."""
+    def load(self, first: int) -> Sequence[StoredSegment] | None:
+        """Return what is stored from position `first` on, in order; None if it cannot be read."""
         if self._cache is None:
-            return {}
+            return ()
         try:
             rows = self._cache.load_segments(self._owner, self.fingerprint, after=first - 1)
         except LogError as error:
@@ -55,7 +55,7 @@ class StoredSegments:
             return None
         if not self._unsaved:
             self.problem = None
-        return {(row.position, row.part, row.segment): row for row in rows}
+        return rows
 
     def put(self, row: StoredSegment) -> None:
         """Keep a row until `save`."""

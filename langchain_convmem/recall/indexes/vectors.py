@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from langchain_convmem.recall.indexes.faiss_index import Bits, FaissIndex
 
-__all__ = ["SegmentVectors", "half_bytes", "rounded"]
+__all__ = ["HALF", "SegmentVectors", "half_bytes", "rounded"]
+
+HALF = np.dtype("<f2")
+"""Components in their stored form: half precision, little endian."""
 
 _PLAIN_ROWS = 5_000
 """Up to so many vectors NumPy is as fast as FAISS, which need not be imported.
@@ -34,8 +37,8 @@ def rounded(vector: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float16
 
 
 def half_bytes(vector: NDArray[np.float16]) -> bytes:
-    """Return the stored form of a rounded vector: little endian."""
-    return vector.astype("<f2").tobytes()
+    """Return the stored form of a rounded vector."""
+    return vector.astype(HALF).tobytes()
 
 
 class SegmentVectors:
@@ -79,36 +82,41 @@ class SegmentVectors:
     # -- writing -----------------------------------------------------------------------------
 
     def expect(self, count: int) -> None:
-        """Choose the index for so many numbers to come, so that none moves from one to another."""
+        """Choose the index for so many numbers to come, so that none moves later on."""
         self._expected = len(self) + count
+        self._choose_index()
 
-    def extend(self, vectors: Sequence[NDArray[np.float16] | None]) -> None:
+    def extend(self, vectors: NDArray[np.float16] | Sequence[NDArray[np.float16] | None]) -> None:
         """Append rounded vectors of equal length; None marks a number as missing.
 
         Raises:
             DimensionMismatchError: If one has another length than those before.
         """
-        if not vectors:
+        if not len(vectors):
             return
         first = len(self)
         self._present.extend(np.zeros(len(vectors), dtype=np.bool_))
-        given = [vector for vector in vectors if vector is not None]
-        if len(given) < len(vectors):
-            self.missing.update(
-                number for number, vector in enumerate(vectors, first) if vector is None
-            )
-        if self._index is None and given:
-            self._index = ExactIndex(len(given[0]))
+        given = next((vector for vector in vectors if vector is not None), None)
+        if self._index is None and given is not None:
+            self._index = ExactIndex(len(given))
             self._index.add(np.zeros((first, self._index.dim), dtype=np.float32))
             self._choose_index()
+        rows = vectors if isinstance(vectors, np.ndarray) else self._completed(vectors)
         if self._index is None:
             return
-        nothing = np.zeros(self._index.dim, dtype=np.float16)
-        rows = np.array([nothing if one is None else one for one in vectors], dtype=np.float16)
         self._index.add(rows)
         # As whole numbers without their sign: NumPy takes long over half precision.
         self._present.view[first:] = (rows.view(np.uint16) << 1).any(axis=1)
         self._choose_index()
+
+    def _completed(self, vectors: Sequence[NDArray[np.float16] | None]) -> NDArray[np.float16]:
+        """Return the vectors with zeros where there is none, which is noted."""
+        first = len(self) - len(vectors)
+        missing = [number for number, vector in enumerate(vectors, first) if vector is None]
+        self.missing.update(missing)
+        nothing = np.zeros(self.dim or 0, dtype=np.float16)
+        rows = [nothing if vector is None else vector for vector in vectors]
+        return np.array(rows, dtype=np.float16)
 
     def fill(self, numbers: Sequence[int], vectors: Sequence[NDArray[np.float16]]) -> None:
         """Put vectors where they were missing; a removed number is only no longer missing."""
@@ -137,12 +145,15 @@ class SegmentVectors:
         self.missing.difference_update(gone)
 
     def _choose_index(self) -> None:
+        """Take the index that suits the numbers that are expected, with room for them."""
         plain_rows = _PLAIN_ROWS if self._bits == 16 else 0  # noqa: PLR2004
         rows = max(len(self), self._expected)
         if isinstance(self._index, ExactIndex) and rows > plain_rows:
             from langchain_convmem.recall.indexes.faiss_index import FaissIndex
 
             self._index = FaissIndex.over(self._index, bits=self._bits)
+        if self._index is not None:
+            self._index.reserve(rows)
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -45,3 +45,14 @@ def test_a_view_taken_before_keeps_showing_the_old_rows_alone():
     grown.extend(np.ones((100, 2)))
     assert before.tolist() == [[1, 2]]
     assert grown.view.shape == (101, 2)
+
+
+def test_room_made_ahead_changes_nothing_that_is_seen():
+    grown = Growable(np.int64)
+    grown.extend([1, 2])
+    grown.append(3)
+    grown.reserve(1000)
+    grown.reserve(1)
+    assert grown.view.tolist() == [1, 2, 3]
+    grown.extend(range(2000))
+    assert grown.view.tolist() == [1, 2, 3, *range(2000)]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.recall.words.lexical import LexicalIndex
@@ -94,3 +94,47 @@ def test_many_documents_at_once_are_the_same_as_one_by_one(documents):
         assert many.scores(terms).tolist() == single.scores(terms).tolist()
     every = range(2 * len(documents))
     assert [many.has("a", n) for n in every] == [single.has("a", n) for n in every]
+
+
+@settings(max_examples=20, deadline=None)
+@example(portions=[200, 70, 3, 64], seed=0, is_asked_meanwhile=True)
+@example(portions=[1, 70, 3, 200, 1], seed=1, is_asked_meanwhile=True)
+@given(
+    portions=st.lists(st.sampled_from([0, 1, 3, 64, 70, 200]), max_size=5),
+    seed=st.integers(0, 10),
+    is_asked_meanwhile=st.booleans(),
+)
+def test_documents_added_in_any_portions_are_found_alike(portions, seed, is_asked_meanwhile):
+    draws = np.random.default_rng(seed)
+    documents = [
+        [*"aab"[: draws.integers(4)], *draws.choice(list("abcdefgh"), draws.integers(4))]
+        for _ in range(sum(portions))
+    ]
+    index, end = LexicalIndex(), 0
+    for portion in portions:
+        start, end = end, end + portion
+        index.add(documents[start:end])
+        if is_asked_meanwhile:
+            index.scores("ab")
+    single = LexicalIndex()
+    for document in documents:
+        single.add([document])
+        single.settle()
+    assert index.scores("abcx").tolist() == single.scores("abcx").tolist()
+    every = range(len(documents))
+    assert index.shared("abcx", every) == single.shared("abcx", every)
+    expected = {term: [n for n in every if term in documents[n]] for term in "abcdefgh"}
+    found = index.having("abcdefghx")
+    assert {term: list(found[term]) for term in found} == {
+        term: numbers for term, numbers in expected.items() if numbers
+    }
+
+
+def test_more_documents_than_are_sorted_at_once_are_found_alike():
+    documents = [["a", "b"] if number % 3 else ["b", "b", str(number)] for number in range(45_000)]
+    index = index_of(documents)
+    assert list(index.having(["a"])["a"]) == [n for n in range(45_000) if n % 3]
+    assert list(index.having(["44100"])["44100"]) == [44_100]
+    scores = index.scores(["b"])
+    assert set(scores[::3]) == {scores[0]}
+    assert set(scores[1::3]) == {scores[1]}
