@@ -69,7 +69,7 @@ class EmbeddingBorder:
         """
         try:
             answer = self._embeddings.embed_documents([encodable(text) for text in texts])
-            vectors = _checked(answer, len(texts), dim)
+            vectors = list(rounded(_checked(answer, (len(texts),), dim)))
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
             self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
             self._resume_at = self._clock() + self._pause_s
@@ -85,7 +85,7 @@ def embed_question(
     """Embed a question; return its vector, or None and the problem."""
     try:
         answer = yield _asking(embeddings, encodable(text))
-        (vector,) = _checked(np.asarray(answer, dtype=np.float32)[None], 1, dim)
+        vector = rounded(_checked(answer, (), dim))
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return None, _problem("the question could not be embedded and is searched by words", error)
     return vector.astype(np.float32), None
@@ -99,18 +99,20 @@ def _asking(embeddings: Embeddings, text: str) -> Step:
     return step(embeddings, "embed_query", text)
 
 
-def _checked(answer: Any, count: int, dim: int | None) -> list[NDArray[np.float16]]:
-    rows: NDArray[np.float32] = np.asarray(answer, dtype=np.float32)
-    if rows.ndim != 2 or len(rows) != count:  # noqa: PLR2004 - texts and components
-        msg = f"expected {count} vectors of equal length, got an array of shape {rows.shape}"
+def _checked(answer: Any, shape: tuple[int, ...], dim: int | None) -> NDArray[np.float32]:
+    """Return an answer of such a shape: nothing for one vector, else how many there are."""
+    vectors: NDArray[np.float32] = np.asarray(answer, dtype=np.float32)
+    if vectors.ndim != len(shape) + 1 or vectors.shape[:-1] != shape:
+        wanted = f"{shape[0]} vectors of equal length" if shape else "one vector"
+        msg = f"expected {wanted}, got an array of shape {vectors.shape}"
         raise ValueError(msg)
-    if dim is not None and rows.shape[1] != dim:
-        msg = f"expected vectors of {dim} components, got {rows.shape[1]}"
+    if dim is not None and vectors.shape[-1] != dim:
+        msg = f"expected vectors of {dim} components, got {vectors.shape[-1]}"
         raise ValueError(msg)
-    if not np.isfinite(rows).all():
+    if not np.isfinite(vectors).all():
         msg = "expected finite numbers, got nan or infinity"
         raise ValueError(msg)
-    return list(rounded(rows))
+    return vectors
 
 
 def _problem(what: str, error: Exception) -> str:
