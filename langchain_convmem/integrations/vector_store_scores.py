@@ -27,7 +27,7 @@ class FoundVectors(SegmentVectors):
 
     def __init__(self, count: int, similarities: Mapping[int, float]) -> None:
         """Create it for `count` segments, some of which have a similarity."""
-        super().__init__(count)
+        super().__init__()
         floor = min(similarities.values(), default=0.0)
         self._similarities = np.full(count, floor, dtype=np.float32)
         self._similarities[list(similarities)] = list(similarities.values())

@@ -304,14 +304,12 @@ def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:
     count = int(np.count_nonzero(allowed))
     # A segment whose embedding is pending, or out of scope, was not standardised.
     if count < len(allowed) or not 0 < len(meaning) == np.count_nonzero(meaning):
-        compared = (meaning != 0) & allowed[columns.numbers]
+        in_scope = allowed[columns.numbers]
+        compared = (meaning != 0) & in_scope
         if not compared.any():
-            return float(similarity.max(initial=0.0, where=allowed[columns.numbers]))
-        similarity, meaning = similarity[compared], meaning[compared]
-    best, worst = int(similarity.argmax()), int(similarity.argmin())
-    highest, lowest = float(similarity[best]), float(similarity[worst])
-    rise = float(meaning[best]) - float(meaning[worst])
-    # Where the standardised cosine would be 0 lies the mean of all, scored or not.
-    mean = highest - float(meaning[best]) * (highest - lowest) / rise if rise else highest
-    mean = min(mean * count / (count + _UNSEEN_LINES), _ALMOST_ONE)
+            return float(similarity.max(initial=0.0, where=in_scope))
+        similarity = similarity[compared]
+    highest = float(similarity.max())
+    mean = float(similarity.mean()) * count / (count + _UNSEEN_LINES)
+    mean = min(mean, _ALMOST_ONE)
     return (highest - mean) / (1.0 - mean)

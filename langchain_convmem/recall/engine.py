@@ -48,7 +48,7 @@ class LineRecall(DialogRecall):
         embeddings: Embeddings | None = None,
         settings: RecallSettings | None = None,
         *,
-        max_owners: int = 64,
+        max_owners: int = 256,
         max_segments: int = 1_000_000,
         rewriter: Rewriter | None = None,
         reranker: BaseDocumentCompressor | None = None,
@@ -82,7 +82,6 @@ class LineRecall(DialogRecall):
         self._indexes = IndexRegistry(
             log,
             self.embeddings,
-            exact_limit=self.settings.exact_limit,
             vector_bits=self.settings.vector_bits,
             max_owners=max_owners,
             max_segments=max_segments,

@@ -1,8 +1,7 @@
 """From a question to a ranking of segments. Pure but for reading the owner's indexes.
 
-Up to the exact limit every allowed segment is scored. Beyond, words and meaning propose candidates;
-those and their neighbours are scored with the same formula, so that the two ways differ only by
-what was not proposed.
+Every segment in scope is scored, of however many: looking for candidates first takes longer than
+working the formula out for all of them, and finds less.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Question", "Ranking", "named_speakers", "rank", "without_names"]
 
-# A filter that leaves this few segments is scored whole even beyond the exact limit.
-_WHOLE_SCOPE = 20_000
 # Below this share of all, scoring the allowed ones alone saves more than gathering them costs.
 _SMALL_SHARE = 0.25
 _WORD_SIGN = re.compile(r"\w")
@@ -105,25 +102,15 @@ def rank(
     lexical: LexicalIndex,
     settings: RecallSettings,
 ) -> Ranking:
-    """Return the allowed segments by relevance, best first; ties in ascending number.
-
-    Beyond the exact limit only the proposed candidates and their neighbours come back.
-    """
+    """Return the allowed segments by relevance, best first; ties in ascending number."""
     words = _word_scores(question, lexical, settings)
-    allowed = int(np.count_nonzero(question.allowed))
-    reach = len(settings.kernel) // 2
     scored, shown = None, question.allowed
-    if not vectors.is_exact and allowed > _WHOLE_SCOPE:
-        parts = _parts(question, vectors, words, None, settings)
-        proposed = _with_neighbours(_candidates(parts, question.allowed, settings), table, reach)
-        scored = _with_neighbours(proposed, table, reach)
-        parts, shown = parts.at(scored), np.isin(scored, proposed) & question.allowed[scored]
-    elif allowed < _SMALL_SHARE * len(table):
+    if np.count_nonzero(question.allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
+        reach = len(settings.kernel) // 2
         scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
-        parts, shown = _parts(question, vectors, words, scored, settings), question.allowed[scored]
-    else:
-        parts = _parts(question, vectors, words, None, settings)
+        shown = question.allowed[scored]
+    parts = _parts(question, vectors, words, scored, settings)
     columns = _score(question, table, parts, scored, settings)
     return Ranking(columns, None if shown.all() else np.flatnonzero(shown))
 
@@ -147,10 +134,6 @@ class _Parts(NamedTuple):
     similarity: NDArray[np.float32]
     meaning: NDArray[np.float64]
     words: NDArray[np.float64]
-
-    def at(self, numbers: NDArray[np.int64]) -> _Parts:
-        """Return the parts of some segments."""
-        return _Parts(self.similarity[numbers], self.meaning[numbers], self.words[numbers])
 
 
 def _parts(
@@ -177,24 +160,6 @@ def _parts(
 def _some(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Return the mask, or None where it leaves nothing out, which saves copies."""
     return None if mask.all() else mask
-
-
-def _candidates(
-    parts: _Parts, allowed: NDArray[np.bool_], settings: RecallSettings
-) -> NDArray[np.int64]:
-    """Return the segments that stand out by their words or by their meaning."""
-    return np.concatenate(
-        [_highest(part, allowed, settings.candidates) for part in (parts.words, parts.meaning)]
-    )
-
-
-def _highest(
-    scores: NDArray[np.float64], allowed: NDArray[np.bool_], most: int
-) -> NDArray[np.int64]:
-    numbers = np.flatnonzero(allowed)
-    if len(numbers) <= most:
-        return numbers
-    return numbers[np.argpartition(-scores[numbers], most)[:most]]
 
 
 def _with_neighbours(

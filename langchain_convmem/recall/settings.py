@@ -46,9 +46,6 @@ class RecallSettings:
         cross_sessions: Whether windows may cross the borders of sittings (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
-        exact_limit: Segments of one owner up to which every segment is scored; beyond, words and
-            meaning propose candidates.
-        candidates: How many each of the two proposes beyond `exact_limit`.
         vector_bits: What a component of a vector takes in memory where there are many of them: 16,
             as it is stored, or 8, with cosines that are a little off.
     """
@@ -74,8 +71,6 @@ class RecallSettings:
     age_in_header: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
-    exact_limit: int = 1_000_000
-    candidates: int = 500
     vector_bits: Literal[8, 16] = 16
 
     def __post_init__(self) -> None:
@@ -85,9 +80,7 @@ class RecallSettings:
             raise ConfigError(msg)
         counts = {
             "session_best": self.session_best,
-            "candidates": self.candidates,
             "buffer_size": self.buffer_size + 1,
-            "exact_limit": self.exact_limit + 1,
         }
         for name, least in counts.items():
             if least < 1:

@@ -25,7 +25,6 @@ class IndexRegistry:
         log: MessageLog,
         embeddings: Embeddings,
         *,
-        exact_limit: int,
         vector_bits: Literal[8, 16] = 16,
         max_owners: int,
         max_segments: int,
@@ -35,7 +34,6 @@ class IndexRegistry:
         Args:
             log: Where the lines stand.
             embeddings: What embeds them.
-            exact_limit: See `RecallSettings.exact_limit`.
             vector_bits: See `RecallSettings.vector_bits`.
             max_owners: How many indexes stay in memory; the least recently used leave.
             max_segments: How many segments they hold together, but for the one in use.
@@ -49,7 +47,6 @@ class IndexRegistry:
                 raise ConfigError(msg)
         self._log = log
         self._embeddings = embeddings
-        self._exact_limit = exact_limit
         self._vector_bits: Literal[8, 16] = vector_bits
         self._max_owners = max_owners
         self._max_segments = max_segments
@@ -86,7 +83,6 @@ class IndexRegistry:
             self._log,
             owners,
             self._embeddings,
-            exact_limit=self._exact_limit,
             vector_bits=self._vector_bits,
         )
 

@@ -62,7 +62,6 @@ class OwnerIndex:
         owners: tuple[Owner, ...],
         embeddings: Embeddings,
         *,
-        exact_limit: int,
         vector_bits: Literal[8, 16] = 16,
     ) -> None:
         """Create an index of the owners, each named once, that has read nothing yet."""
@@ -70,7 +69,6 @@ class OwnerIndex:
         self._cache = log if isinstance(log, SegmentCache) else None
         self._embeddings = embeddings
         self._embedder = LineEmbedder(embeddings)
-        self._exact_limit = exact_limit
         self._vector_bits: Literal[8, 16] = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._sending: _Sending = "unless paused"
@@ -80,7 +78,7 @@ class OwnerIndex:
         """Begin anew; with `reuse`, what has a vector is not sent to the embedder again."""
         self.table = SegmentTable()
         self.lexical = LexicalIndex()
-        self.vectors = SegmentVectors(self._exact_limit, bits=self._vector_bits)
+        self.vectors = SegmentVectors(bits=self._vector_bits)
         self._embedder.begin(self.table, self.vectors, reuse=reuse)
         self._retracted: dict[Owner, frozenset[str]] = {}
         owners = [reader.owner for reader in self._readers]

@@ -44,14 +44,12 @@ def half_bytes(vector: NDArray[np.float16]) -> bytes:
 class SegmentVectors:
     """Vectors by segment number. A missing one is a zero vector until it is filled in."""
 
-    def __init__(self, exact_limit: int, *, bits: Bits = 16) -> None:
+    def __init__(self, *, bits: Bits = 16) -> None:
         """Create an empty store.
 
         Args:
-            exact_limit: See `is_exact`.
             bits: What a component takes in memory: 16, where there are many vectors, or 8.
         """
-        self._exact_limit = exact_limit
         self._bits: Bits = bits
         self._index: ExactIndex | FaissIndex | None = None
         self._expected = 0
@@ -68,11 +66,6 @@ class SegmentVectors:
     def dim(self) -> int | None:
         """Components of a vector; None before the first one."""
         return None if self._index is None else self._index.dim
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether there are so few that every segment can be scored."""
-        return len(self) <= self._exact_limit
 
     @property
     def present(self) -> NDArray[np.bool_]:

@@ -159,21 +159,21 @@ def test_words_alone_decide_while_the_embedder_fails(log, say, embedder):
 # -- the number behind it ----------------------------------------------------------------------
 
 
-def _columns(similarity, *, mean=None):
+def _columns(similarity):
     similarity = np.array(similarity, dtype=np.float32)
     zeros = np.zeros(len(similarity))
-    meaning = (similarity - (similarity.mean() if mean is None else mean)) / 0.1
+    meaning = (similarity - similarity.mean()) / 0.1
     numbers = np.arange(len(similarity))
     return Columns(numbers, zeros, similarity, meaning, zeros, zeros, zeros, zeros)
 
 
-def _related(line, texts, question, similarity, *, mean=None):
+def _related(line, texts, question, similarity):
     table, lexical = SegmentTable(), LexicalIndex()
     for number, text in enumerate(texts):
         table.add(line(text, number, session="s"))
         lexical.add([analyze(text)])
     allowed = np.ones(len(texts), dtype=np.bool_)
-    return relatedness(question, _columns(similarity, mean=mean), table, lexical, allowed)
+    return relatedness(question, _columns(similarity), table, lexical, allowed)
 
 
 def test_words_count_by_rarity_in_a_line_and_the_two_beside_it(line):
@@ -234,11 +234,9 @@ def test_less_is_needed_where_less_was_said():
 def test_closeness_is_the_way_from_the_mean_of_all_lines_to_one(line):
     texts = ["tree"] * 90
     lone = [0.1] * 45 + [0.3] * 44 + [0.6]
-    # Beyond the exact limit the mean is that of all lines, not of those that were scored.
-    exact = _related(line, texts, "volcano", lone, mean=0.2)
-    assert exact == pytest.approx((0.6 - 0.18) / (1 - 0.18))
-    candidates = _related(line, texts, "volcano", [0.5] * 89 + [0.6], mean=0.2)
-    assert candidates == pytest.approx(exact)
+    mean = sum(lone) / 90 * 0.9
+    found = _related(line, texts, "volcano", lone)
+    assert found == pytest.approx((0.6 - mean) / (1 - mean))
 
 
 # -- on the set of long replies ----------------------------------------------------------------

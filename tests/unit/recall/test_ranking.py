@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from langchain_convmem.recall import RecallSettings, ranking
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
@@ -18,10 +16,10 @@ WORDS = ["car", "park", "tree", "house", "dog", "river", "music", "paper", "ston
 class World:
     """Table, vectors and words of some lines, embedded by `embeddings`."""
 
-    def __init__(self, lines, embeddings, *, exact_limit=100_000):
+    def __init__(self, lines, embeddings):
         self.embeddings = embeddings
         self.table = SegmentTable()
-        self.vectors = SegmentVectors(exact_limit)
+        self.vectors = SegmentVectors()
         self.lexical = LexicalIndex()
         for line in lines:
             for number in self.table.add(line):
@@ -165,26 +163,3 @@ def test_gathering_a_small_scope_scores_it_as_the_whole_scan_does(
     gathered = world.rank("car tree dog", allowed=mask)
     assert gathered.numbers.tolist() == scanned.numbers.tolist()
     np.testing.assert_allclose(gathered.relevance, scanned.relevance, atol=1e-5)
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 2**31), st.integers(5, 60))
-def test_beyond_the_limit_scores_are_the_same_for_what_is_proposed(line, word_embeddings, seed, n):
-    random = np.random.default_rng(seed)
-    lines = [
-        line(" ".join(random.choice(WORDS, 5)), i, session=str(i // 6), speaker="AB"[i % 2])
-        for i in range(n)
-    ]
-    exact = World(lines, word_embeddings())
-    approximate = World(lines, word_embeddings(), exact_limit=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "_WHOLE_SCOPE", 0)
-        found = approximate.rank("car tree dog of A")
-        proposed = approximate.rank("car tree dog of A", RecallSettings(candidates=4))
-    expected = exact.rank("car tree dog of A")
-    scores = dict(zip(expected.numbers.tolist(), expected.smoothed.tolist(), strict=True))
-    for some in (found, proposed):
-        got = [scores[number] for number in some.numbers.tolist()]
-        np.testing.assert_allclose(some.smoothed, got, atol=2e-3)
-    assert len(found.numbers) == n
-    np.testing.assert_allclose(found.relevance, expected.relevance, atol=2e-3)

@@ -264,10 +264,10 @@ SCRIPT = st.lists(
 
 
 @settings(max_examples=40, deadline=None)
-@given(SCRIPT, st.sampled_from([0, 3, 100_000]))
-def test_an_index_kept_up_to_date_equals_one_built_anew(say, word_embeddings, script, limit):
-    log, wish = InMemoryLog(), RecallSettings(exact_limit=limit)
-    warm = LineRecall(log, word_embeddings(), wish)
+@given(SCRIPT)
+def test_an_index_kept_up_to_date_equals_one_built_anew(say, word_embeddings, script):
+    log = InMemoryLog()
+    warm = LineRecall(log, word_embeddings())
     entries, controls = [], []
     for verb, number, thread in script:
         if verb == "say":
@@ -285,7 +285,7 @@ def test_an_index_kept_up_to_date_equals_one_built_anew(say, word_embeddings, sc
             log.forget(entry.key, [entry.id])
         elif verb == "recall":
             warm.recall(ANA, TEXTS[number])
-    cold = LineRecall(log, word_embeddings(), wish)
+    cold = LineRecall(log, word_embeddings())
     for query in TEXTS[::2]:
         for asked in ({"k": 2}, {"max_tokens": 60}):
             assert value(warm.recall(ANA, query, **asked)) == value(

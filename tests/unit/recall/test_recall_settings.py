@@ -33,8 +33,6 @@ def test_settings_cannot_be_changed_in_place():
         ("buffer_size", -1),
         ("budget_window", -1),
         ("session_best", 0),
-        ("candidates", 0),
-        ("exact_limit", -1),
         ("vector_bits", 4),
     ],
 )

@@ -428,7 +428,7 @@ def test_owners_searched_together_share_what_is_stored(sqlite_log, say, embedder
         say(sqlite_log, [f"{word} one", f"{word} two"], user=user)
         LineRecall(sqlite_log, embedder).recall(Owner(user_id=user), word)
     sent = list(embedder.embedded)
-    both = owner_index.OwnerIndex(sqlite_log, (ANA, BEN), embedder, exact_limit=100)
+    both = owner_index.OwnerIndex(sqlite_log, (ANA, BEN), embedder)
     both.catch_up()
     assert embedder.embedded == sent
     assert not both.vectors.missing
@@ -443,7 +443,7 @@ def test_owners_searched_together_share_what_is_stored(sqlite_log, say, embedder
 def test_a_generation_of_one_owner_rebuilds_the_index_of_all(log, say, embedder):
     ours = say(log, ["car one", "car two"], user="ana")
     say(log, ["boat one"], user="ben")
-    both = owner_index.OwnerIndex(log, (ANA, BEN), embedder, exact_limit=100)
+    both = owner_index.OwnerIndex(log, (ANA, BEN), embedder)
     both.catch_up()
     log.forget(ours[0].key, [ours[0].id])
     both.catch_up()
@@ -455,6 +455,6 @@ def test_nobody_retracts_what_another_one_said(log, embedder):
     [bens] = log.append(ThreadKey("ben", "t"), [draft_of(HumanMessage("boat"))])
     retraction = Draft(role="control", control=Control((bens.id,), "undo"))
     log.append(ThreadKey("ana", "t"), [retraction])
-    both = owner_index.OwnerIndex(log, (ANA, BEN), embedder, exact_limit=100)
+    both = owner_index.OwnerIndex(log, (ANA, BEN), embedder)
     both.catch_up()
     assert both.table.live.all()

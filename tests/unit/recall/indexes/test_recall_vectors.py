@@ -39,7 +39,7 @@ def test_a_rounded_vector_survives_its_stored_form():
 
 
 def test_without_any_vector_everything_is_missing_and_similar_to_nothing():
-    vectors = SegmentVectors(100)
+    vectors = SegmentVectors()
     vectors.extend([None, None])
     assert vectors.dim is None
     assert vectors.missing == {0, 1}
@@ -50,7 +50,7 @@ def test_without_any_vector_everything_is_missing_and_similar_to_nothing():
 @given(st.lists(st.booleans(), min_size=1, max_size=20), st.sampled_from([0, 5, 100]))
 def test_filling_what_was_missing_equals_having_had_it(given_flags, plain_rows):
     rows = some(len(given_flags))
-    late, whole = SegmentVectors(100), SegmentVectors(100)
+    late, whole = SegmentVectors(), SegmentVectors()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
         _fill_late(late, whole, rows, given_flags)
@@ -71,7 +71,7 @@ def _fill_late(late, whole, rows, given_flags):
 
 
 def test_a_removed_number_is_filled_no_more():
-    vectors = SegmentVectors(100)
+    vectors = SegmentVectors()
     rows = some(3)
     vectors.extend([rows[0], None, rows[2]])
     vectors.remove([1])
@@ -87,7 +87,7 @@ def test_growing_past_what_numpy_scans_keeps_the_answers(monkeypatch, bits, clos
     answers = []
     for plain_rows in (1000, 40):
         monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
-        vectors = SegmentVectors(1000, bits=bits)
+        vectors = SegmentVectors(bits=bits)
         vectors.extend(rows[:30])
         vectors.remove([3, 7])
         vectors.extend([*rows[30:50], None])
@@ -103,7 +103,7 @@ def test_growing_past_what_numpy_scans_keeps_the_answers(monkeypatch, bits, clos
 def test_vectors_that_were_expected_are_kept_like_any_others(monkeypatch, bits):
     monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 40)
     rows = some(60)
-    surprised, ready = SegmentVectors(1000, bits=bits), SegmentVectors(1000, bits=bits)
+    surprised, ready = SegmentVectors(bits=bits), SegmentVectors(bits=bits)
     ready.expect(60)
     for vectors in (surprised, ready):
         vectors.extend([None, *rows[:29]])
@@ -130,7 +130,7 @@ def test_vectors_in_half_precision_are_kept_as_those_in_single_precision(bits, l
 @pytest.mark.parametrize("plain_rows", [1000, 0])
 def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
     monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", plain_rows)
-    vectors, rows = SegmentVectors(1000), some(50)
+    vectors, rows = SegmentVectors(), some(50)
     vectors.extend([*rows[:-1], None, rounded(np.zeros(DIM)), None])
     vectors.fill([49], rows[49:])
     vectors.remove([4])
@@ -141,7 +141,7 @@ def test_a_vector_comes_back_as_it_was_given(monkeypatch, plain_rows):
 
 def test_a_vector_kept_in_bytes_does_not_come_back(monkeypatch):
     monkeypatch.setattr(vectors_module, "_PLAIN_ROWS", 0)
-    vectors = SegmentVectors(1000, bits=8)
+    vectors = SegmentVectors(bits=8)
     vectors.extend(some(2))
     assert vectors.row(0) is None
 
@@ -181,7 +181,7 @@ def test_an_index_that_cannot_be_is_refused(dim, bits):
 
 
 def test_another_dimension_is_refused():
-    vectors = SegmentVectors(10)
+    vectors = SegmentVectors()
     vectors.extend(some(2))
     with pytest.raises(DimensionMismatchError):
         vectors.similarities(np.ones(DIM + 1, dtype=np.float32))
