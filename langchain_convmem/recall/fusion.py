@@ -1,7 +1,7 @@
 """How scores become one ranking: standardise, add, smooth over neighbours. Pure NumPy.
 
 Columns of an owner's lines are long, and what costs most is memory that is touched for the first
-time: each function makes as few new arrays as it can.
+time: each function makes as few new arrays as it can, in single precision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def standardized(
     scores: NDArray[np.floating[Any]],
     counted: NDArray[np.bool_] | None = None,
     weight: float = 1.0,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     """Return scores as distances from the mean in standard deviations, times a weight.
 
     Args:
@@ -40,27 +40,28 @@ def standardized(
             counted ones are equal. None: all.
         weight: Of all scores.
     """
-    distances = (scores if counted is None else scores[counted]).astype(np.float64)
-    count = max(len(distances), 1)
-    distances -= distances.sum() / count
+    some = scores if counted is None else scores[counted]
+    count = max(len(some), 1)
+    mean = some.sum(dtype=np.float64) / count
+    distances: NDArray[np.float32] = np.subtract(some, mean, dtype=np.float32)
     # Not `dot`: BLAS shares that out to threads and waits for the last of them.
-    deviation = math.sqrt(np.einsum("i,i->", distances, distances) / count)
+    deviation = math.sqrt(np.square(distances).sum() / count)
     if deviation < _NEGLIGIBLE:
-        return np.zeros(len(scores))
-    distances *= weight / deviation
+        return np.zeros(len(scores), dtype=np.float32)
+    distances *= np.float32(weight / deviation)
     if counted is None:
         return distances
-    result = np.zeros(len(scores))
+    result = np.zeros(len(scores), dtype=np.float32)
     result[counted] = distances
     return result
 
 
 def smooth(
-    scores: NDArray[np.float64],
+    scores: NDArray[np.float32],
     before: NDArray[np.int64],
     behind: NDArray[np.int64],
     kernel: Sequence[float],
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     """Return each score plus its neighbours' scores by the kernel's weights.
 
     Args:
@@ -72,9 +73,9 @@ def smooth(
             standardised score.
     """
     reach = len(kernel) // 2
-    total: NDArray[np.float64] = kernel[reach] * scores
+    total: NDArray[np.float32] = kernel[reach] * scores
     # At the end a 0, which index -1 meets: no neighbour, and none of none.
-    passed_on = np.zeros(len(scores) + 1)
+    passed_on = np.zeros(len(scores) + 1, dtype=scores.dtype)
     for links, weights in ((before, kernel[:reach][::-1]), (behind, kernel[reach + 1 :])):
         passed_on[:-1] = scores
         for weight in weights:
@@ -86,8 +87,8 @@ def smooth(
 
 
 def smooth_runs(
-    scores: NDArray[np.float64], starts: NDArray[np.int64], kernel: Sequence[float]
-) -> NDArray[np.float64]:
+    scores: NDArray[np.float32], starts: NDArray[np.int64], kernel: Sequence[float]
+) -> NDArray[np.float32]:
     """Return what `smooth` does where neighbours stand side by side, without following links.
 
     Args:
@@ -97,13 +98,13 @@ def smooth_runs(
     """
     count, reach = len(scores), min(len(kernel) // 2, max(len(scores) - 1, 0))
     middle = len(kernel) // 2
-    total: NDArray[np.float64] = kernel[middle] * scores
+    total: NDArray[np.float32] = kernel[middle] * scores
     ends = _ends(starts, count) - 1
     # Where nothing comes from within the row. A row that is shorter ends in the next one, which
     # is just as far from this one.
     first = [np.minimum(starts + step, count - 1) for step in range(reach)]
     last = [np.maximum(ends - step, 0) for step in range(reach)]
-    received = np.empty(count)
+    received = np.empty_like(scores)
     for far in range(1, reach + 1):
         np.multiply(scores[:-far], kernel[middle - far], out=received[far:])
         for numbers in first[:far]:
@@ -123,8 +124,8 @@ def _ends(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def session_bests(
-    scores: NDArray[np.float64], sessions: NDArray[np.int64], best: int
-) -> NDArray[np.float64]:
+    scores: NDArray[np.float32], sessions: NDArray[np.int64], best: int
+) -> NDArray[np.float32]:
     """Return for each score the mean of its session's `best` highest, negative ones as 0.
 
     Args:
@@ -133,16 +134,16 @@ def session_bests(
         best: How many of a session's scores the mean takes.
     """
     if not len(scores):
-        return np.zeros(0)
+        return scores
     # Segments of a session mostly stand together: what holds for a run is worked out once.
     borders = np.flatnonzero(sessions[1:] != sessions[:-1]) + 1
     limits = np.concatenate([[0], borders, [len(scores)]])
     starts, lengths = limits[:-1], limits[1:] - limits[:-1]
     session_of = sessions[starts]
-    totals = np.zeros(int(session_of.max()) + 1)
+    totals = np.zeros(int(session_of.max()) + 1, dtype=scores.dtype)
     left = scores.copy()
     for number in range(best):
-        highest = np.zeros(len(totals))
+        highest = np.zeros_like(totals)
         np.maximum.at(highest, session_of, np.maximum.reduceat(left, starts))
         totals += highest
         if number + 1 < best:
@@ -152,13 +153,13 @@ def session_bests(
             first[sessions[at]] = at
             left[first[first >= 0]] = -np.inf
     totals /= best
-    result: NDArray[np.float64] = np.repeat(totals[session_of], lengths)
+    result: NDArray[np.float32] = np.repeat(totals[session_of], lengths)
     return result
 
 
 def bests_of_runs(
-    scores: NDArray[np.float64], starts: NDArray[np.int64], best: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    scores: NDArray[np.float32], starts: NDArray[np.int64], best: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the mean of each session's `best` highest scores, negative ones as 0, and its length.
 
     What `session_bests` finds where the segments of every session stand side by side.
@@ -169,7 +170,7 @@ def bests_of_runs(
         best: How many of a session's scores the mean takes.
     """
     lengths = _ends(starts, len(scores)) - starts
-    totals = np.zeros(len(starts))
+    totals = np.zeros(len(starts), dtype=scores.dtype)
     left = scores.copy()
     for number in range(best if len(starts) else 0):
         highest = np.maximum(np.maximum.reduceat(left, starts), 0.0)

@@ -21,7 +21,7 @@ _NEXT_LOOK = 8
 # How many of the looked at stand in the sample that says how far to look.
 _SAMPLED = 16
 # Rounded to so many steps, so that lines of equal worth tie however their scores were summed.
-_STEPS = 1e6
+_STEPS = 1e5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Columns:
     """
 
     numbers: NDArray[np.int64]
-    relevance: NDArray[np.float64]
+    relevance: NDArray[np.float32]
     similarity: NDArray[np.float32]
-    meaning: NDArray[np.float64]
-    words: NDArray[np.float64]
-    own: NDArray[np.float64]
-    smoothed: NDArray[np.float64]
-    speaker: NDArray[np.float64]
+    meaning: NDArray[np.float32]
+    words: NDArray[np.float32]
+    own: NDArray[np.float32]
+    smoothed: NDArray[np.float32]
+    speaker: NDArray[np.float32]
 
 
 class Ranking:
@@ -142,7 +142,7 @@ class Ranking:
         return self.columns.numbers[self._order]
 
     @property
-    def relevance(self) -> NDArray[np.float64]:
+    def relevance(self) -> NDArray[np.float32]:
         """Final scores."""
         return self.columns.relevance[self._order]
 
@@ -152,21 +152,21 @@ class Ranking:
         return self.columns.similarity[self._order]
 
     @property
-    def meaning(self) -> NDArray[np.float64]:
+    def meaning(self) -> NDArray[np.float32]:
         """The cosine's standardised and weighted part of the score."""
         return self.columns.meaning[self._order]
 
     @property
-    def words(self) -> NDArray[np.float64]:
+    def words(self) -> NDArray[np.float32]:
         """The same for BM25."""
         return self.columns.words[self._order]
 
     @property
-    def smoothed(self) -> NDArray[np.float64]:
+    def smoothed(self) -> NDArray[np.float32]:
         """The score after the neighbours."""
         return self.columns.smoothed[self._order]
 
     @property
-    def speaker(self) -> NDArray[np.float64]:
+    def speaker(self) -> NDArray[np.float32]:
         """The bonus for a named speaker."""
         return self.columns.speaker[self._order]

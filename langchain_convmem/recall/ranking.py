@@ -132,8 +132,8 @@ class _Parts(NamedTuple):
     """
 
     similarity: NDArray[np.float32]
-    meaning: NDArray[np.float64]
-    words: NDArray[np.float64]
+    meaning: NDArray[np.float32]
+    words: NDArray[np.float32]
 
 
 def _parts(
@@ -149,7 +149,8 @@ def _parts(
     allowed = question.allowed[at]
     word_part = standardized(words[at], _some(allowed), settings.lexical_weight)
     if question.vector is None or not question.vector.any():
-        similarity, meaning = np.zeros(len(allowed), dtype=np.float32), np.zeros(len(allowed))
+        similarity = np.zeros(len(allowed), dtype=np.float32)
+        meaning = np.zeros_like(similarity)
     else:
         similarity = vectors.similarities(question.vector, scored)
         compared = _some(vectors.present[at] & allowed)
@@ -229,13 +230,13 @@ def _speaker_bonus(
     table: SegmentTable,
     at: slice | NDArray[np.int64],
     settings: RecallSettings,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     speakers = table.speakers
     named = named_speakers(question.text, speakers) if settings.speaker_bonus else []
     column = table.speaker_column[at]
     # A question about everybody prefers nobody.
     if not named or len(named) == len(speakers):
-        return np.zeros(len(column))
-    bonus = np.zeros(len(speakers))
+        return np.zeros(len(column), dtype=np.float32)
+    bonus = np.zeros(len(speakers), dtype=np.float32)
     bonus[named] = settings.speaker_bonus
     return bonus[column]

@@ -21,6 +21,8 @@ __all__ = ["Column", "Postings", "TermPostings", "joined"]
 _MANY = 64
 # And for more at once it takes much memory.
 _MOST_UNSORTED = 20_000
+# One question looks up each of its terms several times.
+_MOST_LOOKED_UP = 64
 
 Column: TypeAlias = "array[int] | memoryview[int]"
 
@@ -48,8 +50,9 @@ class Postings:
         """Create postings of no document."""
         self.shapes = Shapes()
         self._terms = _Numbered()
-        self._block = _Block(array("q", [0]), memoryview(array("i")), memoryview(array("i")))
+        self._block = _Block(array("q", [0]), array("i"), memoryview(array("i")))
         self._later: dict[int, tuple[array[int], array[int]]] = {}
+        self._looked_up: dict[str, list[TermPostings]] = {}
         self._written = 0
         # What is to be written: parts in order, and behind them documents as they came.
         self._parts: list[_Part] = []
@@ -76,6 +79,9 @@ class Postings:
         Raises:
             KeyError: If no document has the term.
         """
+        known = self._looked_up.get(term)
+        if known is not None:
+            return known
         number = self._terms.get(term)
         if number is None:
             raise KeyError(term)
@@ -83,12 +89,17 @@ class Postings:
         later = self._later.get(number)
         if later is not None:
             found.append(TermPostings(*later))
+        if len(self._looked_up) >= _MOST_LOOKED_UP:
+            self._looked_up.clear()
+        self._looked_up[term] = found
         return found
 
     # -- writing -----------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Write what was added."""
+        if self._parts or self._lengths:
+            self._looked_up.clear()
         if self._parts or len(self._lengths) >= _MANY:
             self._write_many()
         elif self._lengths:
@@ -184,7 +195,8 @@ class _Block(NamedTuple):
 
     starts: array[int]
     """Where each term begins; behind them, where the last one ends."""
-    numbers: memoryview[int]
+    numbers: array[int]
+    """As Python reads single numbers fastest."""
     shapes: memoryview[int]
 
     @classmethod
@@ -196,7 +208,7 @@ class _Block(NamedTuple):
         starts = which[order].searchsorted(np.arange(terms + 1))
         return cls(
             array("q", starts.astype(np.int64).tobytes()),
-            np.concatenate([part.numbers for part in parts])[order].data,
+            array("i", np.concatenate([part.numbers for part in parts])[order].tobytes()),
             np.concatenate([part.shapes for part in parts])[order].data,
         )
 
