@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 from langchain_core.callbacks import (
@@ -20,10 +20,9 @@ from langchain_convmem.recall.dialog_recall import DialogRecall
 from langchain_convmem.recall.options import RecallOptions
 from langchain_convmem.recall.scopes import LineFilter, Moment, Owners, checked_scope, users
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
+from langchain_convmem.views.times import iso_time
 
 __all__ = ["DialogLineRetriever", "document_of"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _CallOptions(TypedDict, total=False):
@@ -192,7 +191,7 @@ def document_of(block: RecalledBlock) -> Document:
             "thread_id": best.line.key.thread_id,
             "user_id": best.line.key.user_id,
             "positions": [line.position for line in block.lines],
-            "time": _iso(best.line.time_ms),
+            "time": iso_time(best.line.time_ms),
             "session": best.line.session,
             "speakers": list(dict.fromkeys(line.speaker for line in block.lines)),
             "similarity": block.similarity,
@@ -200,10 +199,3 @@ def document_of(block: RecalledBlock) -> Document:
             "why": list(best.why),
         },
     )
-
-
-def _iso(time_ms: int) -> str | None:
-    try:
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat()
-    except OverflowError:
-        return None
