@@ -65,7 +65,7 @@ def bounded(number: int | None) -> int:
     return _MOST if number is None else max(-_MOST, min(number, _MOST))
 
 
-# Not frozen: that makes a row four times as slow, and a log reads many.
+# Not frozen: that makes each of many rows slower to make.
 @dataclass(slots=True)
 class Row:
     """An entry as it is stored: columns and JSON text. Treat it as read-only."""

@@ -74,11 +74,12 @@ class MemoryThread:
             thread = yield from read_all_steps(log, thread)
             seen = self._with(thread, asked)
             view = look.viewed(seen) or look.viewed_without_unanswered(seen)
+        note = _Note(look, view)
         if not asked:
-            return ThreadView(tuple(view.messages), (), _Note(look, view))
+            return ThreadView(tuple(view.messages), (), note)
         yield from note_steps(log, thread, view, look.options(seen.entries))
         _, recalled = yield from look.recalled(seen.entries, view, view.positions)
-        return _parted(view, asked, recalled)._replace(note=_Note(look, view))
+        return _parted(note, asked, recalled)
 
     def _look(self, asked: Sequence[BaseMessage]) -> TurnView:
         human = next(
@@ -206,10 +207,10 @@ class _Note(NamedTuple):
                 yield number, self.look.kept
 
 
-def _parted(view: Context, asked: Sequence[BaseMessage], recalled: str) -> ThreadView:
-    """Return the view in two: what was said before, and what is asked."""
+def _parted(note: _Note, asked: Sequence[BaseMessage], recalled: str) -> ThreadView:
+    """Return what was seen in two: what was said before, and what is asked."""
     names = {message.id for message in asked}
-    messages = view.messages
+    messages = note.view.messages
     first = len(messages)
     while first and messages[first - 1].id in names:
         first -= 1
@@ -220,7 +221,7 @@ def _parted(view: Context, asked: Sequence[BaseMessage], recalled: str) -> Threa
             # Templates put the parts of a message together without a space between them.
             now[number] = folded(human, recalled and f"{recalled}\n\n")
             break
-    return ThreadView(tuple(before), tuple(now))
+    return ThreadView(tuple(before), tuple(now), note)
 
 
 def _unnamed(message: BaseMessage) -> BaseMessage:

@@ -85,24 +85,29 @@ class Postings:
         number = self._terms.get(term)
         if number is None:
             raise KeyError(term)
+        found = self._parts_of(number)
+        if len(self._looked_up) >= _MOST_LOOKED_UP:
+            self._looked_up.clear()
+        self._looked_up[term] = found
+        return found
+
+    def _parts_of(self, number: int) -> list[TermPostings]:
         found = [self._block.postings(number)] if number < self._block.terms else []
         later = self._later.get(number)
         if later is not None:
             found.append(TermPostings(*later))
-        if len(self._looked_up) >= _MOST_LOOKED_UP:
-            self._looked_up.clear()
-        self._looked_up[term] = found
         return found
 
     # -- writing -----------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Write what was added."""
-        if self._parts or self._lengths:
-            self._looked_up.clear()
+        if not self._parts and not self._lengths:
+            return
+        self._looked_up.clear()
         if self._parts or len(self._lengths) >= _MANY:
             self._write_many()
-        elif self._lengths:
+        else:
             self._write_few()
 
     def _write_few(self) -> None:
