@@ -31,7 +31,7 @@ from langchain_convmem.recall.options import Request
 from langchain_convmem.recall.ranking import Question, rank
 from langchain_convmem.recall.scopes import Owners, checked_owners
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.recall.words.analysis import analyze
+from langchain_convmem.recall.words.analysis import line_terms
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, Recall
 from langchain_convmem.steps import Steps, arun, run
@@ -311,7 +311,7 @@ def _answer(
     lexical = LexicalIndex()
     lexical.add(
         [
-            analyze(f"{table.line_of(number).speaker}: {table.text(number)}")
+            line_terms(table.line_of(number).speaker, table.text(number))
             for number in range(len(table))
         ]
     )

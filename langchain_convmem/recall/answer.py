@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.recall.blocks import Ground, Group, fill_budget, render, take_blocks
-from langchain_convmem.recall.calibration import is_related
+from langchain_convmem.recall.blocks import (
+    Ground,
+    Group,
+    Passage,
+    fill_budget,
+    render,
+    take_blocks,
+    whole,
+)
+from langchain_convmem.recall.calibration import related
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms
 from langchain_convmem.recall.words.dates import Span, spans
 from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.words.speech import statements
 from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock
 
 if TYPE_CHECKING:
@@ -27,6 +35,8 @@ __all__ = ["Answer", "Wish", "build_recall", "hits_of"]
 
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
+# A segment up to so many characters is shown whole.
+_SHORT = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +84,10 @@ def hits_of(
 ) -> Ranking:
     """Return the ranked segments that the threshold lets pass."""
     if wish.threshold == "auto":
-        related = is_related(wish.query, ranking, table, lexical, allowed)
-        return ranking if related else ranking.at_least(math.inf)
+        kept, loose = related(wish.query, ranking, table, lexical, allowed)
+        hits = ranking.having(kept)
+        hits.loose = loose
+        return hits
     return ranking if wish.threshold is None else ranking.at_least(wish.threshold)
 
 
@@ -102,7 +114,8 @@ def build_recall(
     """
     if hits is None:
         hits = hits_of(wish, ranking, table, lexical, allowed)
-    groups = _groups(wish, hits, _ground(wish, table, allowed))
+    ground = _ground(wish, hits, table, allowed)
+    groups = _groups(wish, hits, ground)
     best = _best_of_lines(hits, table, wish.ranking)
     own_hits = [_best_of_lines(group.hits, table) for group in groups]
     written = _Scribe(wish, ranking, table, lexical).matches(dict.fromkeys(chain(best, *own_hits)))
@@ -110,7 +123,7 @@ def build_recall(
     recall = Recall(
         matches=tuple(written[number] for number in best),
         blocks=tuple(
-            _block(group, [written[number] for number in numbers], table, wish.header_now_ms)
+            _block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
         ),
         best_rejected=_best_rejected(ranking, table, shown),
@@ -119,8 +132,30 @@ def build_recall(
     return Answer(recall, groups)
 
 
-def _ground(wish: Wish, table: SegmentTable, allowed: NDArray[np.bool_]) -> Ground:
-    return Ground(table, allowed, wish.settings.cross_sessions, wish.header_now_ms)
+def _ground(wish: Wish, hits: Ranking, table: SegmentTable, allowed: NDArray[np.bool_]) -> Ground:
+    settings = wish.settings
+    return Ground(
+        table,
+        allowed,
+        settings.cross_sessions,
+        wish.header_now_ms,
+        hits.older,
+        _passages(hits, table) if settings.passages else whole,
+    )
+
+
+def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
+    """Return what of a segment is worth its room: of a loosely related one, what it states."""
+
+    def passage(number: int) -> Passage | None:
+        is_loose = number in hits.loose
+        if not is_loose or table.line_of(number).role != "user":
+            return None
+        text = table.text(number)
+        stated = tuple(statements(text))
+        return stated if stated and len(text) > _SHORT else None
+
+    return passage
 
 
 def _groups(wish: Wish, ranked: Iterable[int], ground: Ground) -> list[Group]:
@@ -152,13 +187,12 @@ def _best_of_lines(
     return list(best.values())
 
 
-def _block(
-    group: Group, matches: Sequence[LineMatch], table: SegmentTable, now_ms: int | None
-) -> RecalledBlock:
+def _block(group: Group, matches: Sequence[LineMatch], ground: Ground) -> RecalledBlock:
     """Return a group with its text and those of the hits that stand in it, best first."""
+    table = ground.table
     return RecalledBlock(
         lines=tuple([table.line(number) for number in group.lines]),
-        text=render(group, table, now_ms),
+        text=render(group, table, ground.now_ms, ground.older),
         matches=tuple(matches),
         relevance=matches[0].relevance,
         similarity=matches[0].similarity,

@@ -6,11 +6,11 @@ neighbours of one another; blocks come best first; a budget is never exceeded, h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CHARS_PER_TOKEN", "Ground", "Group", "Window", "fill_budget", "render", "take_blocks"]
+__all__ = [
+    "CHARS_PER_TOKEN",
+    "Ground",
+    "Group",
+    "Passage",
+    "Window",
+    "fill_budget",
+    "render",
+    "take_blocks",
+    "whole",
+]
 
 CHARS_PER_TOKEN = 4
 """A budget of n tokens is 4 n characters of returned text."""
@@ -27,8 +37,12 @@ CHARS_PER_TOKEN = 4
 Window: TypeAlias = "int | tuple[int, int]"
 """Lines on each side of a hit, or how many before it and how many behind."""
 
+Passage: TypeAlias = "tuple[tuple[int, int], ...]"
+"""Stretches of a segment's text, in order: where each starts and ends."""
+
 _NO_WINDOW = (0, 0)
 _GAP = "[...]"
+_OLDER = ", older"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # "Three weeks" says more than "21 days", but "8 days" more than "a week".
 _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
@@ -36,6 +50,11 @@ _DAY_MS = 24 * 3_600_000
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
 _SIGNS_OF_LINE = len("\n") + len(": ")
+
+
+def whole(_number: int) -> Passage | None:
+    """Show all of every segment."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +66,17 @@ class Ground:
         allowed: Which segments may come back; a window ends before any other.
         cross_sessions: Whether a block may hold lines of two sittings of a thread.
         now_ms: From when headers count how long ago a block was said; None: they do not.
+        older: Segments of which a later statement about the same thing comes first; the headers of
+            their blocks say so.
+        passage: Returns what of a segment's text is worth its room, None for all of it.
     """
 
     table: SegmentTable
     allowed: NDArray[np.bool_]
     cross_sessions: bool = False
     now_ms: int | None = None
+    older: frozenset[int] = frozenset()
+    passage: Callable[[int], Passage | None] = field(default=whole)
 
     def next_line(self, line: int, step: int) -> int | None:
         """Return the line behind (`step` 1) or before (-1), if it may share a block."""
@@ -69,37 +93,53 @@ class Group:
     Attributes:
         lines: Line numbers in the order of the dialogue, each with its chosen segments.
         hits: The segments that brought the group about, best first.
+        passages: Of segments that are not shown whole, what is shown.
         chars: Length of its text, where a budget asked for it.
     """
 
     lines: dict[int, set[int]]
     hits: list[int] = field(default_factory=list)
+    passages: dict[int, Passage] = field(default_factory=dict)
     chars: int = 0
 
 
 # -- text ------------------------------------------------------------------------------------
 
 
-def render(group: Group, table: SegmentTable, now_ms: int | None = None) -> str:
+def render(
+    group: Group,
+    table: SegmentTable,
+    now_ms: int | None = None,
+    older: Collection[int] = frozenset(),
+) -> str:
     """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
 
-    Of a long line only the chosen segments stand there, `[...]` for what is left out. With
-    `now_ms` the header also tells how long before that the first line was said.
+    Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
+    is left out. With `now_ms` the header also tells how long before that the first line was said.
+    Where a chosen segment is among the `older` ones, it says that too.
     """
     first = table.line(next(iter(group.lines)))
-    lines = [_line(number, chosen, table) for number, chosen in group.lines.items()]
-    return "\n".join([_header(first.time_ms, now_ms), *lines])
+    is_older = _is_older(group.lines, older)
+    lines = [_line(number, chosen, table, group.passages) for number, chosen in group.lines.items()]
+    return "\n".join([_header(first.time_ms, now_ms, is_older=is_older), *lines])
 
 
-def _line(number: int, chosen: set[int], table: SegmentTable) -> str:
+def _is_older(lines: Mapping[int, set[int]], older: Collection[int]) -> bool:
+    return bool(older) and any(not chosen.isdisjoint(older) for chosen in lines.values())
+
+
+def _line(
+    number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
+) -> str:
     line = table.line(number)
-    is_whole = len(chosen) == len(table.segments_of(number))
-    return f"{line.speaker}: {line.text if is_whole else _pieces(number, chosen, table)}"
+    iswhole = len(chosen) == len(table.segments_of(number)) and passages.keys().isdisjoint(chosen)
+    return f"{line.speaker}: {line.text if iswhole else _pieces(number, chosen, table, passages)}"
 
 
-def _header(time_ms: int, now_ms: int | None) -> str:
+def _header(time_ms: int, now_ms: int | None, *, is_older: bool = False) -> str:
     days = time_ms // _DAY_MS
-    return _header_of_day(days, None if now_ms is None else now_ms // _DAY_MS - days)
+    header = _header_of_day(days, None if now_ms is None else now_ms // _DAY_MS - days)
+    return f"{header[:-1]}{_OLDER}]" if is_older else header
 
 
 @lru_cache(maxsize=4096)
@@ -120,11 +160,35 @@ def _distance(days: int) -> str:
     return f"{days // size} {unit} ago"
 
 
-def _pieces(line_number: int, chosen: set[int], table: SegmentTable) -> str:
+def _pieces(
+    line_number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
+) -> str:
+    text = table.line(line_number).text
     parts: list[str] = []
-    for is_chosen, run in groupby(table.segments_of(line_number), key=chosen.__contains__):
-        parts.append("".join(map(table.text, run)).strip() if is_chosen else _GAP)
+    at = 0
+    for start, end in _stretches(chosen, table, passages):
+        if text[at:start].strip():
+            parts.append(_GAP)
+        parts.append(text[start:end].strip())
+        at = end
+    if text[at:].strip():
+        parts.append(_GAP)
     return " ".join(parts)
+
+
+def _stretches(
+    chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
+) -> list[tuple[int, int]]:
+    """Return what is shown of a line, those that touch as one."""
+    stretches: list[tuple[int, int]] = []
+    for number in sorted(chosen):
+        first, last = table.span(number)
+        for start, end in passages.get(number, ((0, last - first),)):
+            if stretches and stretches[-1][1] == first + start:
+                stretches[-1] = (stretches[-1][0], first + end)
+            else:
+                stretches.append((first + start, first + end))
+    return stretches
 
 
 # -- lines around a hit ----------------------------------------------------------------------
@@ -260,8 +324,10 @@ class _Filler:
         beside = self._groups_beside(chosen)
         if not beside and len(self.groups) == self._max_blocks:
             return False
-        merged = _merged(chosen, beside) if beside else Group(chosen)
-        cost = merged.chars = self._chars(merged.lines)
+        passage = self._ground.passage(number)
+        passages = {} if passage is None else {number: passage}
+        merged = _merged(chosen, beside, passages) if beside else Group(chosen, passages=passages)
+        cost = merged.chars = self._chars(merged)
         for group in beside:
             cost -= group.chars
         if cost > self.room:
@@ -270,24 +336,26 @@ class _Filler:
         self._replace(beside, merged)
         return True
 
-    def _chars(self, lines: Mapping[int, set[int]]) -> int:
+    def _chars(self, group: Group) -> int:
         """Return the length of a group's text."""
-        table = self._table
+        table, passages, ground = self._table, group.passages, self._ground
         chars = 0
-        for number, chosen in lines.items():
+        for number, chosen in group.lines.items():
             line = table.line(number)
             if not chars:
-                chars = len(_header(line.time_ms, self._ground.now_ms))
-            if len(chosen) == len(table.segments_of(number)):
+                is_older = _is_older(group.lines, ground.older)
+                chars = len(_header(line.time_ms, ground.now_ms, is_older=is_older))
+            if len(chosen) == len(table.segments_of(number)) and passages.keys().isdisjoint(chosen):
                 chars += len(line.speaker) + len(line.text) + _SIGNS_OF_LINE
             else:
-                chars += self._chars_of_pieces(number, chosen)
+                chars += self._chars_of_pieces(number, chosen, passages)
         return chars
 
-    def _chars_of_pieces(self, line: int, chosen: set[int]) -> int:
+    def _chars_of_pieces(self, line: int, chosen: set[int], passages: Mapping[int, Passage]) -> int:
+        # A segment's passage is the same each time.
         key = (line, frozenset(chosen))
         if key not in self._line_chars:
-            self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table))
+            self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table, passages))
         return self._line_chars[key]
 
     def _groups_beside(self, lines: dict[int, set[int]]) -> list[Group]:
@@ -360,13 +428,18 @@ def _with_group(groups: list[Group], chosen: dict[int, set[int]]) -> list[Group]
     ]
 
 
-def _merged(chosen: dict[int, set[int]], groups: Sequence[Group]) -> Group:
+def _merged(
+    chosen: dict[int, set[int]],
+    groups: Sequence[Group],
+    passages: Mapping[int, Passage] | None = None,
+) -> Group:
     """Return the group of chosen lines and groups, so far without hits."""
-    lines = dict(chosen)
+    lines, shown = dict(chosen), dict(passages or {})
     for group in groups:
+        shown.update(group.passages)
         for line, segments in group.lines.items():
             lines[line] = lines[line] | segments if line in lines else segments
-    return Group({line: lines[line] for line in sorted(lines)})
+    return Group({line: lines[line] for line in sorted(lines)}, passages=shown)
 
 
 def _shared_out(hits: Sequence[int], ground: Ground, window: Window) -> list[Group]:

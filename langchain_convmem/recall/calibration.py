@@ -26,16 +26,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
+from langchain_convmem.recall.names import named_speakers
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.words.analysis import analyze, is_courtesy, query_terms
 from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
 from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.words.speech import read_question
 from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RELATED", "is_related", "needed", "relatedness"]
+__all__ = ["RELATED", "is_related", "needed", "related", "relatedness"]
 
 RELATED = 0.55
 """From what sum of both shares on a question counts as related to a hundred lines or more.
@@ -45,6 +47,16 @@ Chosen on five dialogues between people, where 3 to 4 % of unrelated questions p
 """
 
 # From here on with one line, and so much more for every factor of e.
+# Evidence, in standard deviations: from where on a segment answers clearly, what is worth its room
+# beside such a one, and what stands out though nothing relates it to the question.
+_CLEAR = 9.0
+_NEAR_CLEAR = 4.0
+_RELATED_EVIDENCE = 4.5
+_STANDING_OUT = 6.5
+_LOOSE = 3.0
+# From this many segments on the numbers above hold as they are; of so few all are worth their room.
+_MANY = 400
+_FEW = 8
 _RELATED_TO_ONE = 0.1
 _RELATED_GROWTH = 0.098
 # With few lines their mean says little about chance: as if so many more had cosine 0.
@@ -65,6 +77,59 @@ _SETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder=
 _NONE = np.empty(0, dtype=np.intp)
 
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
+
+
+def related(
+    query: str,
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], frozenset[int]]:
+    """Return which rows of a ranking are worth their room, and which of them only just.
+
+    Where something answers clearly, only what comes near it is worth more. Where nothing does, a
+    question about the person who asks, or about somebody it names, gets what they said: a fact
+    that is missing costs the answer, some tokens too many cost next to nothing. A question about
+    nobody gets what is related to it, if `is_related` finds anything, else what stands out.
+    Greetings and thanks get nothing.
+
+    Args:
+        query: The question.
+        ranking: What it finds.
+        table: Where the segments stand.
+        lexical: Their terms.
+        allowed: Which segments may be recalled.
+
+    Returns:
+        A mask over `ranking.rows`; and the numbers of the segments that are loosely related.
+    """
+    columns, rows = ranking.columns, ranking.rows
+    evidence = columns.evidence[rows]
+    if is_courtesy(query) or not len(rows):
+        return np.zeros(len(rows), dtype=np.bool_), frozenset()
+    # The best of a few segments cannot stand out as the best of many can.
+    scale = min(1.0, math.log1p(len(evidence)) / math.log1p(_MANY))
+    said = evidence > -np.inf
+    if not _is_about_somebody(query, table):
+        if not is_related(query, ranking, table, lexical, allowed):
+            return evidence >= _STANDING_OUT * scale, frozenset()
+        return said if len(evidence) <= _FEW else evidence >= _RELATED_EVIDENCE * scale, frozenset()
+    near = evidence >= _NEAR_CLEAR * scale
+    if len(evidence) > _FEW and evidence.max() >= _CLEAR * scale:
+        return near, frozenset()
+    loose = said & ~near
+    if len(table.roles) > 1 and len(evidence) > _FEW:
+        stated = lexical.marked("states") & table.of_role("user")
+        loose &= stated[columns.numbers[rows]] | (evidence >= _LOOSE * scale)
+    return near | loose, frozenset(columns.numbers[rows[loose]].tolist())
+
+
+def _is_about_somebody(query: str, table: SegmentTable) -> bool:
+    """Return whether a question is about the person who asks, the assistant, or a speaker."""
+    meant = read_question(query)
+    is_own = meant.asker or meant.subject_open
+    return is_own or meant.listener or bool(named_speakers(query, table.speakers))
 
 
 def needed(allowed: NDArray[np.bool_]) -> float:

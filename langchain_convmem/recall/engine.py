@@ -15,8 +15,8 @@ from langchain_convmem.recall.hooks import check_hooks, reranked, rewritten
 from langchain_convmem.recall.indexes.embedding_border import embed_question
 from langchain_convmem.recall.indexes.index_registry import IndexRegistry
 from langchain_convmem.recall.indexes.owner_index import OwnerIndex
+from langchain_convmem.recall.names import without_names
 from langchain_convmem.recall.options import Request
-from langchain_convmem.recall.ranking import without_names
 from langchain_convmem.recall.relevance_buffer import BufferedBlock, buffer_steps
 from langchain_convmem.recall.scopes import Owners, checked_owners
 from langchain_convmem.recall.search import Asked, Candidate, Search, looked_up

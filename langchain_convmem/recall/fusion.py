@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "Reception",
     "bests_of_runs",
     "session_bests",
     "smooth",
@@ -31,6 +33,8 @@ def standardized(
     scores: NDArray[np.floating[Any]],
     counted: NDArray[np.bool_] | None = None,
     weight: float = 1.0,
+    *,
+    least_deviation: float = 0.0,
 ) -> NDArray[np.float32]:
     """Return scores as distances from the mean in standard deviations, times a weight.
 
@@ -39,6 +43,8 @@ def standardized(
         counted: Whose mean and deviation are meant; all others get 0, as does everybody where the
             counted ones are equal. None: all.
         weight: Of all scores.
+        least_deviation: What a smaller deviation is taken for, so that a few scores that differ
+            from many equal ones do not become arbitrarily large.
     """
     some = scores if counted is None else scores[counted]
     count = max(len(some), 1)
@@ -48,7 +54,7 @@ def standardized(
     deviation = math.sqrt(np.square(distances).sum() / count)
     if deviation < _NEGLIGIBLE:
         return np.zeros(len(scores), dtype=np.float32)
-    distances *= np.float32(weight / deviation)
+    distances *= np.float32(weight / max(deviation, least_deviation))
     if counted is None:
         return distances
     result = np.zeros(len(scores), dtype=np.float32)
@@ -56,38 +62,68 @@ def standardized(
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """How much of their neighbours' scores segments take; columns of equal length.
+
+    A segment takes the less from other lines, the more its own line says: a short answer is found
+    through the question before it, a long reply speaks for itself.
+
+    Attributes:
+        line: Number of each segment's line.
+        share: Of what segments of other lines pass on, from 0 to 1.
+        within: Of what other segments of the same line pass on, the same for all.
+    """
+
+    line: NDArray[np.int64]
+    share: NDArray[np.float32]
+    within: float
+
+    def weights(
+        self, at: NDArray[np.int64] | slice, giving: NDArray[np.int64] | slice
+    ) -> NDArray[np.float32]:
+        """Return how much the segments `at` take of those at `giving`, pair by pair."""
+        same = self.line[at] == self.line[giving]
+        weights: NDArray[np.float32] = np.where(same, np.float32(self.within), self.share[at])
+        return weights
+
+
 def smooth(
     scores: NDArray[np.float32],
     before: NDArray[np.int64],
-    behind: NDArray[np.int64],
+    after: NDArray[np.int64],
     kernel: Sequence[float],
+    reception: Reception,
 ) -> NDArray[np.float32]:
     """Return each score plus its neighbours' scores by the kernel's weights.
 
     Args:
         scores: One per segment.
-        before: Index of the segment before each one in its sitting, -1 for none.
-        behind: Index of the segment behind each one, -1 for none.
+        before: Index of the segment before each one in its session, -1 for none.
+        after: Index of the segment after each one, -1 for none.
         kernel: Odd number of weights; the middle one weighs the segment itself, the first the
             one farthest before. A missing neighbour counts 0, which is the mean of any
-            standardised score.
+            standardized score.
+        reception: How much each segment takes of its neighbours.
     """
     reach = len(kernel) // 2
     total: NDArray[np.float32] = kernel[reach] * scores
-    # At the end a 0, which index -1 meets: no neighbour, and none of none.
-    passed_on = np.zeros(len(scores) + 1, dtype=scores.dtype)
-    for links, weights in ((before, kernel[:reach][::-1]), (behind, kernel[reach + 1 :])):
-        passed_on[:-1] = scores
+    every = np.arange(len(scores))
+    for links, weights in ((before, kernel[:reach][::-1]), (after, kernel[reach + 1 :])):
+        giving, takers = every, every
         for weight in weights:
-            received = passed_on.take(links)
-            passed_on[:-1] = received
-            received *= weight
-            total += received
+            found = links[giving]
+            takers, giving = takers[found >= 0], found[found >= 0]
+            received = scores[giving] * reception.weights(takers, giving)
+            total[takers] += np.float32(weight) * received
     return total
 
 
 def smooth_runs(
-    scores: NDArray[np.float32], starts: NDArray[np.int64], kernel: Sequence[float]
+    scores: NDArray[np.float32],
+    starts: NDArray[np.int64],
+    kernel: Sequence[float],
+    reception: Reception,
 ) -> NDArray[np.float32]:
     """Return what `smooth` does where neighbours stand side by side, without following links.
 
@@ -95,6 +131,7 @@ def smooth_runs(
         scores: One per segment.
         starts: Where each row of neighbours starts, ascending; the first one at 0.
         kernel: See `smooth`.
+        reception: See `smooth`.
     """
     count, reach = len(scores), min(len(kernel) // 2, max(len(scores) - 1, 0))
     middle = len(kernel) // 2
@@ -106,12 +143,16 @@ def smooth_runs(
     last = [np.maximum(ends - step, 0) for step in range(reach)]
     received = np.empty_like(scores)
     for far in range(1, reach + 1):
-        np.multiply(scores[:-far], kernel[middle - far], out=received[far:])
+        here, there = slice(far, None), slice(None, -far)
+        np.multiply(scores[there], kernel[middle - far], out=received[here])
+        received[here] *= reception.weights(here, there)
         for numbers in first[:far]:
             received[numbers] = 0.0
         total += received
     for far in range(1, reach + 1):
-        np.multiply(scores[far:], kernel[middle + far], out=received[:-far])
+        here, there = slice(None, -far), slice(far, None)
+        np.multiply(scores[there], kernel[middle + far], out=received[here])
+        received[here] *= reception.weights(here, there)
         for numbers in last[:far]:
             received[numbers] = 0.0
         total += received

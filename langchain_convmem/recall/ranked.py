@@ -34,9 +34,11 @@ class Columns:
         similarity: Cosines; 0.0 without a vector.
         meaning: The cosine's standardised and weighted part of the score.
         words: The same for BM25.
-        own: The score before neighbours, speaker and sitting were counted.
+        own: The score before neighbours, speaker and session were counted.
         smoothed: The score after the neighbours.
-        speaker: The bonus for a named speaker.
+        speaker: The bonus for a named speaker, or for the person whom the question is about.
+        evidence: What speaks for the segment itself: the smoothed score with what the question
+            names; minus infinity for what says nothing, such as an earlier asking.
     """
 
     numbers: NDArray[np.int64]
@@ -47,6 +49,7 @@ class Columns:
     own: NDArray[np.float32]
     smoothed: NDArray[np.float32]
     speaker: NDArray[np.float32]
+    evidence: NDArray[np.float32]
 
 
 class Ranking:
@@ -60,6 +63,10 @@ class Ranking:
         """Create the ranking of some rows of `columns` (ascending; None: of all)."""
         self.columns = columns
         """The scores themselves, in ascending number, rows that do not rank included."""
+        self.older: frozenset[int] = frozenset()
+        """Numbers of segments of which a later statement about the same thing ranks first."""
+        self.loose: frozenset[int] = frozenset()
+        """Numbers of segments that are only loosely related to the question."""
         self._rows = rows
         self._keys = columns.relevance * -_STEPS
         np.rint(self._keys, out=self._keys)
@@ -121,8 +128,13 @@ class Ranking:
 
     def at_least(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are so similar to the question."""
-        near = self.columns.similarity[self.rows] >= similarity
-        return Ranking(self.columns, self.rows[near])
+        return self.having(self.columns.similarity[self.rows] >= similarity)
+
+    def having(self, kept: NDArray[np.bool_]) -> Ranking:
+        """Return the ranking of some of the rows, by a mask over `rows`."""
+        ranking = Ranking(self.columns, self.rows[kept])
+        ranking.older, ranking.loose = self.older, self.loose
+        return ranking
 
     # -- in order ----------------------------------------------------------------------------
 

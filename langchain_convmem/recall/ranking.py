@@ -6,15 +6,14 @@ working the formula out for all of them, and finds less.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from langchain_convmem.recall.fusion import (
+    Reception,
     bests_of_runs,
     session_bests,
     smooth,
@@ -23,20 +22,41 @@ from langchain_convmem.recall.fusion import (
 )
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
+from langchain_convmem.recall.names import named_speakers
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.recall.words.analysis import is_stop_word, query_terms
+from langchain_convmem.recall.words.analysis import query_terms
 from langchain_convmem.recall.words.dates import spans
 from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.words.speech import read_question
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Question", "Ranking", "named_speakers", "rank", "without_names"]
+__all__ = ["Question", "Ranking", "rank"]
 
 # Below this share of all, scoring the allowed ones alone saves more than gathering them costs.
 _SMALL_SHARE = 0.25
-_WORD_SIGN = re.compile(r"\w")
+# How sharply a line stops listening to its neighbours around `speaks_for_itself` words.
+_STEEPNESS = 3
+# From so much evidence on a line of the person who is meant has its bonus in full.
+_SUPPORT = 2.0
+# Where the answer may be with either side, each has so much of its bonus.
+_SHARED = 0.5
+# A question that holds this share of the words of the present one asks it again.
+_REPEATS = 0.75
+# Below every score that is one.
+_MUTED = np.float32(1000.0)
+# So many of the best segments are compared with the best one, if their evidence comes near its.
+_LEADERS = 9
+_COMPARABLE = 0.3
+# They are about the same thing if they share this much of what the best one holds of the question,
+# or if they are so many standard deviations nearer to it than chance.
+_SAME_WORDS = 0.5
+_SAME_MEANING = 2.5
+_SAMPLE = 256
+_NO_DEVIATION = 1e-6
+_AHEAD = np.float32(1e-3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,42 +76,6 @@ class Question:
     now_ms: int | None = None
 
 
-# -- speakers --------------------------------------------------------------------------------
-
-
-def named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
-    """Return which speakers (by index) the text names, whole or by the first part of the name."""
-    return list(_named(text, tuple(speakers)))
-
-
-@lru_cache(maxsize=16)
-def _named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
-    # Kept for a moment: one recall asks when it embeds the question and when it ranks.
-    return tuple(n for n, speaker in enumerate(speakers) if _name_pattern(speaker).search(text))
-
-
-def without_names(text: str, speakers: Sequence[str]) -> str:
-    """Return the text without the names of speakers; unchanged if nothing else would be left."""
-    bare = text
-    for number in named_speakers(text, speakers):
-        bare = _name_pattern(speakers[number]).sub(" ", bare)
-    bare = " ".join(bare.split())
-    return bare if _WORD_SIGN.search(bare) else text
-
-
-@lru_cache(maxsize=1024)
-def _name_pattern(speaker: str) -> re.Pattern[str]:
-    whole, first = speaker.strip(), (speaker.split() or [""])[0]
-    names = {whole} if is_stop_word(first) else {whole, first}
-    # "Will" and "May" are names only where they are written as such.
-    parts = [
-        re.escape(name) if is_stop_word(name) else f"(?i:{re.escape(name)})"
-        for name in sorted(names - {""}, key=len, reverse=True)
-    ]
-    # A speaker without a name matches nothing.
-    return re.compile(rf"(?<!\w)(?:{'|'.join(parts) or '(?!)'})(?:['\u2019]s)?(?!\w)")
-
-
 # -- scoring ---------------------------------------------------------------------------------
 
 
@@ -103,25 +87,44 @@ def rank(
     settings: RecallSettings,
 ) -> Ranking:
     """Return the allowed segments by relevance, best first; ties in ascending number."""
-    words = _word_scores(question, lexical, settings)
+    terms = query_terms(question.text, lexical, stop_words=settings.stop_words)
+    muted = _muted(terms, table, lexical) if settings.skip_repeats else None
+    words = _word_scores(terms, lexical, settings, muted)
     scored, shown = None, question.allowed
     if np.count_nonzero(question.allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
         reach = len(settings.kernel) // 2
         scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
         shown = question.allowed[scored]
-    parts = _parts(question, vectors, words, scored, settings)
-    columns = _score(question, table, parts, scored, settings)
-    return Ranking(columns, None if shown.all() else np.flatnonzero(shown))
+    view = _View(question, table, lexical, settings, muted, scored)
+    columns = _score(view, _parts(view, vectors, words))
+    rows = None if shown.all() else np.flatnonzero(shown)
+    older = _lead_with_latest(view, columns, rows, vectors, list(terms))
+    ranking = Ranking(columns, rows)
+    ranking.older = older
+    return ranking
 
 
-def _word_scores(
-    question: Question, lexical: LexicalIndex, settings: RecallSettings
-) -> NDArray[np.float64]:
-    if not settings.lexical_weight:
-        return np.zeros(len(lexical))
-    terms = query_terms(question.text, lexical, stop_words=settings.stop_words)
-    return lexical.scores(terms, k1=settings.k1, b=settings.b)
+class _View(NamedTuple):
+    """What is scored: the segments `scored`, ascending, with all allowed ones; None: all."""
+
+    question: Question
+    table: SegmentTable
+    lexical: LexicalIndex
+    settings: RecallSettings
+    muted: NDArray[np.bool_] | None
+    scored: NDArray[np.int64] | None
+
+    @property
+    def at(self) -> slice | NDArray[np.int64]:
+        """Index of the scored segments in columns of all; a slice takes no copy."""
+        return slice(None) if self.scored is None else self.scored
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which of the scored segments may come back and say something."""
+        allowed = self.question.allowed[self.at]
+        return allowed if self.muted is None else allowed & ~self.muted[self.at]
 
 
 class _Parts(NamedTuple):
@@ -136,24 +139,31 @@ class _Parts(NamedTuple):
     words: NDArray[np.float32]
 
 
-def _parts(
-    question: Question,
-    vectors: SegmentVectors,
-    words: NDArray[np.float64],
-    scored: NDArray[np.int64] | None,
+def _word_scores(
+    terms: Mapping[str, str],
+    lexical: LexicalIndex,
     settings: RecallSettings,
-) -> _Parts:
-    """Return the parts of the segments `scored`, ascending, with all allowed ones; None: of all."""
-    # A slice takes no copy of a column.
-    at = slice(None) if scored is None else scored
-    allowed = question.allowed[at]
-    word_part = standardized(words[at], _some(allowed), settings.lexical_weight)
-    if question.vector is None or not question.vector.any():
-        similarity = np.zeros(len(allowed), dtype=np.float32)
+    muted: NDArray[np.bool_] | None,
+) -> NDArray[np.float64]:
+    if not settings.lexical_weight:
+        return np.zeros(len(lexical))
+    return lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=muted)
+
+
+def _parts(view: _View, vectors: SegmentVectors, words: NDArray[np.float64]) -> _Parts:
+    settings, counted, vector = view.settings, view.counted, view.question.vector
+    word_part = standardized(
+        words[view.at],
+        _some(counted),
+        settings.lexical_weight,
+        least_deviation=settings.least_deviation,
+    )
+    if vector is None or not vector.any():
+        similarity = np.zeros(len(counted), dtype=np.float32)
         meaning = np.zeros_like(similarity)
     else:
-        similarity = vectors.similarities(question.vector, scored)
-        compared = _some(vectors.present[at] & allowed)
+        similarity = vectors.similarities(vector, view.scored)
+        compared = _some(vectors.present[view.at] & counted)
         meaning = standardized(similarity, compared, settings.dense_weight)
     return _Parts(similarity, meaning, word_part)
 
@@ -173,41 +183,79 @@ def _with_neighbours(
     return np.unique(numbers)
 
 
-def _score(
-    question: Question,
-    table: SegmentTable,
-    parts: _Parts,
-    scored: NDArray[np.int64] | None,
-    settings: RecallSettings,
-) -> Columns:
-    """Return the scores of the segments `scored`, ascending; None: of all."""
-    at = slice(None) if scored is None else scored
+def _score(view: _View, parts: _Parts) -> Columns:
+    question, table, settings, at = view.question, view.table, view.settings, view.at
     own = parts.meaning + parts.words
-    starts = table.starts() if scored is None else None
-    if starts is None:
-        smoothed = smooth(own, *_local_links(table, scored), settings.kernel)
-    else:
-        smoothed = smooth_runs(own, starts, settings.kernel)
+    starts = table.starts() if view.scored is None else None
+    smoothed = _smoothed(view, own, starts)
     speaker = _speaker_bonus(question, table, at, settings)
-    relevance = smoothed + speaker
-    if settings.session_prior:
-        allowed = _some(question.allowed[at])
-        in_scope = relevance if allowed is None else np.where(allowed, relevance, 0.0)
-        if starts is None:
-            prior = session_bests(in_scope, table.session_column[at], settings.session_best)
-            prior *= settings.session_prior
-        else:
-            bests, lengths = bests_of_runs(in_scope, starts, settings.session_best)
-            prior = np.repeat(bests * settings.session_prior, lengths)
-        relevance += prior
+    evidence = smoothed + speaker
     if settings.date_bonus and question.now_ms is not None:
         for since_ms, until_ms in spans(question.text, question.now_ms):
             said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
-            relevance[said_then.nonzero()[0]] += settings.date_bonus
-    numbers = np.arange(len(table)) if scored is None else scored
+            evidence[said_then.nonzero()[0]] += settings.date_bonus
+    person = _person_bonus(view, evidence)
+    relevance = evidence if person is None else evidence + person
+    relevance = relevance + _session_prior(view, relevance, starts)
+    if person is not None:
+        speaker = speaker + person
+    if view.muted is not None:
+        muted = view.muted[at]
+        relevance[muted] -= _MUTED
+        evidence = np.where(muted, np.float32(-np.inf), evidence)
+    numbers = np.arange(len(table)) if view.scored is None else view.scored
     return Columns(
-        numbers, relevance, parts.similarity, parts.meaning, parts.words, own, smoothed, speaker
+        numbers,
+        relevance,
+        parts.similarity,
+        parts.meaning,
+        parts.words,
+        own,
+        smoothed,
+        speaker,
+        evidence,
     )
+
+
+# -- neighbours ------------------------------------------------------------------------------
+
+
+def _smoothed(
+    view: _View, own: NDArray[np.float32], starts: NDArray[np.int64] | None
+) -> NDArray[np.float32]:
+    kernel = view.settings.kernel
+    if len(kernel) == 1:
+        alone: NDArray[np.float32] = own * np.float32(kernel[0])
+        return alone
+    reception = _reception(view)
+    if starts is None:
+        return smooth(own, *_local_links(view.table, view.scored), kernel, reception)
+    return smooth_runs(own, starts, kernel, reception)
+
+
+def _reception(view: _View) -> Reception:
+    line, settings = view.table.line_column, view.settings
+    words = np.bincount(line, view.lexical.lengths)
+    share = 1.0 / (1.0 + np.power(words / settings.speaks_for_itself, _STEEPNESS))
+    line = line[view.at]
+    return Reception(line, share.astype(np.float32)[line], settings.within_line)
+
+
+def _session_prior(
+    view: _View, relevance: NDArray[np.float32], starts: NDArray[np.int64] | None
+) -> NDArray[np.float32] | float:
+    settings = view.settings
+    if not settings.session_prior:
+        return 0.0
+    counted = _some(view.counted)
+    in_scope = relevance if counted is None else np.where(counted, relevance, np.float32(0.0))
+    if starts is None:
+        sessions = view.table.session_column[view.at]
+        prior = session_bests(in_scope, sessions, settings.session_best)
+        prior *= settings.session_prior
+        return prior
+    bests, lengths = bests_of_runs(in_scope, starts, settings.session_best)
+    return np.repeat(bests * settings.session_prior, lengths)
 
 
 def _local_links(
@@ -225,6 +273,9 @@ def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArr
     return np.where(ascending[at] == numbers, at, -1)
 
 
+# -- who is meant ----------------------------------------------------------------------------
+
+
 def _speaker_bonus(
     question: Question,
     table: SegmentTable,
@@ -240,3 +291,134 @@ def _speaker_bonus(
     bonus = np.zeros(len(speakers), dtype=np.float32)
     bonus[named] = settings.speaker_bonus
     return bonus[column]
+
+
+def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Return what lines gain from being said by the person whom the question is about.
+
+    It grows with the evidence for a line: a bonus for lines that have nothing to do with the
+    question would push aside what answers it from the other side.
+    """
+    settings, table = view.settings, view.table
+    if not settings.person_bonus or len(table.roles) < 2:  # noqa: PLR2004 - user and assistant
+        return None
+    meant = read_question(view.question.text)
+    about_user = meant.asker or (meant.subject_open and not meant.listener)
+    if not about_user and not meant.listener:
+        return None
+    both = about_user and (meant.listener or meant.advice)
+    share = _SHARED if both else 1.0
+    user = table.of_role("user")[view.at]
+    bonus = np.zeros(len(user), dtype=np.float32)
+    if about_user:
+        bonus[user] = share * settings.person_bonus
+        stated = view.lexical.marked("states")[view.at] & user
+        bonus[stated] += share * settings.statement_bonus
+    if meant.listener:
+        bonus[~user] = share * settings.person_bonus
+    bonus *= np.clip(evidence / _SUPPORT, 0.0, 1.0)
+    return bonus
+
+
+# -- what says nothing -----------------------------------------------------------------------
+
+
+def _muted(
+    terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
+) -> NDArray[np.bool_] | None:
+    """Return which segments only ask what is asked now, or answer that nothing is known."""
+    muted = lexical.marked("ignorant") & table.of_role("assistant")
+    asks = lexical.marked("asks")
+    if asks.any() and terms:
+        rarest: dict[str, float] = {}
+        for term, rarity in lexical.rarities(terms).items():
+            rarest[terms[term]] = max(rarity, rarest.get(terms[term], 0.0))
+        # With k1 = 0 each word counts its rarity once, however often and in how long a line.
+        held = lexical.scores(terms, k1=0.0, b=0.0)
+        muted |= asks & (held > 0) & (held >= _REPEATS * sum(rarest.values()))
+    return muted if muted.any() else None
+
+
+# -- the latest word -------------------------------------------------------------------------
+
+
+def _lead_with_latest(
+    view: _View,
+    columns: Columns,
+    rows: NDArray[np.int64] | None,
+    vectors: SegmentVectors,
+    terms: Sequence[str],
+) -> frozenset[int]:
+    """Let the latest of the statements about the same thing as the best one lead.
+
+    Returns:
+        The numbers of the older ones.
+    """
+    best = _best_rows(columns, rows) if view.settings.latest_first else columns.numbers[:0]
+    if len(best) < 2:  # noqa: PLR2004 - nothing to compare
+        return frozenset()
+    lead, others = int(best[0]), best[1:]
+    table, numbers = view.table, columns.numbers
+    speakers, lines = table.speaker_column, table.line_column
+    comparable = (
+        (speakers[numbers[others]] == speakers[numbers[lead]])
+        & (lines[numbers[others]] != lines[numbers[lead]])
+        & (columns.evidence[others] >= _COMPARABLE * columns.evidence[lead])
+    )
+    candidates = others[comparable].tolist()
+    numbers_of = [int(numbers[at]) for at in (lead, *candidates)]
+    same = [
+        at
+        for at, is_same in zip(
+            candidates, _say_the_same(view, numbers_of, vectors, terms), strict=True
+        )
+        if is_same
+    ]
+    times = table.time_column
+    latest = max([lead, *same], key=lambda at: (int(times[numbers[at]]), -at))
+    if latest != lead:
+        columns.relevance[latest] = columns.relevance[lead] + _AHEAD
+    moment = times[numbers[latest]]
+    return frozenset(
+        int(numbers[at]) for at in (lead, *same) if at != latest and times[numbers[at]] < moment
+    )
+
+
+def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return the rows of the few best segments, best first."""
+    relevance = columns.relevance if rows is None else columns.relevance[rows]
+    few = min(_LEADERS, len(relevance))
+    best = np.argpartition(-relevance, few - 1)[:few] if few else np.empty(0, dtype=np.int64)
+    best = best[np.argsort(-relevance[best], kind="stable")]
+    return best if rows is None else rows[best]
+
+
+def _say_the_same(
+    view: _View, numbers: Sequence[int], vectors: SegmentVectors, terms: Sequence[str]
+) -> list[bool]:
+    """Return which statements that fit the question are about the same thing as the first one."""
+    if len(numbers) == 1:
+        return []
+    of_lead, *of_others = view.lexical.shared(terms, numbers)
+    rarity = view.lexical.rarities([terms[place] for place in of_lead])
+    least = _SAME_WORDS * sum(rarity.values())
+    near = _nearness(vectors, numbers)
+    return [
+        nearness >= _SAME_MEANING
+        or 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
+        for held, nearness in zip(of_others, near, strict=True)
+    ]
+
+
+def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
+    """Return by how many standard deviations segments are nearer to the first one than chance."""
+    row = vectors.row(numbers[0])
+    if row is None:
+        return [0.0] * (len(numbers) - 1)
+    sample = np.arange(0, len(vectors), max(len(vectors) // _SAMPLE, 1))
+    at = np.append(sample, np.array(numbers[1:], dtype=np.int64))
+    found = vectors.similarities(row.astype(np.float32), at)
+    chance = found[: len(sample)]
+    deviations = (found[len(sample) :] - chance.mean()) / max(float(chance.std()), _NO_DEVIATION)
+    near: list[float] = deviations.tolist()
+    return near

@@ -36,7 +36,9 @@ def best_of(rankings: Sequence[Ranking]) -> Ranking:
         field.name: _gathered(field.name, rankings, places, best) for field in fields(Columns)
     }
     ranked = np.flatnonzero(relevance.max(axis=0) > -np.inf)
-    return Ranking(Columns(**{**columns, "numbers": numbers}), ranked)
+    joined = Ranking(Columns(**{**columns, "numbers": numbers}), ranked)
+    joined.older = frozenset().union(*(ranking.older for ranking in rankings))
+    return joined
 
 
 def _gathered(
@@ -64,3 +66,4 @@ class Rearranged(Ranking):
         rows = np.searchsorted(ranking.columns.numbers, kept)
         super().__init__(ranking.columns, np.sort(rows))
         self._ordered, self._unread = [rows], 0
+        self.older, self.loose = ranking.older, ranking.loose

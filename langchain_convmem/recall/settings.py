@@ -14,24 +14,39 @@ __all__ = ["RecallSettings"]
 class RecallSettings:
     """Weights and limits of a recall. Scores are in standard deviations, so weights compare.
 
-    A segment's score is `dense_weight` x z(cosine) + `lexical_weight` x z(BM25); then it takes a
-    share of its neighbours' scores; then lines of the speaker whom the question names, and lines
-    of sittings that answer well in several places, are raised.
+    A segment's own score is `dense_weight` x z(cosine) + `lexical_weight` x z(BM25); with a share
+    of its neighbours' scores, and of a bonus for the speaker or the time that the question names,
+    it is the *evidence* for the segment. Bonuses for the person whom the question is about, and
+    for sessions that answer well in several places, then decide the order.
 
     Attributes:
         dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
         k1: Saturation of repeated words in BM25.
         b: Share of the length normalisation in BM25, 0 to 1.
+        least_deviation: The smallest standard deviation that BM25 scores are divided by, in BM25
+            points: a lone rare word is worth no more, however few lines hold any word at all.
         stop_words: Whether a question's function words are searched for too.
-        kernel: Weights of a segment's neighbours in its sitting, itself in the middle.
+        kernel: Weights of a segment's neighbours in its session, itself in the middle.
+        speaks_for_itself: From about so many words on, a line takes less of what lines around it
+            score; long replies take nothing.
+        within_line: Share that a segment takes of the other segments of its own line.
         names_in_meaning: Whether speakers' names stay in the text that is embedded as the
             question; lines are embedded without their speaker.
         speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
             has a standard deviation of about 2.3.
+        person_bonus: Added to what the user said where the question is about the user ("my", "I"),
+            and to what the assistant said where it is about that ("did you recommend"). In full
+            from an evidence of 2 on, none at 0. Where one side alone speaks it changes nothing.
+        statement_bonus: Added to the user's statements about themselves where the question is
+            about the user; in the same proportion.
+        latest_first: Whether of several statements about the same thing the latest leads. Older
+            ones are marked as older.
+        skip_repeats: Whether earlier askings of the question and replies that knew nothing are
+            left out of answers within a budget, and come last elsewhere.
         date_bonus: Added to lines said at a time that the question names; 0 reads no dates.
-        session_prior: Weight of the mean of a sitting's best scores in each of its lines.
-        session_best: How many best scores of a sitting that mean takes.
+        session_prior: Weight of the mean of a session's best scores in each of its lines.
+        session_best: How many best scores of a session that mean takes.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
         threshold: Least cosine similarity of a hit; None lets every line be one; "auto" too, but
@@ -43,7 +58,9 @@ class RecallSettings:
         refill: Whether k counts blocks: hits further down take the room of those whose windows
             merged. False: k counts hits, and blocks may be fewer.
         age_in_header: Whether a block's header also tells how long ago it was said.
-        cross_sessions: Whether windows may cross the borders of sittings (never of threads).
+        passages: Whether answers that may abstain show of loosely related lines of the user only what
+            they state, without questions and requests.
+        cross_sessions: Whether windows may cross the borders of sessions (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
         vector_bits: What a component of a vector takes in memory where there are many of them: 16,
@@ -54,12 +71,19 @@ class RecallSettings:
     lexical_weight: float = 1.0
     k1: float = 1.2
     b: float = 0.3
+    least_deviation: float = 2.0
     stop_words: bool = False
     kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
+    speaks_for_itself: float = 60.0
+    within_line: float = 0.25
     names_in_meaning: bool = False
     speaker_bonus: float = 2.25
+    person_bonus: float = 7.0
+    statement_bonus: float = 2.0
+    latest_first: bool = True
+    skip_repeats: bool = True
     date_bonus: float = 4.5
-    session_prior: float = 0.3
+    session_prior: float = 0.25
     session_best: int = 3
     k: int | None = None
     max_tokens: int | None = 1000
@@ -69,6 +93,7 @@ class RecallSettings:
     budget_window: int | tuple[int, int] = 0
     refill: bool = True
     age_in_header: bool = True
+    passages: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
     vector_bits: Literal[8, 16] = 16
@@ -103,6 +128,11 @@ class RecallSettings:
             kernel=(1.0,),
             names_in_meaning=True,
             speaker_bonus=0.0,
+            person_bonus=0.0,
+            statement_bonus=0.0,
+            latest_first=False,
+            skip_repeats=False,
+            passages=False,
             date_bonus=0.0,
             session_prior=0.0,
             k=3,

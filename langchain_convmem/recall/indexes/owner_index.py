@@ -24,7 +24,7 @@ from langchain_convmem.recall.indexes.segment_store import (
 )
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
-from langchain_convmem.recall.words.analysis import analyze
+from langchain_convmem.recall.words.analysis import line_terms
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, StoredSegment
 
@@ -310,7 +310,7 @@ class OwnerIndex:
         self._embedder.learn(found)
 
     def _terms(self, number: int) -> list[str]:
-        return analyze(f"{self.table.line_of(number).speaker}: {self.table.text(number)}")
+        return line_terms(self.table.line_of(number).speaker, self.table.text(number))
 
     # -- the embedder ------------------------------------------------------------------------
 

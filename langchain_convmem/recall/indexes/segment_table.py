@@ -17,7 +17,7 @@ from langchain_convmem.recall.indexes.growable import Growable
 from langchain_convmem.recall.indexes.labels import Labels, holds_one, numbers_of
 from langchain_convmem.recall.indexes.neighbours import Links, Neighbours
 from langchain_convmem.recall.indexes.segments import Place, split_line
-from langchain_convmem.records import DialogLine, Scalar, ThreadKey
+from langchain_convmem.records import DialogLine, Role, Scalar, ThreadKey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +65,7 @@ class SegmentTable:
         self._thread = Growable(np.int64)
         self._speaker = Growable(np.int64)
         self._role = Growable(np.int8)
+        self._line = Growable(np.int64)
         self._position = Growable(np.int64)
         self._time_ms = Growable(np.int64)
         self._live = Growable(np.bool_)
@@ -152,6 +153,7 @@ class SegmentTable:
         self._lines += lines
         self._start.gather(starts)
         self._end.gather(ends)
+        self._line.gather(line_of[len(line_of) - len(starts) :])
 
     def _append_columns(self, lines: Sequence[DialogLine]) -> None:
         """Append what segments have of their lines.
@@ -232,6 +234,10 @@ class SegmentTable:
         whole: str = self.line_of(number).text
         return whole[self._start.at(number) : self._end.at(number)]
 
+    def span(self, number: int) -> tuple[int, int]:
+        """Return where a segment starts and ends in its line's text."""
+        return self._start.at(number), self._end.at(number)
+
     def lengths(self, numbers: Sequence[int]) -> list[int]:
         """Return how many characters the texts of segments have."""
         at = np.array(numbers, dtype=np.int64)
@@ -276,6 +282,26 @@ class SegmentTable:
     def session_column(self) -> NDArray[np.int64]:
         """The sitting of each segment, numbered over all threads; do not write."""
         return self._neighbours.sittings
+
+    @property
+    def line_column(self) -> NDArray[np.int64]:
+        """The number of each segment's line; do not write."""
+        return self._line.view
+
+    @property
+    def time_column(self) -> NDArray[np.int64]:
+        """When each segment was said, milliseconds since the epoch; do not write."""
+        return self._time_ms.view
+
+    def of_role(self, role: Role) -> NDArray[np.bool_]:
+        """Return which segments a role has said."""
+        number = self._roles.get(role, -1)
+        return holds_one(self._role.view, [number])
+
+    @property
+    def roles(self) -> Collection[str]:
+        """Every role so far."""
+        return self._roles.keys()
 
     @property
     def speaker_column(self) -> NDArray[np.int64]:

@@ -20,11 +20,19 @@ from langchain_convmem.recall.words.languages import (
     language_of,
     stem,
 )
+from langchain_convmem.recall.words.speech import marks
 from langchain_convmem.recall.words.stop_words import COURTESIES
 
-__all__ = ["ANALYSIS_VERSION", "analyze", "is_courtesy", "is_stop_word", "query_terms"]
+__all__ = [
+    "ANALYSIS_VERSION",
+    "analyze",
+    "is_courtesy",
+    "is_stop_word",
+    "line_terms",
+    "query_terms",
+]
 
-ANALYSIS_VERSION = 2
+ANALYSIS_VERSION = 3
 
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
 # with, but its particles stick to the words): characters themselves are the terms there.
@@ -88,6 +96,14 @@ def analyze(text: str) -> list[str]:
     if language != ENGLISH:
         terms.append(f"={language}")
     return terms
+
+
+def line_terms(speaker: str, text: str) -> list[str]:
+    """Return the search terms of a segment: speaker and words, and a term for each of its marks.
+
+    No question holds the term of a mark.
+    """
+    return [*analyze(f"{speaker}: {text}"), *(f"={mark}" for mark in marks(text))]
 
 
 def query_terms(

@@ -121,7 +121,12 @@ class LexicalIndex:
         return found
 
     def scores(
-        self, terms: Iterable[str], *, k1: float = 1.2, b: float = 0.3
+        self,
+        terms: Iterable[str],
+        *,
+        k1: float = 1.2,
+        b: float = 0.3,
+        ignored: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
         """Return every document's BM25 score for the distinct `terms`; removed ones score 0.
 
@@ -129,6 +134,7 @@ class LexicalIndex:
             terms: Analysed words; those in no document count nothing.
             k1: How soon repeats of a word stop counting.
             b: Share of the length normalisation, from 0 to 1.
+            ignored: Documents that score 0 and do not count in how rare a term is.
         """
         self.settle()
         postings = self._postings
@@ -139,20 +145,49 @@ class LexicalIndex:
         numbers = joined(part.numbers for part in parts)
         counts = [sum(len(part.numbers) for part in parts) for parts in found]
         worth = self._shape_weights(k1, b).take(joined(part.shapes for part in parts))
-        worth *= np.repeat(self._idfs(numbers, counts), counts)
+        gone = self._gone(ignored)
+        worth *= np.repeat(self._idfs(numbers, counts, gone), counts)
         # Adds one after the other, term by term.
         scores = np.bincount(numbers, worth, len(self)).astype(np.float64, copy=False)
-        if self._present < len(self):
-            scores[self._removed.view] = 0.0
+        if gone is not None:
+            scores[gone] = 0.0
         return scores
 
-    def _idfs(self, numbers: NDArray[np.intc], counts: Sequence[int]) -> list[float]:
-        """Return how rare each term is among the documents that are still there."""
-        if self._present < len(self):
+    def marked(self, mark: str) -> NDArray[np.bool_]:
+        """Return which documents bear a mark of `speech.marks`, removed ones included."""
+        mask = np.zeros(len(self), dtype=np.bool_)
+        name = f"={mark}"
+        found = self.having([name])
+        if name in found:
+            mask[np.array(found[name], dtype=np.intp)] = True
+        return mask
+
+    def rarities(self, terms: Iterable[str]) -> dict[str, float]:
+        """Return how rare each term is that some document has: its inverse document frequency."""
+        found = self.having(terms)
+        present = self._present
+        return {
+            term: math.log1p((present - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
+            for term in found
+        }
+
+    def _gone(self, ignored: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """Return which documents do not count; None where all do."""
+        if self._present == len(self):
+            return ignored
+        return self._removed.view if ignored is None else self._removed.view | ignored
+
+    def _idfs(
+        self, numbers: NDArray[np.intc], counts: Sequence[int], gone: NDArray[np.bool_] | None
+    ) -> list[float]:
+        """Return how rare each term is among the documents that count."""
+        present = len(self)
+        if gone is not None:
+            present -= int(np.count_nonzero(gone))
             starts = np.cumsum([0, *counts[:-1]])
-            gone = np.add.reduceat(self._removed.view[numbers], starts, dtype=np.int64)
-            counts = (counts - gone).tolist()
-        return [math.log1p((self._present - count + 0.5) / (count + 0.5)) for count in counts]
+            without = np.add.reduceat(gone[numbers], starts, dtype=np.int64)
+            counts = (counts - without).tolist()
+        return [math.log1p((present - count + 0.5) / (count + 0.5)) for count in counts]
 
     def _shape_weights(self, k1: float, b: float) -> NDArray[np.float64]:
         """Return what a term counts in a document of each shape, but for its rarity."""

@@ -164,7 +164,7 @@ def _columns(similarity):
     zeros = np.zeros(len(similarity))
     meaning = (similarity - similarity.mean()) / 0.1
     numbers = np.arange(len(similarity))
-    return Columns(numbers, zeros, similarity, meaning, zeros, zeros, zeros, zeros)
+    return Columns(numbers, zeros, similarity, meaning, *[zeros] * 5)
 
 
 def _related(line, texts, question, similarity):

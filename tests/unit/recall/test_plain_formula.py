@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from langchain_convmem.recall import RecallSettings
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
-from langchain_convmem.recall.ranking import Question, named_speakers, rank
+from langchain_convmem.recall.names import named_speakers
+from langchain_convmem.recall.ranking import Question, rank
 from langchain_convmem.recall.words.analysis import analyze, query_terms
 from langchain_convmem.recall.words.lexical import LexicalIndex
 

@@ -6,7 +6,8 @@ import pytest
 from langchain_convmem.recall import RecallSettings, ranking
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
-from langchain_convmem.recall.ranking import Question, named_speakers, rank, without_names
+from langchain_convmem.recall.names import named_speakers, without_names
+from langchain_convmem.recall.ranking import Question, rank
 from langchain_convmem.recall.words.analysis import analyze
 from langchain_convmem.recall.words.lexical import LexicalIndex
 
