@@ -20,9 +20,8 @@ from langchain_convmem.recall.words.languages import (
     language_of,
     stem,
 )
-from langchain_convmem.recall.words.stop_words import COURTESIES
 
-__all__ = ["ANALYSIS_VERSION", "analyze", "is_courtesy", "is_stop_word", "query_terms"]
+__all__ = ["ANALYSIS_VERSION", "analyze", "is_stop_word", "query_terms"]
 
 ANALYSIS_VERSION = 2
 
@@ -144,15 +143,3 @@ def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
 def is_stop_word(word: str) -> bool:
     """Return whether English questions leave the word out."""
     return word.casefold() in function_words(ENGLISH)
-
-
-def is_courtesy(text: str) -> bool:
-    """Return whether the text is a greeting, thanks or assent, and nothing else."""
-    words = {run.casefold() for run in _question_runs(text)}
-    courtesies = _courtesies() & words
-    return bool(courtesies) and all(is_stop_word(word) for word in words - courtesies)
-
-
-@lru_cache(maxsize=1)
-def _courtesies() -> frozenset[str]:
-    return frozenset(run.casefold() for run in _runs(COURTESIES))
