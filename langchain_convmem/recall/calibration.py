@@ -28,7 +28,8 @@ import numpy as np
 from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
 from langchain_convmem.recall.names import named_speakers
 from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.words.analysis import analyze, is_courtesy, query_terms
+from langchain_convmem.recall.words.analysis import analyze, query_terms
+from langchain_convmem.recall.words.courtesies import is_courtesy
 from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.recall.words.speech import read_question

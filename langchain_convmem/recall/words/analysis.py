@@ -21,16 +21,8 @@ from langchain_convmem.recall.words.languages import (
     stem,
 )
 from langchain_convmem.recall.words.speech import marks
-from langchain_convmem.recall.words.stop_words import COURTESIES
 
-__all__ = [
-    "ANALYSIS_VERSION",
-    "analyze",
-    "is_courtesy",
-    "is_stop_word",
-    "line_terms",
-    "query_terms",
-]
+__all__ = ["ANALYSIS_VERSION", "analyze", "is_stop_word", "line_terms", "query_terms"]
 
 ANALYSIS_VERSION = 3
 
@@ -103,7 +95,7 @@ def line_terms(speaker: str, text: str) -> list[str]:
 
     No question holds the term of a mark.
     """
-    return [*analyze(f"{speaker}: {text}"), *(f"={mark}" for mark in marks(text))]
+    return [*analyze(f"{speaker}: {text}"), *(f"={mark}" for mark in sorted(marks(text)))]
 
 
 def query_terms(
@@ -160,15 +152,3 @@ def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
 def is_stop_word(word: str) -> bool:
     """Return whether English questions leave the word out."""
     return word.casefold() in function_words(ENGLISH)
-
-
-def is_courtesy(text: str) -> bool:
-    """Return whether the text is a greeting, thanks or assent, and nothing else."""
-    words = {run.casefold() for run in _question_runs(text)}
-    courtesies = _courtesies() & words
-    return bool(courtesies) and all(is_stop_word(word) for word in words - courtesies)
-
-
-@lru_cache(maxsize=1)
-def _courtesies() -> frozenset[str]:
-    return frozenset(run.casefold() for run in _runs(COURTESIES))

@@ -7,7 +7,7 @@ finds something. They also tell which language a line is written in.
 # ruff: noqa: RUF001, E501 - words in the letters they are written in
 from __future__ import annotations
 
-__all__ = ["COURTESIES", "FUNCTION_CHARACTERS", "STOP_WORDS"]
+__all__ = ["FUNCTION_CHARACTERS", "STOP_WORDS"]
 
 STOP_WORDS = {
     "english": """
@@ -162,24 +162,6 @@ ce cine cui când unde cum câți câte
 """,
 }
 """By the name of the language's Snowball stemmer; words between blanks."""
-
-COURTESIES = """
-thanks thank thx cheers ok okay k hi hello hey bye goodbye good morning afternoon evening night great
-cool nice perfect sure yes yeah yep nope please welcome sorry wow lol haha
-danke vielen besten bitte hallo tschüss guten gute morgen abend nacht schön super gut
-merci beaucoup bonjour bonsoir salut revoir bonne nuit plaît d'accord parfait bien
-gracias muchas hola adiós buenos buenas días tardes noches vale perfecto favor
-grazie mille prego ciao buongiorno buonasera buonanotte perfetto bene va
-obrigado obrigada olá oi tchau bom boa dia tarde noite
-dank bedankt dankjewel hoi doei goedemorgen goedenavond prima goed
-tack tusen mange tak takk hej hejdå hei god morgon natt fint kiitos moi terve hyvää huomenta
-teşekkürler teşekkür ederim merhaba selam günaydın tamam köszönöm szia helló jó reggelt
-mulțumesc bună ziua salut спасибо привет пока здравствуйте доброе утро хорошо ладно пожалуйста
-ευχαριστώ γεια καλημέρα καλησπέρα εντάξει شكرا مرحبا حسنا السلام عليكم धन्यवाद शुक्रिया नमस्ते ठीक
-谢谢 謝謝 多谢 你好 您好 好的 再见 早上好 晚安 ありがとう ありがとうございます こんにちは こんばんは おはよう
-おはようございます はい 了解 感謝 감사합니다 고마워요 고마워 안녕하세요 안녕 네 알겠습니다 ขอบคุณ สวัสดี
-"""
-"""Words of greetings, thanks and assent; a message of nothing else asks nothing."""
 
 FUNCTION_CHARACTERS = frozenset(
     "的了吗嗎呢吧啊在是我你您他她它们們这這那哪里裡裏什么麼怎谁誰几幾多少有和与與不也都就把被到给給对對会會要想说說去"
