@@ -311,7 +311,7 @@ def _answer(
     lexical = LexicalIndex()
     lexical.add(
         [
-            line_terms(table.line_of(number).speaker, table.text(number))
+            line_terms(table.line_of(number), table.text(number))
             for number in range(len(table))
         ]
     )

@@ -51,9 +51,9 @@ Chosen on five dialogues between people, where 3 to 4 % of unrelated questions p
 # Evidence, in standard deviations: from where on a segment answers clearly, what is worth its room
 # beside such a one, and what stands out though nothing relates it to the question.
 _CLEAR = 9.0
-_NEAR_CLEAR = 4.0
-_RELATED_EVIDENCE = 4.5
-_STANDING_OUT = 6.5
+_NEAR_CLEAR = 4.25
+_RELATED_EVIDENCE = 3.5
+_STANDING_OUT = 5.0
 _LOOSE = 3.0
 # From this many segments on the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
@@ -114,7 +114,7 @@ def related(
     said = evidence > -np.inf
     if not _is_about_somebody(query, table):
         if not is_related(query, ranking, table, lexical, allowed):
-            return evidence >= _STANDING_OUT * scale, frozenset()
+            return evidence >= _STANDING_OUT, frozenset()
         return said if len(evidence) <= _FEW else evidence >= _RELATED_EVIDENCE * scale, frozenset()
     near = evidence >= _NEAR_CLEAR * scale
     if len(evidence) > _FEW and evidence.max() >= _CLEAR * scale:

@@ -364,6 +364,7 @@ def _lead_with_latest(
         (speakers[numbers[others]] == speakers[numbers[lead]])
         & (lines[numbers[others]] != lines[numbers[lead]])
         & (columns.evidence[others] >= _COMPARABLE * columns.evidence[lead])
+        & ~view.lexical.marked("asks")[numbers[others]]
     )
     candidates = others[comparable].tolist()
     numbers_of = [int(numbers[at]) for at in (lead, *candidates)]

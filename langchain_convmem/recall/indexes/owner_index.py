@@ -310,7 +310,7 @@ class OwnerIndex:
         self._embedder.learn(found)
 
     def _terms(self, number: int) -> list[str]:
-        return line_terms(self.table.line_of(number).speaker, self.table.text(number))
+        return line_terms(self.table.line_of(number), self.table.text(number))
 
     # -- the embedder ------------------------------------------------------------------------
 

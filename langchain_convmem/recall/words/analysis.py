@@ -21,10 +21,14 @@ from langchain_convmem.recall.words.languages import (
     stem,
 )
 from langchain_convmem.recall.words.speech import marks
+from langchain_convmem.records import DialogLine
 
 __all__ = ["ANALYSIS_VERSION", "analyze", "is_stop_word", "line_terms", "query_terms"]
 
 ANALYSIS_VERSION = 3
+
+# A longer reply does not merely say that it knows nothing.
+_LONGEST_REFUSAL = 600
 
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
 # with, but its particles stick to the words): characters themselves are the terms there.
@@ -90,12 +94,15 @@ def analyze(text: str) -> list[str]:
     return terms
 
 
-def line_terms(speaker: str, text: str) -> list[str]:
-    """Return the search terms of a segment: speaker and words, and a term for each of its marks.
+def line_terms(line: DialogLine, text: str) -> list[str]:
+    """Return the search terms of a segment of a line: its speaker and words, and its marks.
 
-    No question holds the term of a mark.
+    No question holds the term of a mark. Of a long reply nobody asks what kind of utterance it is.
     """
-    return [*analyze(f"{speaker}: {text}"), *(f"={mark}" for mark in sorted(marks(text)))]
+    terms = analyze(f"{line.speaker}: {text}")
+    if line.role == "user" or len(line.text) <= _LONGEST_REFUSAL:
+        terms += [f"={mark}" for mark in sorted(marks(text))]
+    return terms
 
 
 def query_terms(

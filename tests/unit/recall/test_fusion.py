@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from langchain_convmem.recall.fusion import (
+    Reception,
     bests_of_runs,
     session_bests,
     smooth,
@@ -16,6 +17,8 @@ from langchain_convmem.recall.fusion import (
 
 SCORES = hnp.arrays(np.float64, st.integers(0, 30), elements=st.floats(-5, 5))
 KERNEL = (0.25, 0.5, 1.0, 0.5, 0.25)
+SHARES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=30, max_size=30)
+LINES = st.lists(st.integers(0, 1), min_size=30, max_size=30).map(np.cumsum)
 
 
 def chain(breaks, count):
@@ -29,21 +32,35 @@ def chain(breaks, count):
     return before, behind
 
 
-@given(SCORES, st.sets(st.integers(1, 29)), st.sampled_from([KERNEL, (1.0,), (0.1, 1.0, 0.9)]))
-def test_smoothing_adds_weighted_neighbours_within_the_same_row(scores, breaks, kernel):
+def reception_of(count, lines, shares, within=0.5):
+    return Reception(lines[:count], np.array(shares[:count], dtype=np.float32), within)
+
+
+@given(
+    SCORES,
+    st.sets(st.integers(1, 29)),
+    st.sampled_from([KERNEL, (1.0,), (0.1, 1.0, 0.9)]),
+    LINES,
+    SHARES,
+)
+def test_smoothing_adds_what_a_segment_takes_of_its_neighbours_in_the_same_row(
+    scores, breaks, kernel, lines, shares
+):
     reach = len(kernel) // 2
     expected = []
     for at in range(len(scores)):
-        total = 0.0
-        for offset in range(-reach, reach + 1):
+        total = kernel[reach] * scores[at]
+        for offset in (*range(-reach, 0), *range(1, reach + 1)):
             other = at + offset
             low, high = min(at, other), max(at, other)
             cut = any(low < border <= high for border in breaks)
             if 0 <= other < len(scores) and not cut:
-                total += kernel[offset + reach] * scores[other]
+                share = 0.5 if lines[at] == lines[other] else shares[at]
+                total += kernel[offset + reach] * share * scores[other]
         expected.append(total)
-    smoothed = smooth(scores, *chain(breaks, len(scores)), kernel)
-    np.testing.assert_allclose(smoothed, expected, atol=1e-9)
+    reception = reception_of(len(scores), lines, shares)
+    smoothed = smooth(scores, *chain(breaks, len(scores)), kernel, reception)
+    np.testing.assert_allclose(smoothed, expected, atol=1e-6)
 
 
 def starts_of(breaks, count):
@@ -51,13 +68,20 @@ def starts_of(breaks, count):
 
 
 @given(
-    SCORES, st.sets(st.integers(1, 29)), st.sampled_from([KERNEL, (1.0,), (0.1, 0.2, 1, 0.9, 0.3)])
+    SCORES,
+    st.sets(st.integers(1, 29)),
+    st.sampled_from([KERNEL, (1.0,), (0.1, 0.2, 1, 0.9, 0.3)]),
+    LINES,
+    SHARES,
 )
-def test_rows_side_by_side_are_smoothed_alike_without_their_links(scores, breaks, kernel):
+def test_rows_side_by_side_are_smoothed_alike_without_their_links(
+    scores, breaks, kernel, lines, shares
+):
     count = len(scores)
-    expected = smooth(scores, *chain(breaks, count), kernel)
-    found = smooth_runs(scores, starts_of(breaks, count), kernel)
-    assert found.tolist() == expected.tolist()
+    reception = reception_of(count, lines, shares)
+    expected = smooth(scores, *chain(breaks, count), kernel, reception)
+    found = smooth_runs(scores, starts_of(breaks, count), kernel, reception)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @given(
@@ -108,6 +132,14 @@ def test_no_scores_are_standardised_to_none():
     nothing = np.zeros(3, dtype=np.bool_)
     assert standardized(np.zeros(0, dtype=np.float32)).tolist() == []
     assert standardized(np.ones(3, dtype=np.float32), nothing).tolist() == [0.0] * 3
+
+
+def test_few_scores_among_many_equal_ones_are_no_farther_than_a_least_deviation_allows():
+    scores = np.array([0.0] * 99 + [3.0], dtype=np.float32)
+    assert standardized(scores).max() == pytest.approx(9.95, abs=0.01)
+    assert standardized(scores, least_deviation=2.0).max() == pytest.approx(1.485, abs=0.001)
+    wide = np.array([1, 5, 9, 2], dtype=np.float32)
+    assert standardized(wide, least_deviation=2.0).tolist() == standardized(wide).tolist()
 
 
 def test_a_weight_stretches_all_distances():

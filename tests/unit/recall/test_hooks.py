@@ -246,7 +246,7 @@ def test_what_can_never_serve_as_a_hook_is_refused_at_once(log, hooks, named):
 
 
 def ranking(numbers, relevance, rows=None):
-    names = ("similarity", "meaning", "words", "own", "smoothed", "speaker")
+    names = ("similarity", "meaning", "words", "own", "smoothed", "speaker", "evidence")
     values = np.array(relevance, dtype=float)
     parts = dict.fromkeys(names, values * 10)
     columns = Columns(numbers=np.array(numbers), relevance=values, **parts)

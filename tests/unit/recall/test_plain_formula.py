@@ -21,8 +21,15 @@ from langchain_convmem.recall.words.lexical import LexicalIndex
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
 SPEAKERS = ["Ana", "Bo"]
 WISHES = [
-    RecallSettings(),
-    RecallSettings(kernel=(0.5, 1.0, 0.1), session_best=1, speaker_bonus=0.7),
+    RecallSettings(latest_first=False),
+    RecallSettings(
+        kernel=(0.5, 1.0, 0.1),
+        session_best=1,
+        speaker_bonus=0.7,
+        speaks_for_itself=4.0,
+        least_deviation=0.3,
+        latest_first=False,
+    ),
     RecallSettings.spec(),
 ]
 
@@ -38,10 +45,12 @@ class Line:
         self.own = self.score = 0.0
 
 
-def standardised(values):
+def standardised(values, least=0.0):
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-    return [(value - mean) / deviation if deviation > 1e-9 else 0.0 for value in values]
+    if deviation <= 1e-9:
+        return [0.0] * len(values)
+    return [(value - mean) / max(deviation, least) for value in values]
 
 
 def bm25(lines, terms, wish):
@@ -65,7 +74,7 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms):
     scope = [line for line in lines if line.in_scope]
     words_of = dict(zip(lines, bm25(lines, terms, wish), strict=True))
     meaning = standardised([float(line.vector @ query) for line in scope])
-    words = standardised([words_of[line] for line in scope])
+    words = standardised([words_of[line] for line in scope], wish.least_deviation)
     for line, near, matching in zip(scope, meaning, words, strict=True):
         line.own = wish.dense_weight * near + wish.lexical_weight * matching
     named = [speakers[n] for n in named_speakers(question, speakers)]
@@ -74,9 +83,11 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms):
     for line in lines:
         beside = [other for other in lines if other.sitting == line.sitting]
         reach, at = len(wish.kernel) // 2, beside.index(line)
+        # The more a line says itself, the less it takes of its neighbours.
+        share = 1 / (1 + (line.terms.total() / wish.speaks_for_itself) ** 3)
         for step, weight in enumerate(wish.kernel, -reach):
             if 0 <= at + step < len(beside):
-                line.score += weight * beside[at + step].own
+                line.score += weight * (share if step else 1.0) * beside[at + step].own
         line.score += wish.speaker_bonus * (line.speaker in preferred)
     prior = {}
     for sitting in {line.sitting for line in lines}:

@@ -12,7 +12,7 @@ def columns_of(relevance, numbers=None):
     scores = np.array(relevance, dtype=np.float64)
     numbers = np.arange(len(scores)) if numbers is None else np.array(numbers)
     similarity = (scores / 10).astype(np.float32)
-    return Columns(numbers, scores, similarity, scores, scores, scores, scores, scores)
+    return Columns(numbers, scores, similarity, *[scores] * 6)
 
 
 @given(st.integers(0, 2**31), st.sampled_from([0, 1, 127, 128, 129, 1500]), st.booleans())

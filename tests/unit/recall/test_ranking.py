@@ -78,7 +78,7 @@ def test_a_line_near_a_good_line_is_raised(line, word_embeddings):
 def test_lines_of_the_speaker_whom_the_question_names_are_raised(line, word_embeddings):
     lines = [line("my car", n, speaker="Ana" if n % 2 else "Bo", session=str(n)) for n in range(8)]
     world = World(lines, word_embeddings())
-    plain = RecallSettings(lexical_weight=0)
+    plain = RecallSettings(lexical_weight=0, latest_first=False)
     assert world.rank("Ana's car", plain).numbers[:4].tolist() == [1, 3, 5, 7]
     both = world.rank("What did Ana tell Bo of the car", plain)
     assert both.speaker.tolist() == [0.0] * 8
