@@ -4,7 +4,7 @@ Every field is a list of regular expressions, one or several alternatives a line
 with plain apostrophes. Where a field says "head", they match at the beginning of a clause.
 """
 
-# ruff: noqa: RUF001 - phrases in the letters they are written in
+# ruff: noqa: RUF001, E501 - phrases in the letters they are written in
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class Phrases(NamedTuple):
 _EN_PRODUCT = (
     r"(?:\w+ )?(?:\w+ )?(?:list|overview|summary|translation|explanation|example|examples|script|"
     r"function|regex|query|synonym|word|title|name|names|ideas?|tips?|text|toast|poem|haiku|story|"
-    r"version|definition|formula|code|snippet|template|outline|plan|trick|slogan|caption)"
+    r"version|definition|formula|code|snippet|template|outline|plan|trick|slogan|caption)(?! (?:tag|badge|plate))"
 )
 _EN_OBJECT = (
     r"(?:a|an|the|me|us|my|our|your|some|all|this|that|these|those|it|him|her|them|any|every|each|"
@@ -62,31 +62,82 @@ _EN_OBJECT = (
     r"alphabetically|\d+)\b"
 )
 
+# After one of these, "I" and its verb are part of a question or of a subordinate clause.
+_EN_NOT_AFTER = "".join(
+    rf"(?<!\b{word} )"
+    for word in [
+        "that",
+        "if",
+        "when",
+        "what",
+        "how",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "why",
+        "so",
+        "do",
+        "does",
+        "did",
+        "can",
+        "could",
+        "should",
+        "would",
+        "will",
+        "am",
+        "is",
+        "are",
+        "was",
+        "were",
+        "have",
+        "has",
+        "had",
+        "than",
+        "as",
+        "whether",
+        "until",
+        "before",
+        "after",
+        "while",
+        "and",
+        "because",
+        "for",
+        "to",
+        "of",
+        "with",
+        "in",
+        "on",
+        "at",
+        "by",
+        "from",
+        "about",
+    ]
+)
+
 _ENGLISH = Phrases(
     first_person=r"""
 \b(?:i|me|my|myself|we|us|our|ours|ourselves|im|ive|id like|id rather)\b(?!\.e\b|/)
 \b(?:of|is|was|are|were|to|like|with|than|as|from|and) mine\b
+\b(?:mum|mom|mummy|dad|daddy|grandma|grandpa|granny)\b
 """,
     own_clause=r"""
 (?:i|we)\b(?! (?:was wondering|wonder|mean|guess)\b)
 (?:im|ive|weve|were (?:on|in|at|moving|going|having|not))\b
-(?:my|our|mine)\b
+(?:my|our|mine|mum|mom|dad|grandma|grandpa|me and)\b
+(?:haven't|havent|got|had|quit|moved|bought|started|finally|gonna|been|booked|signed|ordered|lost|found|tweaked|broke)\b(?! (?:you|it)\b)
 """,
     finite=r"""
-\b\w+'(?:s|re|ve|ll|d|m)\b|\b\w+n't\b
-\b(?:is|are|was|were|am|has|have|had|will|won't|can|cannot|cant|does|did|do|must|should|would|wont)\b
-\b(?:said|says|goes|went|got|gets|comes|came|takes|took|lives?|works?|wants?|wanted|needs?|likes?)\b
-\b(?:called|moved|plays?|eats?|ate|drinks?|hates?|loves?|turns?|turned|starts?|started|changed)\b
-\b(?:makes?|made|gave|gives|keeps?|kept|knows?|knew|stands?|costs?|broke|bought|told|asked|runs?)\b
-\b(?:has been|have been|used to|quit|left|sits?|stays?|belongs?|refuses?|dies|died|sets?|meets?)\b
+'(?:s|re|ve|ll|d|m|t)\b
+\b(?:is|are|was|were|am|has|have|had|will|won't|can|cannot|cant|does|did|do|must|should|would|wont|said|says|goes|went|got|gets|comes|came|takes|took|lives?|works?|wants?|wanted|needs?|likes?|called|moved|plays?|eats?|ate|drinks?|hates?|loves?|turns?|turned|starts?|started|changed|makes?|made|gave|gives|keeps?|kept|knows?|knew|stands?|costs?|broke|bought|told|asked|runs?|used to|quit|left|sits?|stays?|belongs?|refuses?|dies|died|sets?|meets?|teach(?:es)?|just)\b
 """,
     question=r"""
 (?:what|which|who|whom|whose|why|how)(?:'s|'re|'d|'ll|'ve|s|re)?\b(?! (?:a|an) )(?!ever\b)
 (?:when|where)(?:'s|s|'re|'d|'ll| (?:do|does|did|is|are|was|were|can|could|should|will|would|have|has|had|am|must|might|may|exactly|on|in|abouts?|else))\b
 (?:to|for|with|by|in|on|at|from|of|since|until|under|about|into) (?:what|which|whom|whose|how|when)\b
 (?:by|in|on|at) the .{0,30}\bwhat\b
-(?:is|are|was|were|does|did|has|am|isn't|aren't|wasn't|doesn't|didn't|hasn't|haven't|ain't)\b
-(?:do|can|could|would|should|shall|might|must|have|had|can't|couldn't|wouldn't|shouldn't|don't) (?:i|you|he|she|it|we|they|there|the|any|anyone|anybody|someone|people|these|those|his|her|their|all|both)\b
+(?:is|are|was|were|does|did|has|am|isn't|aren't|wasn't|doesn't|didn't|hasn't|ain't)\b
+(?:do|can|could|would|should|shall|might|must|have|had|can't|couldn't|wouldn't|shouldn't|don't|haven't|hadn't) (?:i|you|he|she|it|we|they|there|the|any|anyone|anybody|someone|people|these|those|his|her|their|all|both)\b
 (?:can|could|would|should|do|have|had|shall|must) (?:my|our|a|an|this|that|\w+s)\b
 (?:will|may) (?:i|he|she|it|we|they|there|the|any|my|our|this|that|these|those|a|an)\b
 any (?:idea|ideas|chance|tips?|suggestions?|recommendations?|thoughts|way)\b
@@ -120,7 +171,7 @@ i(?:'m| am) trying to (?:understand|figure)\b
 (?:because|since|as|although|though) (?:it|the|this|that|you|there)\b
 """,
     standing=r"""
-(?:please |pls |and |but |also |oh |hey )*(?:always|never|from now on|from here on|going forward|in (?:the )?future|for the future|henceforth)\b
+(?:please |pls )?(?:always|never|from now on|from here on|going forward|in (?:the )?future|for the future|henceforth)\b
 .{3,80}\b(?:from now on|going forward|in future|from here on|at all times)\b
 (?:please |pls )?(?:call|address) me (?!a |back|when|if|at|on)\w+
 (?:please |pls )?(?:remember|note|keep in mind|bear in mind|don't forget|dont forget|take note|write down|make a note|jot down|put down|put it down|for the record|just so|fyi)\b(?! when| how| what| why)
@@ -175,7 +226,7 @@ unknown$|dunno\b|beats me\b|no idea\b
     unmeant=rf"""
 \b(?:tell|show|give|teach|help|let|walk|send|bear with|correct|forgive|excuse|pardon|quiz|test|remind|ask)(?:ing)? (?:me|us)\b(?! a table| a flight| a room)(?<!remind me)(?<!remind us)
 \b(?:explain|describe|clarify|translate|summari[sz]e|say|spell|define|prove|read)\b.{{0,60}}? (?:to|for) (?:me|us)\b
-\b(?:write|make|draft|create|compose|generate|get|build|list|sort|calculate|solve|name|compare|convert|check|rewrite) (?:me|us)\b
+\b(?:write|make|draft|create|compose|generate|get|build|list|sort|calculate|solve|name|compare|convert|check|rewrite) (?:me|us)\b(?! (?:happy|sad|feel|look|sick|tired|sleepy|laugh|fit))
 \b(?:write|create|generate|solve|calculate|convert|check|compare|list|sort|code)\b(?!.*\bform\b).{{0,60}}? for (?:me|us)\b
 \b(?:i(?:'d| would|d) (?:just |really |also )?(?:like|love|appreciate|be (?:grateful|interested|curious))|i (?:was|am) (?:just )?(?:wondering|curious|interested)|i(?:'m|m) (?:just )?(?:wondering|curious|interested)|i wonder(?:ed)?)\b
 \bi(?: just| really| only)? (?:want|need|wanted|needed) (?:you to|to (?:know|understand|learn|use|find out)|(?:a|an|some|the|\d+) {_EN_PRODUCT})\b
@@ -184,7 +235,7 @@ unknown$|dunno\b|beats me\b|no idea\b
 \b(?:i'm|im|i am) (?:confused|trying to (?:understand|learn|figure)|learning|comparing|reading)\b|\bas far as i know\b|\bif i (?:may|understand)\b
 \bhow (?:\w+ly )?(?:do|can|should|could|would|might|to|did) (?:i|we)\b(?! (?:feel|know|like|take|have|get to|get into|usually|normally|spell my|look|travel|pay|meet))
 \bwhen (?:do|should|must|can|am|would) (?:i|we) (?:use|allowed|say|write|put)\b
-\b(?:can|could|may|might) (?:i|we) (?:have|get|ask|see) (?:a|an|some|the|you|that|another)\b|\b(?:may|can) i ask\b|\bi have (?:a|another|one) (?:quick )?question\b
+^(?:can|could|may|might) (?:i|we) (?:have|get|ask|see) (?:a|an|some|the|you|that|another)\b|\b(?:may|can) i ask\b|\bi have (?:a|another|one) (?:quick )?question\b
 \b(?:why|how|what) (?:do|did|can|don't) we (?!pay|do|use|have|buy|drive|own|call our|eat|get|owe|live|book|take|need|keep|charge|agree)|\bwhat we (?:call|know)\b|\blet us\b|\bshall we say\b|\bas we know\b
 \b(?:war|type|part|class|phase|chapter|act|volume|elizabeth|charles|james|william|napoleon|nicholas|scene|layer|vitamin|stage|level) i\b|\bi['"’]s\b|\b(?:excuse|pardon|trust|believe|dear) me\b
 """,
@@ -200,11 +251,11 @@ unknown$|dunno\b|beats me\b|no idea\b
 (?:and |but |the )*(?:same|again|more|another|another one|one more|shorter|longer|go on|continue|next|all of them|both|neither|none of them|simpler|louder|shorter still|half|less formal|more formal|once more|try again|like that|explain)(?: (?:please|pls|one|for \w+|but \w+|in \w+|with \w+|again))?
 (?:in|for|with|on|at|from|to|without|by|of|as|about) [\w'-]+(?: [\w'-]+)?
 """,
-    run_on=r"""
-\b(?!(?:that|if|when|what|how|where|which|who|whom|why|so|do|does|did|can|could|should|would|will|am|is|are|was|were|have|has|had|than|as|whether|until|before|after|while|and|because)\b)[\w']+ (?:it's|its|he's|hes|she's|shes|there's|theres|i'm|im|i've|ive|we're|we've|they're|theyre|(?:he|she|they|i|we) (?!(?:is|are|do|does|did)\b)[a-z]+|my [\w']+(?:'s| is| has))\b
-\b(?:and|because|cause|cuz|but) (?:it's|he's|she's|there's|i'm|im|i've|ive|we're|we've|they're|(?:he|she|they|i|we) (?:is|are|was|were|has|have|had|said|\w+ed|got|want|wants|needs?))\b
-\bthat (?:i'm|i've|i|we're|we've|we|my \w+) [\w']+
-^(?:my|our|i|we|i'm|i've|so my|he's|she's|it's)\b.{6,}
+    run_on=rf"""
+ (?=(?:it's|its|he's|hes|she's|shes|there's|theres|i'm|im|i've|ive|we're|we've|they're|theyre|(?:he|she|they|i|we) (?!(?:is|are|do|does|did)\b)[a-z]+|my [\w']+(?:'s (?:a|an|the|been|got|on|in|not|\w+ing)| is| has))\b){_EN_NOT_AFTER}
+ (?:and|because|cause|cuz|but) (?:it's|he's|she's|there's|i'm|im|i've|ive|we're|we've|they're|(?:he|she|they|i|we) (?:is|are|was|were|has|have|had|said|\w+ed|got|want|wants|needs?))\b
+ that (?:i'm|i've|we're|we've|my \w+) [\w']+
+^(?:my|our|i|we|i'm|i've|so my|he's|she's|it's)\b.{(6,)}
 """,
 )
 
@@ -223,7 +274,7 @@ _GERMAN = Phrases(
     question=r"""
 (?:was|wer|wen|wem|wessen|wann|wo|wohin|woher|warum|wieso|weshalb|wie|wieviel|welche[mnrs]?|worauf|womit|wofür|wobei|woran|wovon|wozu)\b
 (?:an|in|auf|mit|für|bei|von|zu|aus|nach|seit|bis|ab|um|unter|über|als) (?:was|wem|wen|wann|welche[mnrs]?|wieviel|wie|wo)\b
-(?:ist|sind|war|hat|haben|hatte|kann|könnte|muss|soll|sollte|darf|gibt|geht|wird|macht|stimmt|gilt|lohnt|reicht|hilft|heißt) (?!ein\b.*[.]$)\w+
+(?:ist|sind|war|hat|haben|hatte|kann|könnte|muss|soll|sollte|darf|gibt|geht|wird|macht|stimmt|gilt|lohnt|reicht|hilft|heißt) \w+.*\?
 (?:kann|darf|soll|sollte|muss|hab|habe|bin|brauche|esse|könnte|mag|trinke|wohne|arbeite) ich\b|(?:können|dürfen|sollen|müssen|haben|sind) wir\b
 (?:hattest?|hast|bist|weißt|kennst|warst) du\b|(?:haben|wissen|kennen) sie\b|unterschied zwischen\b
 """,
@@ -621,7 +672,7 @@ _ARABIC = Phrases(
 (?:ما|ماذا|من(?= (?:هو|هي|الذي|كم|أي)\b)|متى|أين|اين|وين|كيف|لماذا|ليش|كم|هل|أي|اي|أية|مين|شو|ايش|أليس)\b(?! رسالة)|(?:في|من|إلى|على|ب|عن|مع|ل)? ?(?:أي|اي|كم|بأي|لأي|بكم|متى|ماذا|من)\b(?=.*؟)|(?:و)(?:ما|كيف|هل|متى|أين|كم|لماذا|ماذا)\b|(?:ما )?الفرق بين\b
 """,
     request=r"""
-(?:هل )?(?:يمكنك|تقدر|ممكن|بإمكانك|تستطيع)\b|(?:اكتب|ترجم|اشرح|احك|قل|أخبرني|اخبرني|أعطني|اعطني|ساعدني|اعمل|أنشئ|صغ|جهز|لخص|اقترح|أوصني|ابحث|جد|احجز|اطلب|اشتر|ذكرني|صحح|احسب|حل|عدد|قارن|صف|اختر|رتب|حضر|ضع|أضف|اختصر|اذكر|أعد|وضح|علمني|دلني|حول|خطط)\w{0,3}\b|(?:من فضلك|لو سمحت|رجاء)\b|(?:أريد|اريد|أود|بدي) (?:أن (?:أعرف|تكتب|أفهم)|خطة|قائمة|نصا)
+(?:هل )?(?:يمكنك|تقدر|ممكن|بإمكانك|تستطيع)\b|(?!\w{3,}ت\b)(?:اكتب|ترجم|اشرح|احك|قل|أخبرني|اخبرني|أعطني|اعطني|ساعدني|اعمل|أنشئ|صغ|جهز|لخص|اقترح|أوصني|ابحث|جد|احجز|اطلب|اشتر|ذكرني|صحح|احسب|حل|عدد|قارن|صف|اختر|رتب|حضر|ضع|أضف|اختصر|اذكر|أعد|وضح|علمني|دلني|حول|خطط)\w{0,3}\b|(?:من فضلك|لو سمحت|رجاء)\b|(?:أريد|اريد|أود|بدي) (?:أن (?:أعرف|تكتب|أفهم)|خطة|قائمة|نصا)
 """,
     condition=r"""
 (?:إذا|اذا|لو|عندما|لما|حتى|لأن|لأنها|بدون|مع|في|من|على|التي|الذي|كي|و|أو|خاصة|بعد|قبل)\b
@@ -718,7 +769,7 @@ _JAPANESE = Phrases(
 """,
     question=r"""
 .*(?:でしょうか|ますか|ですか|ましたか|ませんか|っけ|かな|だろうか|かしら|のか|んだろう|[たるいなの]か|って何|なに)$
-.*(?:何|なん(?:だ|て|の|で|か)|どこ|いつ|誰|だれ|どれ|どの|どう|どっち|どちら|どんな|なぜ|なんで|いくつ|いくら)(?!か|でも|も).*$
+.*(?:何|なん(?:だっけ|だった|だろ|て|の|で(?!す))|どこ|いつ|誰|だれ|どれ|どの|どう|どっち|どちら|どんな|なぜ|なんで(?!す)|いくつ|いくら)(?!か|でも|も).*$
 """,
     request=r"""
 .*(?:教えて|書いて|作って|考えて|説明して|訳して|翻訳して|直して|まとめて|出して|選んで|探して|調べて|予約して|注文して|見せて|助けて|手伝って|聞かせて|比べて|計算して|挙げて|話して|リストして|して|おすすめして|提案して)(?:ください|下さい|ほしい|欲しい|くれる|くれますか|もらえる|もらえますか|いただけますか|頂けますか|よ|ね)?$
@@ -754,7 +805,7 @@ _JAPANESE = Phrases(
 (?:予約|注文|リマインド)して|私に.{0,10}(?:選んで|探して|おすすめ)
 """,
     follow_up=r"""
-(?:じゃあ?|それで|で|あと)?[、 ]?.{1,8}は|なぜ|なんで|どうして|いつ|どこ|誰|どれ|もう一度|もっと(?:短く|長く|詳しく|簡単に)|[一二三1-9](?:つ目|番目)(?:は|の)?|それは|続けて|他には?|ほかには?
+(?:じゃあ?|それで|で|あと)[、 ]?.{1,8}は|.{1,3}は|なぜ|なんで|どうして|いつ|どこ|誰|どれ|もう一度|もっと(?:短く|長く|詳しく|簡単に)|[一二三1-9](?:つ目|番目)(?:は|の)?|それは|続けて|他には?|ほかには?
 """,
     drops_subject=True,
 )
@@ -804,7 +855,7 @@ _KOREAN = Phrases(
 (?:예약|주문|구매)해 ?(?:줘|주세요)|(?:우리|나|저|내)\S* .{0,20}(?:추천|골라|찾아)
 """,
     follow_up=r"""
-(?:그럼|그리고|근데|그래서)?\s?\S{1,6}(?:은|는)(?:요)?|왜(?:요)?|언제(?:요)?|어디(?:요)?|누구(?:요)?|어떻게(?:요)?|몇(?:\s?\S{1,3})?|다시|더 (?:짧게|길게|자세히)|(?:첫|두|세) ?번째(?:는)?|계속|다른 거|그건(?:요)?
+(?:그럼|그리고|근데|그래서)\s?\S{1,6}(?:은|는)(?:요)?|\S{1,2}(?:은|는)(?:요)?|왜(?:요)?|언제(?:요)?|어디(?:요)?|누구(?:요)?|어떻게(?:요)?|몇(?:\s?\S{1,3})?|다시|더 (?:짧게|길게|자세히)|(?:첫|두|세) ?번째(?:는)?|계속|다른 거|그건(?:요)?
 """,
     drops_subject=True,
 )
@@ -827,10 +878,10 @@ PHRASES: dict[str, Phrases] = {
 
 MARKERS: dict[str, str] = {
     "german": "wohne arbeite wohnt heißt heiße erinnere schreib übersetze erkläre empfiehl danke bitte",
-    "french": "habite travaille écris traduis explique rappelle réserve voudrais bonjour merci",
-    "spanish": "vivo trabajo dime dame hola gracias compré escribe traduce explica recuérdame recomiéndame llamo",
-    "italian": "abito lavoro vivo dimmi dammi scrivi traduci spiega ricordami consigliami ciao grazie chiamo",
-    "portuguese": "moro trabalho escreva traduza explique lembre obrigado obrigada olá gosto",
+    "french": "habite j'habite explique-moi travaille écris traduis rappelle réserve voudrais bonjour merci",
+    "spanish": "explícame explicame recomiéndame vivo dime dame hola gracias compré escribe traduce explica recuérdame llamo",
+    "italian": "abito lavoro spiegami trovami scrivimi aiutami ricordami prenotami dimmi dammi scrivi traduci spiega consigliami grazie chiamo",
+    "portuguese": "moro escreva traduza explique lembre obrigado obrigada olá gosto",
     "dutch": "woon werk schrijf vertaal herinner bedankt dankjewel graag",
 }
 """By language: words that tell it where a line has no function word of any, unless English has."""
