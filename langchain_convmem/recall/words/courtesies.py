@@ -1,6 +1,6 @@
 """Greetings, thanks, assent and goodbyes, which ask for nothing and state nothing. Pure."""
 
-# ruff: noqa: RUF001 - phrases in the letters they are written in
+# ruff: noqa: RUF001, E501 - phrases in the letters they are written in
 from __future__ import annotations
 
 import re
@@ -11,6 +11,8 @@ __all__ = ["is_courtesy"]
 
 # More words than these are hardly thanks alone.
 _MOST_WORDS = 16
+# Phrases leave a word open ("have a nice trip"), laughter and letters drawn out are many words.
+_MOST_UNKNOWN = 2
 
 _WORDS = """
 thanks thank thx ty tysm tnx cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
@@ -41,12 +43,12 @@ mulțumesc bună ziua спасибо привет пока здравствуй�
 """One of these makes a courtesy of words that may stand beside it."""
 
 _BESIDE = """
-a an the and or but so very much many for this that these all it its it's that's thats was is are were be been
+a an the and or but very much many for this that these all it its it's that's thats was is are were be been
 to you your you're i i'm im we me my us of in at with too just really again now then then here there have had has
 not nothing else more will do does did done got get it's works work looks sounds makes sense love like loved liked
 one anyway everything already today tonight time help advice answer answers patience best million lot lots ton
 tons bunch guys friend buddy mate man dude dear sir everyone what wanted needed job going well still as always
-there's dir ihnen dank das ist so sehr auch und mir dich euch noch einen eine ein tag wochenende für die
+there's dir ihnen dank das ist sehr auch und mir dich euch noch einen eine ein tag wochenende für die
 hilfe antwort war sehr weiter bis bald später dann auf zu vous te toi c'est est ça ca pour l'aide votre ton
 aide la le une un très tres à a bientôt demain et au je remercie s'il por te si lo la el todo muy tu su ayuda ha sido
 es está eso que tengas de y hasta luego mañana pronto che è di per tutto tanto molto va così dell'aiuto il tuo aiuto e un a
@@ -57,7 +59,7 @@ heel erg hulp tot later morgen straks большое огромное за по�
 
 _PHRASES = re.compile(
     r"\b(?:how(?:'s|s| is) (?:it going|everything|things|life|your day)|how are (?:you|things)(?: doing)?(?: today)?"
-    r"|what's up|whats up|sup|how do you do|(?:nice|good|great) to (?:meet|see|talk to) you(?: too)?"
+    r"|so (?:much|many|very|good|great|nice|cool|kind|helpful)|what's up|whats up|sup|how do you do|(?:nice|good|great) to (?:meet|see|talk to) you(?: too)?"
     r"|(?:i'll |we'll )?(?:see|talk to|speak to|catch) (?:you|ya|u)(?: (?:later|soon|tomorrow|around|then|next week|again|on \w+day))*"
     r"|talk (?:later|soon|tomorrow)|have a (?:nice|good|great|lovely|wonderful) \w+|(?:enjoy|happy) (?:your |the )?(?:\w+day|weekend|evening|holidays|new year)"
     r"|good (?:morning|afternoon|evening|night|day)|take care|sleep well|until (?:next time|tomorrow|later)|(?:later|bye) for now"
@@ -66,13 +68,13 @@ _PHRASES = re.compile(
     r"|(?:it|that)(?:'s| is|s)? (?:works?|worked)(?: now| perfectly| great)?|(?:you(?:'re| are|r)|ur) (?:the|a|an|so) (?:best|star|legend|lifesaver|genius|kind|helpful|great|angel|gem)"
     r"|exactly what (?:was|i|we) (?:wanted|needed|asked for)|well done|good (?:job|work|point|idea)|sounds (?:good|great|perfect|like a plan)"
     r"|wie geht(?:'s| es dir| es ihnen|s)|bis (?:bald|morgen|später|dann)|auf wiedersehen|alles klar|bis zum nächsten mal|(?:einen )?schönen (?:tag|abend)(?: noch)?|das war's|das wäre alles"
-    r"|ça va|ca va|comment (?:ça va|allez-vous|vas-tu)|à (?:bientôt|demain|plus)|c'est tout|bonne (?:journée|soirée|nuit)|s'il (?:vous|te) pla[iî]t"
+    r"|ça va|ca va|comment (?:ça va|allez-vous|vas-tu)|à (?:bientôt|demain|plus)|c'est tout|bonne (?:journée|soirée|nuit)|s'il (?:vous|te) (?:plait|plaît)"
     r"|(?:qué|que) tal|cómo (?:estás|está|te va)|hasta (?:luego|mañana|pronto)|nos vemos|de acuerdo|eso es todo|por favor|de nada"
     r"|come (?:stai|va|sta)|va bene|a (?:presto|domani)|è tutto|per favore|buona (?:giornata|serata|notte)|di niente"
     r"|tudo bem|como (?:vai|está|estás)|até (?:logo|amanhã|breve|já)|é (?:só|tudo)|por favor|de nada|bom fim de semana"
     r"|hoe gaat het|tot (?:ziens|morgen|later|straks|snel)|alsjeblieft|alstublieft|dat was (?:het|alles)|graag gedaan|fijne (?:dag|avond)(?: nog)?"
     r"|как дела|до (?:свидания|завтра|встречи)|не за что|всего доброго|хорошего (?:дня|вечера)|это всё"
-    r"|كيف (?:حالك|الحال)|مع السلامة|إلى اللقاء|السلام عليكم|وعليكم السلام|صباح (?:الخير|النور)|مساء (?:الخير|النور)|شكرا جزيلا|لا شكر على واجب)(?!\w)"
+    r"|كيف (?:حالك|الحال)|مع السلامة|إلى اللقاء|السلام عليكم|وعليكم السلام|صباح (?:الخير|النور)|مساء (?:الخير|النور)|شكرا جزيلا|لا شكر على واجب)(?!\w)[?؟]*"
 )
 _UNSPACED = re.compile(
     r"(?:(?:非常|太|真是|真|十分)?(?:感谢|谢谢|謝謝|多谢|谢了|谢)(?:你们|你|您|啦|了|大家)*(?:的?帮助|帮忙)?|你好|您好|嗨|哈喽|早上好|早安|早|下午好|晚上好|晚安|再见|拜拜|明天见|回头见|辛苦了|不客气"
@@ -82,6 +84,7 @@ _UNSPACED = re.compile(
     r"|(?:정말|너무|진짜|매우)?\s*(?:감사합니다|감사해요|고마워요?|고맙습니다|땡큐)|안녕(?:하세요|하십니까|히\s*(?:계세요|가세요))?|좋은\s*(?:아침(?:이에요|입니다)?|밤|하루)(?:\s*(?:되세요|보내세요))?|잘\s*자요?|네|예|응|아니요|아니|알겠습니다|알겠어요|알았어요?|좋아요?|좋습니다|완벽해요|최고예요|수고하세요|수고하셨습니다|내일\s*봐요?|ㅋ+|ㅎ+|오케이|그래요?|됐어요"
     r"|ขอบคุณ(?:ครับ|ค่ะ|มาก)*|สวัสดี(?:ครับ|ค่ะ)?|\W|_)++"
 )
+_IS_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _FACE = re.compile(
     r"(?:[:;=8][-'^o]?[)(\]\[dpo3/\\|*]|<3|\^_?\^|xd+|[\u2190-\u2bff\U0001f000-\U0001faff])"
 )
@@ -100,6 +103,14 @@ def _allowed() -> frozenset[str]:
     return _courtesies().union(_BESIDE.split())
 
 
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Return every word that may stand in a courtesy, and the parts of those with apostrophes."""
+    source = _PHRASES.pattern.replace("\\b", " ").replace("\\w", " ")
+    words = [*_allowed(), *_RUN.findall(source)]
+    return frozenset(part for word in words for part in word.split("'"))
+
+
 @lru_cache(maxsize=256)
 def is_courtesy(text: str) -> bool:
     """Return whether the text is a greeting, thanks, assent or goodbye, and nothing else."""
@@ -109,15 +120,15 @@ def is_courtesy(text: str) -> bool:
         return _FACE.search(said) is not None
     if len(words) > _MOST_WORDS:
         return False
-    if not said.isascii() and _UNSPACED.fullmatch(said):
+    if _IS_UNSPACED.search(said) and _UNSPACED.fullmatch(said):
         return True
+    if len({part for word in words for part in word.split("'")} - _vocabulary()) > _MOST_UNKNOWN:
+        return False
     said = _LAUGHTER.sub("haha", said)
     remaining = _PHRASES.sub(" ", said)
     left = [_plain(word) for word in _RUN.findall(_FACE.sub(" ", remaining))]
-    if not _allowed().issuperset(left):
-        return False
-    if "?" in remaining or "\u061f" in remaining:
-        # "ok, and you?" asks: only the greetings that are questions do not.
+    # "ok, and you?" asks: only the greetings that are questions do not.
+    if not _allowed().issuperset(left) or "?" in remaining or "\u061f" in remaining:
         return False
     return len(remaining) < len(said) or not _courtesies().isdisjoint(left)
 

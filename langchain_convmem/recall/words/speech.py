@@ -5,16 +5,26 @@ and a statement apart, in the languages that `phrases` has. Of any other languag
 recognised: no mark, nobody meant, every sentence kept.
 """
 
+# ruff: noqa: RUF001, E501 - letters of the languages themselves
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.recall.words.courtesies import is_courtesy
-from langchain_convmem.recall.words.languages import ENGLISH, function_words, language_of
-from langchain_convmem.recall.words.phrases import MARKERS, PHRASES, Phrases
+from langchain_convmem.recall.words.forms import (
+    Forms,
+    Kind,
+    forms_of,
+    lower_in_place,
+    spoken_language,
+    words_of,
+)
+from langchain_convmem.recall.words.languages import function_words
+from langchain_convmem.recall.words.phrases import PHRASES
+from langchain_convmem.recall.words.sentences import HAS_WORD, pieces
 
 __all__ = ["Mark", "Meant", "is_courtesy", "marks", "read_question", "statements"]
 
@@ -56,9 +66,9 @@ def read_question(text: str) -> Meant:
     Args:
         text: What a user asks; quoted passages in it are about nobody.
     """
-    asked = _lower(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
-    words = _WORD.findall(asked)
-    forms = _forms(_language(asked, words))
+    asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
+    words = words_of(asked)
+    forms = forms_of(spoken_language(asked, words))
     if forms is None:
         return Meant()
     remaining = forms.unmeant.sub(" ", asked)
@@ -68,25 +78,28 @@ def read_question(text: str) -> Meant:
         asker=means_asker,
         listener=means_listener,
         advice=bool(forms.advice.search(asked)),
-        request=any(_requests(asked[piece.start : piece.end], forms) for piece in _pieces(asked)),
+        request=any(_requests(asked[piece.start : piece.end], forms) for piece in pieces(asked)),
         is_follow_up=_follows_up(asked, words, forms, means_asker=means_asker),
         subject_open=forms.drops_subject and not means_asker and not means_listener,
     )
 
 
-def _requests(sentence: str, forms: _Forms) -> bool:
+def _requests(sentence: str, forms: Forms) -> bool:
     return any(kind == "request" for kind, _ in _kinds(sentence, forms))
 
 
-def _follows_up(asked: str, words: list[str], forms: _Forms, *, means_asker: bool) -> bool:
-    message = asked.strip(" \t\r\n?!.,;:…？！。¿¡")  # noqa: RUF001
+def _follows_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool) -> bool:
+    message = asked.strip(" \t\r\n?!.,;:…？！。¿¡")
     if not message:
         return "?" in asked or "\uff1f" in asked
     if forms.follow_up.fullmatch(message):
         return True
     known = function_words(forms.language) if forms.language in _WITH_FUNCTION_WORDS else ()
-    return 0 < len(words) <= _LONGEST_FOLLOW_UP and not means_asker and all(
-        word in known for word in words
+    return (
+        "\u2026" not in asked
+        and 0 < len(words) <= _LONGEST_FOLLOW_UP
+        and not means_asker
+        and all(word in known for word in words)
     )
 
 
@@ -111,16 +124,16 @@ def marks(text: str) -> frozenset[Mark]:
     """
     if is_courtesy(text):
         return _COURTESY
-    lowered = _lower(text)
-    words = _WORD.findall(lowered)
-    forms = _forms(_language(lowered, words))
+    lowered = lower_in_place(text)
+    words = words_of(lowered)
+    forms = forms_of(spoken_language(lowered, words))
     if forms is None:
         return _NONE
     if _is_ignorant(lowered, forms):
         return _IGNORANT
     asks = False
     stated = False
-    for start, end, _ in _pieces(lowered):
+    for start, end, _ in pieces(lowered):
         verdict = _verdict(lowered[start:end], forms)
         if verdict == "own":
             return _STATES
@@ -144,157 +157,157 @@ def statements(text: str) -> list[tuple[int, int]]:
     Args:
         text: A message. In a language that is not recognised, all its sentences are returned.
     """
-    lowered = _lower(text)
-    forms = _forms(_language(lowered, _WORD.findall(lowered)))
+    if is_courtesy(text):
+        return []
+    lowered = lower_in_place(text)
+    forms = forms_of(spoken_language(lowered, words_of(lowered)))
     if forms is None:
-        return [(piece.start, piece.end) for piece in _pieces(lowered)]
+        return [(piece.start, piece.end) for piece in pieces(lowered)]
     return [
         (start, end)
-        for start, end, is_pasted in _pieces(lowered)
-        if is_pasted or _verdict(lowered[start:end], forms) not in ("asks", "courtesy")
+        for start, end, is_pasted in pieces(lowered)
+        if is_pasted or _states(lowered[start:end], forms)
     ]
 
 
-def _is_ignorant(lowered: str, forms: _Forms) -> bool:
+def _states(sentence: str, forms: Forms) -> bool:
+    return _verdict(sentence, forms) not in ("asks", "courtesy") and not is_courtesy(sentence)
+
+
+def _is_ignorant(lowered: str, forms: Forms) -> bool:
     """Return whether a reply begins with what is not known, and adds nothing of substance."""
     if not _knows_nothing(lowered[:_LONGEST_IGNORANCE], forms):
         return False
-    rest = list(_pieces(lowered))[1:]
-    return len(lowered) <= _LONGEST_WITH_OFFERS and all(
+    if len(lowered) > _LONGEST_WITH_OFFERS:
+        return False
+    first, *rest = pieces(lowered)
+    return not _YET.search(lowered, first.start, first.end) and all(
         _adds_nothing(lowered[piece.start : piece.end], forms) for piece in rest
     )
 
 
-def _knows_nothing(sentence: str, forms: _Forms) -> bool:
+# "I don't know the date, but your appointment is in May."
+_YET = re.compile(
+    r"\b(?:but|however|though|aber|jedoch|mais|pero|ma|mas|maar|но)\b(?! (?:i|i'd|i'm|i'll|if|you can|you could"
+    r"|you're welcome|feel|let|please|happy|ich|wenn|du kannst|sie können|je|si|puedo|puedes|posso|se"
+    r"|puoi|ik|als|je kunt|я|если)\b)|\u4f46|\u3067\u3059\u304c|\u0644\u0643\u0646"
+)
+
+
+def _knows_nothing(sentence: str, forms: Forms) -> bool:
     begin = forms.opening.match(sentence)
     return forms.ignorant.match(sentence, begin.end() if begin else 0) is not None
 
 
-def _adds_nothing(sentence: str, forms: _Forms) -> bool:
+def _adds_nothing(sentence: str, forms: Forms) -> bool:
     if _knows_nothing(sentence, forms) or forms.offer.search(sentence):
         return True
     return _verdict(sentence, forms) in ("asks", "mixed", "courtesy")
 
 
-# -- sentences -----------------------------------------------------------------------------------
-
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
-# A line that begins like a letter, after the request to work on it, opens the letter itself.
-_PASTED = re.compile(
-    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|\"[^\"]{60,}\"|\u201c[^\u201d]{60,}\u201d|\u201e[^\u201c\u201d]{60,}[\u201c\u201d]"
-    r"|\u00ab[^\u00bb]{60,}\u00bb|\u300c[^\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
-    r"|(?<=\n)(?:dear|sehr geehrte\w*|lieber?|ch[eè]re?s?|madame|monsieur|estimad[oa]s?|querid[oa]s?"
-    r"|gentil[ei]|car[oa]|egregi[oa]|prezad[oa]s?|beste|geachte|уважаем\w+)\b[^\n]{1,60},[ \t]*\n.*",  # noqa: RUF001
-    re.DOTALL | re.MULTILINE,
-)
-_PASTE_SIGNS = re.compile("[`>\"\u201c\u201e\u00ab\u300c\n]")
-_BOUNDARY = re.compile(
-    r"[.!?\u2026]+[\"'\u201d\u2019\u00bb)\]*_]*(?=\s)|[\u3002\uff01\uff1f!?]+[\u300d\u300f\u201d]*|\u061f|\n+"
-)
-# What stands before a period that ends no sentence: a title, an initial, a number, "e.g.".
-_ABBREVIATED = re.compile(
-    r"(?:^|[\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|approx|etc|bzw|ca|usw|mme|mlle|m|sr|sra|srta|sig|"
-    r"dott|ing|avv|ул|д|г|\d{1,2}|[^\W\d_](?:\.[^\W\d_])*)\.$"  # noqa: RUF001
-)
-
-
-class _Piece(NamedTuple):
-    """A sentence or a pasted passage, by where it stands."""
-
-    start: int
-    end: int
-    is_pasted: bool
-
-
-def _pieces(lowered: str) -> Iterator[_Piece]:
-    """Yield the sentences of a text and what is pasted into it, in order, without blanks."""
-    start = 0
-    if _PASTE_SIGNS.search(lowered):
-        for pasted in _PASTED.finditer(lowered):
-            yield from _sentences(lowered, start, pasted.start())
-            yield _Piece(pasted.start(), pasted.end(), is_pasted=True)
-            start = pasted.end()
-    yield from _sentences(lowered, start, len(lowered))
-
-
-def _sentences(lowered: str, start: int, end: int) -> Iterator[_Piece]:
-    for boundary in _BOUNDARY.finditer(lowered, start, end):
-        stop = boundary.end()
-        if boundary[0] == "." and _ABBREVIATED.search(lowered, max(start, stop - 12), stop):
-            continue
-        yield from _trimmed(lowered, start, stop)
-        start = stop
-    yield from _trimmed(lowered, start, end)
-
-
-def _trimmed(lowered: str, start: int, end: int) -> Iterator[_Piece]:
-    sentence = lowered[start:end]
-    bare = sentence.lstrip()
-    if _HAS_WORD.search(bare):
-        start = end - len(bare)
-        yield _Piece(start, start + len(bare.rstrip()), is_pasted=False)
-
-
-_HAS_WORD = re.compile(r"\w")
-
-
 # -- clauses -------------------------------------------------------------------------------------
 
-_Kind: TypeAlias = Literal["standing", "request", "question", "condition", "own", "says", "fragment"]
+_Clauses: TypeAlias = list[tuple[Kind, str]]
 _Verdict: TypeAlias = Literal["own", "states", "fragment", "mixed", "asks", "courtesy"]
 
-_CLAUSE_END = re.compile(r"[,;:](?=\s)|[\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013]|\s-\s")
+_CLAUSE_END = re.compile("[,;:\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013-]")
+# These hold things together too, unless a blank follows: "10,000", "17:00"; or two: "e-mail".
+_NEEDS_BLANK = frozenset(",;:-")
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)\u300d]*\Z")
+# What looks like a question and belongs to a noun: "Elsie, who will be ten".
+_RELATIVE = re.compile(
+    r"(?:who|whom|whose|which|where|qui|dont|que|quien|donde|che|cui|quem|onde|wie|waar|котор\w+)\b"
+)
+_WHENEVER = re.compile(
+    r"(?:when|whenever|every time|each time|any ?time|once|wenn|sobald|quand|lorsque|cuando|quando"
+    r"|als|wanneer|когда|عندما|لما)\b"
+)
+_HYPOTHETICAL = re.compile(
+    r"(?:if|when|whenever|while|unless|until|whether|once|wenn|falls|ob|sobald|si|s'il|quand|lorsque"
+    r"|cuando|se|quando|als|wanneer|если|когда|чтобы|إذا|لو|عندما)\b"
+)
+_SUBJECT = re.compile(
+    r"(?:\b(?:i|i'm|i've|i'll|we|we're|we've|ich|wir|je|nous|yo|nosotros|io|noi|eu|nós|ik|wij|я|мы|أنا"
+    r"|bevo|vado|vorrei|voglio|quiero|tengo|voy|vou|tenho|quero)\b|\bj')"
+)
 _SHORTEST_OWN_QUESTION = 8
 _SHORTEST_RUN_ON = 12
+_LONGEST_COURTESY = 25
 
 
-def _verdict(sentence: str, forms: _Forms) -> _Verdict:
+def _verdict(sentence: str, forms: Forms) -> _Verdict:
     """Return what a sentence does: "own" states in the first person, "mixed" asks after a name."""
     is_question = _ENDS_ASKING.search(sentence) is not None
     clauses = list(_kinds(sentence, forms))
-    asked = stated = False
-    fragments = 0
-    for number, (kind, clause) in enumerate(clauses):
-        is_asked = is_question and number == len(clauses) - 1
-        if kind == "standing" and not is_question:
+    found: set[str] = set()
+    for number in range(len(clauses)):
+        found |= _weigh(clauses, number, forms, found, is_question=is_question)
+        if "own" in found:
             return "own"
-        if kind == "own" and _is_own(clause, forms, is_asked=is_asked, asked=asked):
-            return "own"
-        if kind in ("question", "request", "standing"):
-            if _is_relative(kind, is_question=is_question, fragments=fragments):
-                stated = True
-            run_on = _run_on(clause, forms)
-            if run_on == "own":
-                return "own"
-            stated = stated or run_on == "states"
-            asked = True
-        elif is_asked:
-            asked = True
-        elif kind == "says" and (not asked or forms.says_early.match(clause)):
-            stated = True
-        elif kind == "fragment" and not asked:
-            fragments += clause.count(" ") + 1
-    if stated:
+    if "states" in found:
         return "states"
-    if asked:
-        return "mixed" if fragments > 1 else "asks"
+    if "asks" in found:
+        return "mixed" if "name" in found else "asks"
+    if "hypothesis" in found:
+        return "own"
     return "fragment" if clauses else "courtesy"
 
 
-def _is_own(clause: str, forms: _Forms, *, is_asked: bool, asked: bool) -> bool:
+def _weigh(
+    clauses: _Clauses, number: int, forms: Forms, found: set[str], *, is_question: bool
+) -> set[str]:
+    """Return what a clause adds to what was found in those before it."""
+    kind, clause = clauses[number]
+    asked = "asks" in found
+    is_asked = is_question and number == len(clauses) - 1
+    if kind == "own" and _is_own(clause, forms, is_asked=is_asked, asked=asked):
+        return {"own"}
+    if kind in ("question", "request", "standing"):
+        return _weigh_asking(clauses, number, forms, found, is_question=is_question)
+    if is_asked:
+        return {"asks"}
+    if kind == "condition" and not asked:
+        return _weigh_condition(clause)
+    if kind == "says" and (not asked or forms.says_early.match(clause)):
+        return {"states"}
+    return {"name" if " " in clause else "word"} if kind == "fragment" and not asked else set()
+
+
+def _weigh_condition(clause: str) -> set[str]:
+    is_hypothesis = _HYPOTHETICAL.match(clause) is not None
+    if _SUBJECT.search(clause):
+        return {"hypothesis"} if is_hypothesis else {"own"}
+    return set() if is_hypothesis else {"word"}
+
+
+def _weigh_asking(
+    clauses: _Clauses, number: int, forms: Forms, found: set[str], *, is_question: bool
+) -> set[str]:
+    kind, clause = clauses[number]
+    weight = {"asks"}
+    if not is_question:
+        if kind == "standing" or (kind == "request" and _in_future(clauses, number)):
+            return {"own"}
+        if kind == "question" and found & {"name", "word"} and _RELATIVE.match(clause):
+            weight.add("states")
+    run_on = _run_on(clause, forms)
+    return weight if run_on is None else weight | {run_on}
+
+
+def _is_own(clause: str, forms: Forms, *, is_asked: bool, asked: bool) -> bool:
     if is_asked:
         long = clause.count(" ") + 1 >= _SHORTEST_OWN_QUESTION
         return long and forms.own_clause.match(clause) is not None
     return not asked or forms.own_clause.match(clause) is not None
 
 
-def _is_relative(kind: _Kind, *, is_question: bool, fragments: int) -> bool:
-    """Return whether what looks like a question belongs to a noun: "Elsie, who will be ten"."""
-    return kind == "question" and not is_question and fragments > 0
+def _in_future(clauses: _Clauses, number: int) -> bool:
+    """Return whether a request holds for whenever something happens, as told just before."""
+    kind, before = clauses[number - 1] if number else ("", "")
+    return kind == "condition" and _WHENEVER.match(before) is not None
 
 
-def _run_on(clause: str, forms: _Forms) -> Literal["own", "states"] | None:
+def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
     """Return what a question or request goes on to state without any punctuation, as dictated."""
     if clause.count(" ") + 1 < _SHORTEST_RUN_ON:
         return None
@@ -304,19 +317,26 @@ def _run_on(clause: str, forms: _Forms) -> Literal["own", "states"] | None:
     return "own" if forms.first_person.search(clause, found.start()) else "states"
 
 
-def _kinds(sentence: str, forms: _Forms) -> Iterator[tuple[_Kind, str]]:
+def _kinds(sentence: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
     """Yield the clauses of a sentence that say anything, each with what its beginning tells."""
     start = 0
     for end in _CLAUSE_END.finditer(sentence):
+        if end[0] in _NEEDS_BLANK and not _is_set_off(sentence, end.start(), end[0]):
+            continue
         yield from _kind(sentence[start : end.start()], forms)
         start = end.end()
     yield from _kind(sentence[start:] if start else sentence, forms)
 
 
-def _kind(clause: str, forms: _Forms) -> Iterator[tuple[_Kind, str]]:
+def _is_set_off(sentence: str, at: int, sign: str) -> bool:
+    follows = sentence[at + 1 : at + 2].isspace()
+    return follows and (sign != "-" or sentence[at - 1 : at].isspace())
+
+
+def _kind(clause: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
     begin = forms.opening.match(clause)
-    clause = clause[begin.end() if begin else 0 :].rstrip()
-    if not _HAS_WORD.search(clause) or is_courtesy(clause):
+    clause = clause[begin.end() if begin else 0 :].rstrip(forms.endings)
+    if not HAS_WORD.search(clause) or (len(clause) < _LONGEST_COURTESY and is_courtesy(clause)):
         return
     for kind, pattern in forms.heads:
         if pattern.match(clause):
@@ -326,120 +346,3 @@ def _kind(clause: str, forms: _Forms) -> Iterator[tuple[_Kind, str]]:
         yield "own", clause
     else:
         yield ("says" if forms.finite.search(clause) else "fragment"), clause
-
-
-# -- languages -----------------------------------------------------------------------------------
-
-
-class _Forms(NamedTuple):
-    """The phrases of one language, compiled."""
-
-    language: str
-    opening: re.Pattern[str]
-    heads: tuple[tuple[_Kind, re.Pattern[str]], ...]
-    own_clause: re.Pattern[str]
-    first_person: re.Pattern[str]
-    finite: re.Pattern[str]
-    says_early: re.Pattern[str]
-    run_on: re.Pattern[str]
-    ignorant: re.Pattern[str]
-    offer: re.Pattern[str]
-    listener: re.Pattern[str]
-    advice: re.Pattern[str]
-    unmeant: re.Pattern[str]
-    favour: re.Pattern[str]
-    follow_up: re.Pattern[str]
-    drops_subject: bool
-
-
-def _alternatives(lines: str) -> str:
-    return "(?:" + "|".join(line for line in lines.splitlines() if line) + ")"
-
-
-@cache
-def _forms(language: str) -> _Forms | None:
-    phrases = PHRASES.get(language)
-    return None if phrases is None else _compiled(language, phrases)
-
-
-def _compiled(language: str, phrases: Phrases) -> _Forms:
-    def compiled(lines: str) -> re.Pattern[str]:
-        return re.compile(_alternatives(lines))
-
-    finite = _alternatives(phrases.finite)
-    return _Forms(
-        language=language,
-        opening=re.compile(rf"(?:\W*{_alternatives(phrases.opening)}(?![\w']))*\W*"),
-        heads=(
-            ("standing", compiled(phrases.standing)),
-            ("request", compiled(phrases.request)),
-            ("question", compiled(phrases.question)),
-            ("condition", compiled(phrases.condition)),
-            ("own", compiled(phrases.own_clause)),
-        ),
-        own_clause=compiled(phrases.own_clause),
-        first_person=compiled(phrases.first_person),
-        finite=compiled(phrases.finite),
-        says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
-        run_on=compiled(phrases.run_on),
-        ignorant=compiled(phrases.ignorant),
-        offer=compiled(phrases.offer),
-        listener=compiled(phrases.listener),
-        advice=compiled(phrases.advice),
-        unmeant=compiled(phrases.unmeant),
-        favour=compiled(phrases.favour),
-        follow_up=compiled(phrases.follow_up),
-        drops_subject=phrases.drops_subject,
-    )
-
-
-_KANA = re.compile("[\u3041-\u30ff\uff66-\uff9f]")
-_HANGUL = re.compile("[\uac00-\ud7af\u1100-\u11ff]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_CYRILLIC = re.compile("[\u0400-\u04ff]")
-_ARABIC = re.compile("[\u0600-\u06ff]")
-_LATIN_LETTER = re.compile("[a-z\u00df-\u024f]")
-_UNKNOWN_LETTER = re.compile("[\u0370-\u03ff\u0590-\u05ff\u0900-\u109f\u1780-\u17ff]")
-# One character of a script without blanks says about as much as so many letters.
-_LETTERS_PER_CHARACTER = 3
-
-
-def _language(lowered: str, words: list[str]) -> str:
-    """Return the language of a text by its script, or by its function words if that is Latin."""
-    if not lowered.isascii():
-        language = _language_of_script(lowered)
-        if language is not None:
-            return language
-    language = language_of(words)
-    if language == ENGLISH and function_words(ENGLISH).isdisjoint(words):
-        markers = _markers()
-        return next((markers[word] for word in words if word in markers), ENGLISH)
-    return language
-
-
-def _language_of_script(lowered: str) -> str | None:
-    """Return the language of the script that most of a text is in; None if that is Latin."""
-    latin = len(_LATIN_LETTER.findall(lowered))
-    kana, han = len(_KANA.findall(lowered)), len(_HAN.findall(lowered))
-    counts = {
-        "japanese" if kana else "chinese": (kana + han) * _LETTERS_PER_CHARACTER,
-        "korean": len(_HANGUL.findall(lowered)) * _LETTERS_PER_CHARACTER,
-        "russian": len(_CYRILLIC.findall(lowered)),
-        "arabic": len(_ARABIC.findall(lowered)),
-        "": len(_UNKNOWN_LETTER.findall(lowered)),
-    }
-    most = max(counts, key=counts.__getitem__)
-    return most if counts[most] > latin else None
-
-
-@cache
-def _markers() -> dict[str, str]:
-    return {word: language for language, words in MARKERS.items() for word in words.split()}
-
-
-def _lower(text: str) -> str:
-    """Return the text in lowercase with plain apostrophes, every character in its place."""
-    lowered = text.lower().replace("\u2019", "'")
-    if len(lowered) == len(text):
-        return lowered
-    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)

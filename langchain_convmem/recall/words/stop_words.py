@@ -4,7 +4,7 @@ They are searched for in no question but stay in the index, so that a question o
 finds something. They also tell which language a line is written in.
 """
 
-# ruff: noqa: RUF001, E501 - words in the letters they are written in
+# ruff: noqa: RUF001 - words in the letters they are written in
 from __future__ import annotations
 
 __all__ = ["FUNCTION_CHARACTERS", "STOP_WORDS"]

@@ -1,0 +1,345 @@
+"""Promises of the kinds of utterance: who a question is about, and what a line does."""
+
+# ruff: noqa: RUF001 - lines in the letters they are written in
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.recall.words.courtesies import is_courtesy
+from langchain_convmem.recall.words.speech import Meant, marks, read_question, statements
+
+# -- who a question is about ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which pets do I have?",
+        "my sister's birthday",
+        "Book me a table",
+        "remind me to call the bank",
+        "What should I cook tonight?",
+        "Draft a message to my landlord",
+        "Fill in the form for me: spouse's occupation.",
+        "Recommend me a thriller for the beach",
+        "which city do we live in",
+        "Wo wohne ich?",
+        "Buche mir einen Tisch",
+        "Où est-ce que j'habite ?",
+        "¿Dónde vivo?",
+        "dove abito?",
+        "onde eu moro?",
+        "waar woon ik?",
+        "где я живу?",
+        "أين أسكن؟",
+        "我住在哪里？",
+        "私の犬の名前は？",
+        "내 강아지 이름이 뭐야?",
+    ],
+)
+def test_a_question_about_the_one_who_asks_means_the_asker(question):
+    assert read_question(question).asker
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "tell me about cats",
+        "explain recursion to me",
+        "show me how magnets work",
+        "can you help me with a regex",
+        "I'd like to know how tides work",
+        "I was wondering why cats purr",
+        "let me know the capital of Peru",
+        "What's an oxymoron? I always mix it up with a paradox",
+        "How do I reverse a linked list in Java?",
+        'How do you say "my mother means well" in Dutch',
+        "how much is a normal tip in the US",
+        "What started World War I?",
+        "Erkläre mir Rekursion",
+        "Explique-moi la photosynthèse",
+        "Explícame la fotosíntesis",
+        "spiegami la fotosintesi",
+        "объясни мне рекурсию",
+        "告诉我什么是递归",
+    ],
+)
+def test_a_first_person_that_belongs_to_the_request_means_nobody(question):
+    assert not read_question(question).asker
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Which hotel did you recommend?",
+        "the book you told me about",
+        "What were the weights in your flour blend?",
+        "your recipe for pesto",
+        "what was that trick of yours against stains",
+        "Was hast du mir empfohlen?",
+        "Que m'as-tu conseillé ?",
+        "¿Qué me recomendaste?",
+        "cosa mi hai consigliato?",
+        "o que você me recomendou?",
+        "wat heb je me aangeraden?",
+        "что ты мне посоветовал?",
+        "你之前推荐了什么？",
+        "前におすすめしてくれた本は？",
+        "네가 추천해 준 책이 뭐야?",
+    ],
+)
+def test_a_question_about_what_the_assistant_said_means_the_listener(question):
+    assert read_question(question).listener
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["can you do it", "do you know Kant", "thank you", "what would you suggest", "did you know it"],
+)
+def test_a_request_is_no_question_about_what_the_assistant_said(question):
+    assert not read_question(question).listener
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "how do I reverse a list",
+        "Should I buy the blue one?",
+        "what do I need to pack",
+        "how to boil an egg",
+        "Wie kann ich das reparieren?",
+        "Comment faire une mayonnaise ?",
+        "¿Cómo puedo quitar una mancha?",
+    ],
+)
+def test_advice_is_asked_for(question):
+    assert read_question(question).advice
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Write a haiku", "Translate this", "can you help", "Schreib ein Gedicht", "写一首诗"],
+)
+def test_an_imperative_is_a_request(message):
+    assert read_question(message).request
+    assert not read_question("Who painted The Night Watch?").request
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "and hers?",
+        "what about Monday?",
+        "why?",
+        "the second one",
+        "and in grams?",
+        "und ihre?",
+        "?",
+    ],
+)
+def test_a_message_that_cannot_be_understood_alone_is_a_follow_up(message):
+    assert read_question(message).is_follow_up
+
+
+@pytest.mark.parametrize(
+    "message", ["who are we?", "Which pets do I have?", "capital of Mongolia?"]
+)
+def test_a_short_question_that_says_what_it_asks_is_none(message):
+    assert not read_question(message).is_follow_up
+
+
+def test_silence_about_the_subject_is_told_where_it_is_usual():
+    assert read_question("犬の名前は何だっけ？").subject_open
+    assert not read_question("私の犬の名前は何？").subject_open
+    assert not read_question("What is the dog called?").subject_open
+
+
+def test_nothing_is_recognised_in_other_languages():
+    assert read_question("Πού μένω;") == Meant()
+    assert read_question("Var bor jag någonstans?") == Meant()
+    assert marks("Jag bor i Malmö med min syster.") == frozenset()
+    assert statements("Var bor jag? Jag bor i Malmö.") == [(0, 12), (13, 29)]
+
+
+# -- what a line does ----------------------------------------------------------------------------
+
+STATES = [
+    "I adopted a cat, Miso.",
+    "We're on the third floor, there's no lift",
+    "my sister Ivana lives in Graz",
+    "hey so i park the truck behind my cousins shop",
+    "always answer in metric units",
+    "from now on keep it short",
+    "call me Sam",
+    "never use emojis",
+    "In August we walk Hadrian's Wall.",
+    "when I tell you I'm driving, keep it to three sentences",
+    "I've locked myself out, who can let me in?",
+    "good morning, I moved to Porto",
+    "Ich wohne in Graz.",
+    "Ab jetzt bitte keine Emojis.",
+    "J'habite à Lyon.",
+    "Vivo en Lima con mi hermana.",
+    "Abito a Torino.",
+    "Moro em Lisboa.",
+    "Ik woon in Gent.",
+    "Я живу в Казани.",
+    "أسكن في عمان",
+    "我住在成都。",
+    "松本に住んでいます。",
+    "저는 부산에 살아요.",
+]
+ASKS = [
+    "Which pets do I have?",
+    "Write a haiku about autumn",
+    "can you explain quicksort",
+    "can you draft a mail to my landlord?",
+    "capital of Mongolia?",
+    "thanks, and which room?",
+    "If I add butter, what happens?",
+    "Schreib ein Gedicht über Schnee",
+    "Écris un poème sur la neige",
+    "Escribe un poema sobre la nieve",
+    "Scrivi una poesia sulla neve",
+    "Escreva um poema sobre a neve",
+    "Schrijf een gedicht over sneeuw",
+    "Напиши стих о снеге",
+    "اكتب قصيدة عن الثلج",
+    "写一首关于雪的诗",
+    "雪についての詩を書いて",
+    "눈에 대한 시를 써줘",
+]
+IGNORANT = [
+    "I don't have any information about that.",
+    "I'm sorry, you haven't mentioned that.",
+    "I don't know",
+    "I can't help with that",
+    "Nothing in our conversations says where you live.",
+    "As an AI I have no access to your files.",
+    "I don't know your sister's name. If you tell me, I'll remember it.",
+    "Das weiß ich leider nicht.",
+    "Je ne sais pas.",
+    "No tengo información sobre eso.",
+    "Non lo so.",
+    "Não tenho informações sobre isso.",
+    "Dat weet ik niet.",
+    "Я не знаю.",
+    "لا أعرف",
+    "我不知道。",
+    "わかりません。",
+    "잘 모르겠습니다.",
+]
+COURTESIES = [
+    "thanks!!",
+    "ok great, thank you so much",
+    "perfect, that's all for now",
+    "haha nice",
+    "Good morning :)",
+    "see you tomorrow!",
+    "\U0001f389\U0001f44d",
+    "hey, how's it going?",
+    "goooood, thankssss",
+    "Vielen Dank!",
+    "merci beaucoup",
+    "grazie mille",
+    "¿qué tal?",
+    "obrigada!",
+    "dank je wel",
+    "спасибо большое",
+    "شكرا جزيلا",
+    "谢谢你",
+    "ありがとうございます",
+    "감사합니다",
+]
+
+
+@pytest.mark.parametrize(
+    ("mark", "line"),
+    [
+        *(("states", line) for line in STATES),
+        *(("asks", line) for line in ASKS),
+        *(("ignorant", line) for line in IGNORANT),
+        *(("courtesy", line) for line in COURTESIES),
+    ],
+)
+def test_a_line_is_marked_by_what_it_does(mark, line):
+    assert marks(line) == {mark}
+
+
+@pytest.mark.parametrize("line", ["The capital is Paris.", "", "...", "Γεια, μένω στην Αθήνα"])
+def test_a_line_that_does_none_of_these_has_no_mark(line):
+    assert marks(line) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "I don't know the exact date, but your dentist appointment is in May at 10.",
+        "I don't know who painted it. The frame is from 1820 and comes from a workshop in Delft.",
+    ],
+)
+def test_a_reply_of_substance_is_not_ignorant(line):
+    assert "ignorant" not in marks(line)
+
+
+@pytest.mark.parametrize(
+    "text", ["thanks, and which room?", "good morning, I moved to Porto", "ok why?", "and hers?"]
+)
+def test_content_is_no_courtesy(text):
+    assert not is_courtesy(text)
+
+
+# -- what a text states --------------------------------------------------------------------------
+
+
+def parts(text):
+    return [text[start:end] for start, end in statements(text)]
+
+
+@pytest.mark.parametrize("line", STATES)
+def test_what_states_something_is_kept(line):
+    assert parts(line) == [line]
+
+
+@pytest.mark.parametrize("line", [*ASKS, *COURTESIES])
+def test_of_requests_and_courtesies_nothing_is_kept(line):
+    assert parts(line) == []
+
+
+def test_questions_requests_and_thanks_are_left_out_between_statements():
+    text = "Good morning! Elsie, who will be ten on 14 June, sings. What can I give her? Thank you."
+    assert parts(text) == ["Elsie, who will be ten on 14 June, sings."]
+
+
+def test_abbreviations_and_numbers_end_no_sentence():
+    text = "My doctor is Dr. Lind, e.g. on Mondays. It costs 3.50 a visit."
+    assert parts(text) == ["My doctor is Dr. Lind, e.g. on Mondays.", "It costs 3.50 a visit."]
+
+
+def test_lines_and_marks_of_other_scripts_end_sentences():
+    assert parts("- my cat is Miso\n- what can she eat?") == ["- my cat is Miso"]
+    assert parts("我住在成都。你能推荐一本书吗？") == ["我住在成都。"]
+
+
+def test_dictated_text_without_punctuation_is_kept_whole():
+    text = (
+        "can you write up a quote for ms treviño she said a hundred and twenty guests and taco bar"
+    )
+    assert parts(text) == [text]
+
+
+def test_pasted_text_is_stated_whatever_it_asks():
+    code = "```\nwhy = input('why?')\n```"
+    assert parts(f"What is wrong here?\n{code}") == [code]
+    letter = "Dear Orla,\nWhen may I come to Cork?\nAnnika"
+    assert parts(f"Shorten this, please.\n\n{letter}") == [letter]
+
+
+@given(st.text(st.sampled_from("aI my.,?!\n'\"`>¿。？はİſ\u2019")))
+def test_statements_stand_in_order_inside_the_text(text):
+    places = [place for span in statements(text) for place in span]
+    assert places == sorted(places)
+    assert all(0 <= place <= len(text) for place in places)
+    assert all(text[start:end].strip() == text[start:end] for start, end in statements(text))
