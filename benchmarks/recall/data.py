@@ -7,16 +7,33 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.moving.times import parse_time
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import draft_of
 
-__all__ = ["BadDataError", "Dialogue", "Evidence", "Line", "Question", "load_dialogues", "log_of"]
+__all__ = [
+    "BadDataError",
+    "Dialogue",
+    "Evidence",
+    "Line",
+    "Question",
+    "Role",
+    "load_dialogues",
+    "log_of",
+    "message_of",
+    "read_json",
+]
+
+Role = Literal["user", "assistant"]
+
+_ROLE_OF_SPEAKER: dict[str, Role] = {"User": "user", "Assistant": "assistant"}
+# The category of questions that nothing in the dialogue answers.
+_UNANSWERABLE = "abstention"
 
 
 class BadDataError(Exception):
@@ -30,6 +47,7 @@ class Line(NamedTuple):
     time: str
     speaker: str
     text: str
+    role: Role | None = None
 
     @property
     def labelled(self) -> str:
@@ -44,18 +62,35 @@ class Evidence(NamedTuple):
 
 
 class Question(NamedTuple):
+    """A question, the evidence that answers it, and of an update the old and the new lines."""
+
     text: str
     evidence: tuple[Evidence, ...]
     category: str
+    old: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Dialogue:
-    """What one user said and heard, and what is asked about it."""
+    """What one user said and heard, and what is asked about it.
+
+    Attributes:
+        name: The user.
+        lines: By their ids, in order.
+        questions: Those with evidence.
+        unanswerable: Those that nothing in the dialogue answers.
+    """
 
     name: str
     lines: dict[str, Line]
     questions: tuple[Question, ...]
+    unanswerable: tuple[Question, ...] = ()
+
+    @property
+    def is_by_role(self) -> bool:
+        """Whether all lines are of a user and an assistant without names."""
+        return all(line.role is not None for line in self.lines.values())
 
 
 def load_dialogues(folder: Path) -> list[Dialogue]:
@@ -89,15 +124,29 @@ def _joined(user: str, parts: Sequence[Dialogue]) -> Dialogue:
     if len(lines) < sum(len(part.lines) for part in parts):
         msg = f"two dialogues of the user {user!r} have a line id in common"
         raise BadDataError(msg)
-    return Dialogue(user, lines, tuple(asked for part in parts for asked in part.questions))
+    return Dialogue(
+        user,
+        lines,
+        tuple(asked for part in parts for asked in part.questions),
+        tuple(asked for part in parts for asked in part.unanswerable),
+    )
 
 
-def _load(file: Path) -> tuple[str, Dialogue]:
+def read_json(file: Path) -> Any:
+    """Return the value in a file.
+
+    Raises:
+        BadDataError: If it holds none.
+    """
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         msg = f"{file} cannot be read as JSON: {error}"
         raise BadDataError(msg) from error
+
+
+def _load(file: Path) -> tuple[str, Dialogue]:
+    value = read_json(file)
     try:
         name = str(value.get("conversation_id", file.stem))
         return str(value.get("user", name)), _dialogue(value, name)
@@ -110,6 +159,7 @@ def _load(file: Path) -> tuple[str, Dialogue]:
 
 
 def _dialogue(value: dict[str, Any], name: str) -> Dialogue:
+    is_by_role = {item["speaker"] for item in value["lines"]} <= _ROLE_OF_SPEAKER.keys()
     lines = {
         item["id"]: Line(
             item["id"],
@@ -118,16 +168,30 @@ def _dialogue(value: dict[str, Any], name: str) -> Dialogue:
             parse_time(item["time"]).isoformat(),
             item["speaker"],
             item["text"],
+            _ROLE_OF_SPEAKER[item["speaker"]] if is_by_role else None,
         )
         for item in value["lines"]
     }
-    questions = tuple(
-        Question(item["question"], _evidence(item["evidence"]), str(item["category"]))
-        for item in value["questions"]
-        if item["evidence"]
+    asked = [_question(item) for item in value["questions"]]
+    questions = tuple(question for question in asked if question.evidence)
+    unanswerable = tuple(
+        question
+        for question in asked
+        if not question.evidence and question.category == _UNANSWERABLE
     )
     _check_evidence(questions, lines)
-    return Dialogue(name, lines, questions)
+    return Dialogue(name, lines, questions, unanswerable)
+
+
+def _question(item: dict[str, Any]) -> Question:
+    groups = item.get("groups") or {}
+    return Question(
+        item["question"],
+        _evidence(item["evidence"]),
+        str(item["category"]),
+        tuple(groups.get("original_info") or ()),
+        tuple(groups.get("updated_info") or ()),
+    )
 
 
 def _evidence(items: Iterable[str | dict[str, str]]) -> tuple[Evidence, ...]:
@@ -139,7 +203,9 @@ def _evidence(items: Iterable[str | dict[str, str]]) -> tuple[Evidence, ...]:
 
 def _check_evidence(questions: Sequence[Question], lines: dict[str, Line]) -> None:
     evidence = {item for question in questions for item in question.evidence}
-    unknown = {item.line for item in evidence} - lines.keys()
+    named = {item.line for item in evidence}
+    named |= {line for question in questions for line in (*question.old, *question.new)}
+    unknown = named - lines.keys()
     if unknown:
         msg = f"evidence names lines that do not exist: {', '.join(sorted(unknown))}"
         raise ValueError(msg)
@@ -156,16 +222,15 @@ def log_of(dialogue: Dialogue) -> InMemoryLog:
         by_thread[line.thread].append(line)
     log = InMemoryLog()
     for thread, lines in by_thread.items():
-        drafts = [
-            draft_of(
-                HumanMessage(
-                    content=line.text,
-                    id=line.id,
-                    name=line.speaker,
-                    additional_kwargs={"session": line.session, "timestamp": line.time},
-                )
-            )
-            for line in lines
-        ]
+        drafts = [draft_of(message_of(line)) for line in lines]
         log.append(ThreadKey(dialogue.name, thread), drafts)
     return log
+
+
+def message_of(line: Line) -> BaseMessage:
+    """Return a line as a message: by its role without a name, else of a named person."""
+    marks = {"session": line.session, "timestamp": line.time}
+    if line.role == "assistant":
+        return AIMessage(content=line.text, id=line.id, additional_kwargs=marks)
+    name = None if line.role == "user" else line.speaker
+    return HumanMessage(content=line.text, id=line.id, name=name, additional_kwargs=marks)

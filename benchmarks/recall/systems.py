@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from unittest.mock import patch
 
@@ -20,14 +21,26 @@ from langchain_convmem.records import Owner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CHARS_PER_TOKEN", "Found", "Recaller", "System", "Warm", "recall_of", "systems_for"]
+__all__ = [
+    "CHARS_PER_TOKEN",
+    "DAY_MS",
+    "Found",
+    "Recaller",
+    "System",
+    "UnitSystem",
+    "Units",
+    "Warm",
+    "recall_of",
+    "recallers_for",
+    "systems_for",
+]
 
 CHARS_PER_TOKEN = 4
 CHUNK_CHARS = 1000
 RANKED_LINES = 20
 # The constant of Cormack, Clarke and Buettcher (2009), which ensemble retrievers use.
 _RRF = 60
-_DAY_MS = 24 * 3_600_000
+DAY_MS = 24 * 3_600_000
 
 
 class Found(NamedTuple):
@@ -55,19 +68,34 @@ class Warm(NamedTuple):
 class Recaller:
     """Our recall with one set of settings; several may share an index.
 
-    Asked a day after the last line, without the threshold that `--off-topic` measures.
+    Asked a day after the last line.
     """
 
-    def __init__(self, warm: Warm, settings: RecallSettings | None = None) -> None:
+    def __init__(
+        self,
+        warm: Warm,
+        settings: RecallSettings | None = None,
+        *,
+        threshold: float | None = -1.0,
+    ) -> None:
+        """Create it.
+
+        Args:
+            warm: What is asked.
+            settings: Instead of the default ones.
+            threshold: -1.0 is the plain ranking; None what a turn of a wrapped chain gets, which
+                abstains where nothing is related.
+        """
         self._warm = warm
         self._settings = settings
+        self._threshold = threshold
 
     def find(self, question: str, max_tokens: int) -> Found:
         found = self._warm.recall.recall(
             self._warm.owner,
             question,
             max_tokens=max_tokens,
-            threshold=-1.0,
+            threshold=self._threshold,
             ranking=RANKED_LINES,
             now_ms=self._warm.now_ms,
             settings=self._settings,
@@ -93,7 +121,7 @@ def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = T
         with patch("langchain_convmem.recall.indexes.segment_table.split_line", _uncut):
             recall.refresh(owner)
     last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
-    return Warm(recall, owner, int(last.timestamp() * 1000) + _DAY_MS)
+    return Warm(recall, owner, int(last.timestamp() * 1000) + DAY_MS)
 
 
 def _uncut(text: str) -> list[Segment]:
@@ -110,11 +138,20 @@ class Units:
         self.pieces = pieces
         self.texts = ["\n".join(line.labelled for line in piece) for piece in pieces]
         self._embeddings = embeddings
-        vectors = np.array(embeddings.embed_documents(self.texts), dtype=np.float32)
-        self._index = ExactIndex(vectors.shape[1])
-        self._index.add(vectors)
         self._lexical = LexicalIndex()
         self._lexical.add([analyze(text) for text in self.texts])
+
+    @cached_property
+    def _index(self) -> ExactIndex:
+        # On demand, since BM25 needs no vectors.
+        vectors = np.array(self._embeddings.embed_documents(self.texts), dtype=np.float32)
+        index = ExactIndex(vectors.shape[1])
+        index.add(vectors)
+        return index
+
+    def warm_up(self) -> None:
+        """Embed the pieces now, so that no question pays for it."""
+        _ = self._index
 
     def dense(self, question: str) -> NDArray[np.float64]:
         """Return the cosine of each piece."""
@@ -197,6 +234,14 @@ def _parts(line: Line) -> list[Line]:
 # -- all of them -----------------------------------------------------------------------------
 
 
+def recallers_for(warm: Warm, suffix: str = "") -> dict[str, System]:
+    """Return our rows over one index: the plain ranking, and what a turn gets by default."""
+    return {
+        f"convmem{suffix}": Recaller(warm),
+        f"convmem_default{suffix}": Recaller(warm, threshold=None),
+    }
+
+
 def systems_for(
     dialogue: Dialogue, embeddings: Embeddings, *, unsegmented: bool = False
 ) -> dict[str, System]:
@@ -211,7 +256,7 @@ def systems_for(
     lines = list(dialogue.lines.values())
     by_chunk, by_line = Units(chunks(lines), embeddings), Units([[x] for x in lines], embeddings)
     systems: dict[str, System] = {
-        "convmem": Recaller(warm),
+        **recallers_for(warm),
         "spec": Recaller(warm, RecallSettings.spec()),
         "chunks_dense": UnitSystem(by_chunk, "dense"),
         "chunks_bm25": UnitSystem(by_chunk, "bm25"),
@@ -219,6 +264,8 @@ def systems_for(
         "lines_bm25": UnitSystem(by_line, "bm25"),
         "lines_rrf": UnitSystem(by_line, "rrf"),
     }
+    for units in (by_chunk, by_line):
+        units.warm_up()
     if unsegmented:
         systems["convmem_unsegmented"] = Recaller(recall_of(dialogue, embeddings, segmented=False))
     return systems
