@@ -43,7 +43,8 @@ class RecallOptions(TypedDict, total=False):
         remember: Whether the buffer is written; what comes back is the same.
         now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
             counted what "last week" means and how long ago a block was said.
-        settings: Instead of the recall's own, but for `vector_bits`, which is a matter of building.
+        settings: Instead of the recall's own, but for `index` and `vector_bits`, which are matters
+            of building.
     """
 
     k: int | None

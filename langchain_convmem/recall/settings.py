@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError
 
-__all__ = ["RecallSettings"]
+__all__ = ["IndexName", "RecallSettings"]
+
+IndexName: TypeAlias = Literal["auto", "faiss", "numpy"]
+"""What searches the vectors of lines in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,12 @@ class RecallSettings:
         cross_sessions: Whether windows may cross the borders of sittings (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
-        vector_bits: What a component of a vector takes in memory where there are many of them: 16,
-            as it is stored, or 8, with cosines that are a little off.
+        index: What searches the vectors: "faiss" from the first one on; "numpy", without FAISS; or
+            "auto", which is NumPy for up to about 5,000 vectors and FAISS for more. All of them
+            compare every vector and give the same answers.
+        vector_bits: What a component of a vector takes in memory where FAISS searches: 16, as it is
+            stored, or 8, with cosines that are a little off. NumPy takes 32 bits, so with 8 "auto"
+            is FAISS from the first vector on.
     """
 
     dense_weight: float = 1.0
@@ -71,6 +78,7 @@ class RecallSettings:
     age_in_header: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
+    index: IndexName = "auto"
     vector_bits: Literal[8, 16] = 16
 
     def __post_init__(self) -> None:
@@ -86,6 +94,9 @@ class RecallSettings:
             if least < 1:
                 msg = f"{name} is too small: {getattr(self, name)!r}"
                 raise ConfigError(msg)
+        if self.index not in get_args(IndexName):
+            msg = f'index must be "auto", "faiss" or "numpy", got {self.index!r}'
+            raise ConfigError(msg)
         if self.vector_bits not in {8, 16}:
             msg = f"vector_bits must be 8 or 16, got {self.vector_bits!r}"
             raise ConfigError(msg)
@@ -96,7 +107,8 @@ class RecallSettings:
     def spec(cls) -> RecallSettings:
         """Return plain dialog-line memory: cosine alone, three hits at 0.8, 3 lines around each.
 
-        What was found stays in sight for a while, in a relevance buffer of 10 blocks.
+        FAISS searches the lines. What was found stays in sight for a while, in a relevance buffer
+        of 10 blocks.
         """
         return cls(
             lexical_weight=0.0,
@@ -113,6 +125,7 @@ class RecallSettings:
             refill=False,
             cross_sessions=True,
             buffer_size=10,
+            index="faiss",
         )
 
 
