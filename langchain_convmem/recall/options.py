@@ -25,9 +25,10 @@ class RecallOptions(TypedDict, total=False):
         k: Exactly so many blocks, as long as there are lines enough to be hits.
         max_tokens: Budget of all blocks, 4 characters of text each, headers included. With `k`:
             at most so many blocks. Neither: what the settings say, else 1000.
-        threshold: Least cosine similarity of a hit, from -1 (none at all) to 1; "auto": every line
-            may be one, but nothing is found where the question is not related to anything; None:
-            what the settings say, which is "auto" within a budget and none for `k` alone.
+        threshold: Cosine similarity that a hit must surpass, up to 1; -1: every line may be a hit;
+            "auto": every line too, but nothing is found where the question is not related to
+            anything; None: what the settings say, which is "auto" within a budget and none for `k`
+            alone.
         within: Only this thread of the owner.
         exclude: Positions of entries, by thread, that must not come back, such as those a model
             already sees.

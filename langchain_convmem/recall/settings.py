@@ -37,8 +37,8 @@ class RecallSettings:
         session_best: How many best scores of a sitting that mean takes.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
-        threshold: Least cosine similarity of a hit; None lets every line be one; "auto" too, but
-            finds nothing where the question is not related to anything.
+        threshold: Cosine similarity that a hit must surpass; None and -1 let every line be one;
+            "auto" too, but finds nothing where the question is not related to anything.
         budget_threshold: The same in answers within a budget, where `threshold` is None.
         window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
             and how many behind.
@@ -105,7 +105,7 @@ class RecallSettings:
 
     @classmethod
     def spec(cls) -> RecallSettings:
-        """Return plain dialog-line memory: cosine alone, three hits at 0.8, 3 lines around each.
+        """Return plain dialog-line memory: cosine alone, three hits above 0.8, 3 lines around each.
 
         FAISS searches the lines. What was found stays in sight for a while, in a relevance buffer
         of 10 blocks.
