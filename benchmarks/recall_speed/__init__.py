@@ -29,8 +29,9 @@ Bars: at most 4 times the yardstick at 10,000 lines, at most twice at 100,000, a
 other system from 10,000 lines on. Aims: p95 of 3 ms and 10 ms there, cold in 150 ms and 1 s.
 
 With `--crossover`, the line indexes alone, on one thread, over the same vectors: a search for the
-20 nearest, how many of the true 20 are found, how long the index takes to build and what its
-vectors hold. A recall itself compares the question with all lines, since it sets scores in relation
-to their mean. With `--data`, the evidence that a recall finds in dialogues, as `benchmarks.recall`
-does, with vectors of 16 and of 8 bits.
+20 nearest, the similarities of all, how many of the true 20 are found, how long the index takes to
+build and what its vectors hold. A recall takes the similarities of all lines, since it sets scores
+in relation to their mean. "FAISS quantizer" is `IndexScalarQuantizer` with 16 bits. With `--data`,
+the evidence that a recall finds in dialogues, as `benchmarks.recall` does, with vectors of 16 bits
+and of 8.
 """

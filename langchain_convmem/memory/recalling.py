@@ -31,8 +31,8 @@ class RecallCallOptions(TypedDict, total=False):
     Attributes:
         k: Exactly so many blocks, or
         max_tokens: as many as fit this budget (default 1,000).
-        threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where the
-            question is not related to anything that was said.
+        threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
+            nothing where the question is not related to anything that was said.
         filter: By name the value that a line must have, or a list of values of which it must have
             one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the message's
             `additional_kwargs`.
@@ -126,8 +126,8 @@ class RecallingMemory(MemoryPart):
                 one of them said.
             k: Return exactly so many documents, one block of neighbouring lines each.
             max_tokens: Or as many blocks as fit this budget (characters / 4).
-            threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where
-                the question is not related to anything that was said.
+            threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
+                nothing where the question is not related to anything that was said.
             filter: By name the value that a line must have, or a list of values of which it must
                 have one; see `RecallOptions`.
             since: Only lines from this time on: a datetime with its zone, or milliseconds.

@@ -47,8 +47,8 @@ class Wish:
         query: The question.
         k: So many blocks; None for as many as fit.
         max_tokens: Budget of all blocks together; None for none.
-        threshold: Least cosine similarity of a hit; None lets every line be one, "auto" too, but
-            none where the question is not related to anything.
+        threshold: Cosine similarity that a hit must surpass; None lets every line be one, "auto"
+            too, but none where the question is not related to anything.
         ranking: How many matches to report.
         settings: Windows and weights.
         now_ms: When it is asked, milliseconds since the epoch; None knows no dates.
@@ -88,7 +88,7 @@ def hits_of(
         hits = ranking.having(kept)
         hits.loose = loose
         return hits
-    return ranking if wish.threshold is None else ranking.at_least(wish.threshold)
+    return ranking if wish.threshold is None else ranking.above(wish.threshold)
 
 
 def build_recall(
@@ -104,7 +104,7 @@ def build_recall(
     """Return the recall that `wish` asks for, with what it was made of.
 
     Args:
-        wish: How much, and from what similarity on.
+        wish: How much, and above what similarity.
         ranking: Segments, best first.
         table: Where they stand.
         lexical: Their terms.

@@ -82,6 +82,7 @@ class LineRecall(DialogRecall):
         self._indexes = IndexRegistry(
             log,
             self.embeddings,
+            index=self.settings.index,
             vector_bits=self.settings.vector_bits,
             max_owners=max_owners,
             max_segments=max_segments,

@@ -25,9 +25,10 @@ class RecallOptions(TypedDict, total=False):
         k: Exactly so many blocks, as long as there are lines enough to be hits.
         max_tokens: Budget of all blocks, 4 characters of text each, headers included. With `k`:
             at most so many blocks. Neither: what the settings say, else 1000.
-        threshold: Least cosine similarity of a hit, from -1 (none at all) to 1; "auto": every line
-            may be one, but nothing is found where the question is not related to anything; None:
-            what the settings say, which is "auto" within a budget and none for `k` alone.
+        threshold: Cosine similarity that a hit must surpass, up to 1; -1: every line may be a hit;
+            "auto": every line too, but nothing is found where the question is not related to
+            anything; None: what the settings say, which is "auto" within a budget and none for `k`
+            alone.
         within: Only this thread of the owner.
         exclude: Positions of entries, by thread, that must not come back, such as those a model
             already sees.
@@ -43,7 +44,8 @@ class RecallOptions(TypedDict, total=False):
         remember: Whether the buffer is written; what comes back is the same.
         now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
             counted what "last week" means and how long ago a block was said.
-        settings: Instead of the recall's own, but for `vector_bits`, which is a matter of building.
+        settings: Instead of the recall's own, but for `index` and `vector_bits`, which are matters
+            of building.
     """
 
     k: int | None

@@ -20,6 +20,9 @@ _FIRST_LOOK = 256
 _NEXT_LOOK = 8
 # How many of the looked at stand in the sample that says how far to look.
 _SAMPLED = 16
+# More than what rounding adds to a cosine in single precision: each index sums in its own order,
+# and in none of them may a cosine that equals the threshold surpass it.
+_ROUNDING = 1e-6
 # Rounded to so many steps, so that lines of equal worth tie however their scores were summed.
 _STEPS = 1e5
 
@@ -126,9 +129,9 @@ class Ranking:
             return number
         return int(np.searchsorted(numbers, number))
 
-    def at_least(self, similarity: float) -> Ranking:
-        """Return the ranking of the segments that are so similar to the question."""
-        return self.having(self.columns.similarity[self.rows] >= similarity)
+    def above(self, similarity: float) -> Ranking:
+        """Return the ranking of the segments that are more similar to the question than that."""
+        return self.having(self.columns.similarity[self.rows] > similarity + _ROUNDING)
 
     def having(self, kept: NDArray[np.bool_]) -> Ranking:
         """Return the ranking of some of the rows, by a mask over `rows`."""

@@ -68,7 +68,7 @@ class DialogLineRetriever(BaseRetriever):
     max_tokens: int | None = Field(default=None, ge=1)
     """Budget of all documents together, 4 characters of text each."""
     threshold: Annotated[float, Field(ge=-1, le=1)] | Literal["auto"] | None = None
-    """Least cosine similarity of a hit; None lets every line be one.
+    """Cosine similarity that a hit must surpass; None and -1 let every line be one.
 
     With "auto" every line may be one too, but nothing is found where the question is not related to
     anything that was said.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError
 
-__all__ = ["RecallSettings"]
+__all__ = ["IndexName", "RecallSettings"]
+
+IndexName: TypeAlias = Literal["auto", "faiss", "numpy"]
+"""What searches the vectors of lines in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +52,8 @@ class RecallSettings:
         session_best: How many best scores of a session that mean takes.
         k: Blocks to return where the call names neither `k` nor `max_tokens`.
         max_tokens: Budget where the call names neither and `k` is None.
-        threshold: Least cosine similarity of a hit; None lets every line be one; "auto" too, but
-            finds nothing where the question is not related to anything.
+        threshold: Cosine similarity that a hit must surpass; None and -1 let every line be one;
+            "auto" too, but finds nothing where the question is not related to anything.
         budget_threshold: The same in answers within a budget, where `threshold` is None.
         window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
             and how many behind.
@@ -63,8 +66,12 @@ class RecallSettings:
         cross_sessions: Whether windows may cross the borders of sessions (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
-        vector_bits: What a component of a vector takes in memory where there are many of them: 16,
-            as it is stored, or 8, with cosines that are a little off.
+        index: What searches the vectors: "faiss" from the first one on; "numpy", without FAISS; or
+            "auto", which is NumPy for up to about 5,000 vectors and FAISS for more. All of them
+            compare every vector and give the same answers.
+        vector_bits: What a component of a vector takes in memory where FAISS searches: 16, as it is
+            stored, or 8, with cosines that are a little off. NumPy takes 32 bits, so with 8 "auto"
+            is FAISS from the first vector on.
     """
 
     dense_weight: float = 1.0
@@ -96,6 +103,7 @@ class RecallSettings:
     passages: bool = True
     cross_sessions: bool = False
     buffer_size: int = 0
+    index: IndexName = "auto"
     vector_bits: Literal[8, 16] = 16
 
     def __post_init__(self) -> None:
@@ -111,6 +119,9 @@ class RecallSettings:
             if least < 1:
                 msg = f"{name} is too small: {getattr(self, name)!r}"
                 raise ConfigError(msg)
+        if self.index not in get_args(IndexName):
+            msg = f'index must be "auto", "faiss" or "numpy", got {self.index!r}'
+            raise ConfigError(msg)
         if self.vector_bits not in {8, 16}:
             msg = f"vector_bits must be 8 or 16, got {self.vector_bits!r}"
             raise ConfigError(msg)
@@ -119,9 +130,10 @@ class RecallSettings:
 
     @classmethod
     def spec(cls) -> RecallSettings:
-        """Return plain dialog-line memory: cosine alone, three hits at 0.8, 3 lines around each.
+        """Return plain dialog-line memory: cosine alone, three hits above 0.8, 3 lines around each.
 
-        What was found stays in sight for a while, in a relevance buffer of 10 blocks.
+        FAISS searches the lines. What was found stays in sight for a while, in a relevance buffer
+        of 10 blocks.
         """
         return cls(
             lexical_weight=0.0,
@@ -143,6 +155,7 @@ class RecallSettings:
             refill=False,
             cross_sessions=True,
             buffer_size=10,
+            index="faiss",
         )
 
 

@@ -68,8 +68,8 @@ def search_dialog_tool(
         user_id: Search the lines of this user, whatever the config says.
         k: Exactly so many blocks, or
         max_tokens: as many as fit this budget (characters / 4).
-        threshold: Leave out lines with a lower cosine similarity; "auto": find nothing where the
-            question is not related to anything that was said.
+        threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
+            nothing where the question is not related to anything that was said.
         name: What the model calls the tool.
         description: What the model is told about it.
 

@@ -27,14 +27,14 @@ Bits: TypeAlias = Literal[8, 16]
 
 _BYTE_STEPS = 127
 _BYTE_ZERO = 128
-_NUMBERED_BY_PLACE = True
 _CONVERT_ROWS = 10_000
-# A gathered copy of some vectors and their scan cost about as much as scanning four times as many.
-_GATHER_COST = 4
+# The only list of the index, and that vectors stand in it as they are, not as a difference.
+_LIST = 0
+_BY_RESIDUAL = False
 
 
 class FaissIndex:
-    """Vectors in half precision or in bytes, searched by a full scan with FAISS's kernels.
+    """Vectors in half precision or in bytes, searched by FAISS: a full scan in the calling thread.
 
     A scan takes as long as it takes to read the vectors, so shorter ones are compared faster. With
     16 bits, vectors that were rounded to half precision before are kept as they are. With 8,
@@ -58,15 +58,20 @@ class FaissIndex:
         self._faiss: Any = faiss
         self.dim = dim
         self._in_bytes = bits == 8  # noqa: PLR2004
-        codec: Any = faiss.ScalarQuantizer
-        self._codec = codec(dim, codec.QT_8bit_direct_signed if self._in_bytes else codec.QT_fp16)
-        # Not an index of FAISS: that would start threads, which wait for each other on a busy
-        # machine and do not survive a fork. One for all searches, since nothing frees it.
-        self._scanner: Any = self._codec.select_InvertedListScanner(
-            faiss.METRIC_INNER_PRODUCT, None, _NUMBERED_BY_PLACE, None
+        kinds: Any = faiss.ScalarQuantizer
+        kind = kinds.QT_8bit_direct_signed if self._in_bytes else kinds.QT_fp16
+        center = np.zeros((1, dim), dtype=np.float32)
+        quantizer = faiss.IndexFlatIP(dim)
+        quantizer.add(center)
+        # One inverted list with every vector, in ascending number: FAISS scans it in the calling
+        # thread when there is one question. Its `IndexScalarQuantizer` starts threads even then,
+        # which wait for each other on a busy machine and do not survive a fork, and takes about
+        # thirty times as long for the similarities of all vectors.
+        self._index: Any = faiss.IndexIVFScalarQuantizer(
+            quantizer, dim, 1, kind, faiss.METRIC_INNER_PRODUCT, _BY_RESIDUAL
         )
-        self._scanner.set_list(0, 0.0)
-        self._codes = Growable(np.uint8 if self._in_bytes else np.float16, dim)
+        self._index.train(center)
+        self._reserved = 0
         # That of a zero vector is 0, and so is every cosine with it.
         self._inverse = Growable(np.float32)
         self._kept = Growable(np.bool_)
@@ -82,27 +87,38 @@ class FaissIndex:
 
     def __len__(self) -> int:
         """Return how many vectors were added, removed ones included."""
-        return len(self._codes)
+        return len(self._kept)
 
     def add(self, vectors: NDArray[np.floating[Any]]) -> None:
         """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
         rows = checked_rows(vectors, self.dim)
+        if not len(rows):
+            return
         codes: NDArray[Any] = vectors
         if not self._is_kept_so(vectors, rows):
             rows = self._rounded(rows)
             codes = self._encoded(rows)
-        self._codes.extend(codes)
+        # `add` would start threads to make the codes.
+        self._index.add_sa_codes(np.ascontiguousarray(codes).view(np.uint8))
         self._inverse.extend(inverse_lengths(rows))
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def reserve(self, length: int) -> None:
         """Make room for so many vectors in all."""
-        self._codes.reserve(length)
+        if length > max(len(self), self._reserved):
+            lists = self._index.invlists
+            # A list that was longer keeps its memory.
+            lists.resize(_LIST, length)
+            lists.resize(_LIST, len(self))
+            self._reserved = length
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
         """Put another vector at `number`; a removed number stays removed."""
         row = self._rounded(checked_rows(np.asarray(vector)[None], self.dim))
-        self._codes.view[number] = self._encoded(row)
+        # FAISS does not check where it writes.
+        number = range(len(self))[number]
+        code = self._encoded(row).view(np.uint8)
+        self._index.invlists.update_entry(_LIST, number, number, self._faiss.swig_ptr(code))
         self._inverse.view[number] = inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -117,12 +133,10 @@ class FaissIndex:
         mask = self._kept.view & (self._inverse.view > 0)
         if allowed is not None:
             mask &= allowed
-        # Everything is equally far from a query that says nothing.
-        numbers = np.flatnonzero(mask) if asked.any() else np.empty(0, dtype=np.int64)
-        if len(numbers) * _GATHER_COST < len(self):
-            rough = self.similarities(query, numbers)
-        else:
-            rough = self.similarities(query)[numbers]
+        if not asked.any():
+            # Everything is equally far from a query that says nothing.
+            mask[:] = False
+        numbers, rough = self._compared(asked, mask)
         return nearest(numbers, rough, k, lambda some: self._one_by_one(asked, some))
 
     def similarities(
@@ -130,14 +144,16 @@ class FaissIndex:
     ) -> NDArray[np.float32]:
         """Return the cosine similarity of the given numbers (None: of all), in order."""
         asked = self._question(query)
-        at = slice(None) if numbers is None else numbers
-        result = self._products(self._codes.view[at], asked)
-        result *= self._inverse.view[at]
-        return self._per_length(result, asked)
+        if numbers is None:
+            return self._compared(asked)[1]
+        wanted = np.zeros(len(self), dtype=np.bool_)
+        wanted[numbers] = True
+        found, result = self._compared(asked, wanted)
+        return result[found.searchsorted(numbers)]
 
     def row(self, number: int) -> NDArray[np.float32] | None:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
-        return None if self._in_bytes else self._codes.view[number].astype(np.float32)
+        return None if self._in_bytes else self._decoded(number)
 
     # -- rounding ----------------------------------------------------------------------------
 
@@ -157,8 +173,23 @@ class FaissIndex:
         is_half = np.asarray(given).dtype == np.float16 and not self._in_bytes
         return is_half and not _powers(rows).any()
 
-    def _encoded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        return rows + _BYTE_ZERO if self._in_bytes else rows
+    def _encoded(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the codes that FAISS keeps of rounded rows."""
+        if self._in_bytes:
+            return (rows + _BYTE_ZERO).astype(np.uint8)
+        return rows.astype(np.float16)
+
+    def _decoded(self, at: int | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the rounded row at a number, or those at several."""
+        # `sa_decode` and `reconstruct` start threads in some releases.
+        codes = self._faiss.rev_swig_ptr(
+            self._index.invlists.get_codes(_LIST), len(self) * self._index.code_size
+        )
+        kind = np.uint8 if self._in_bytes else np.float16
+        rows: NDArray[np.float32] = codes.view(kind).reshape(-1, self.dim)[at].astype(np.float32)
+        if self._in_bytes:
+            rows -= _BYTE_ZERO
+        return rows
 
     def _question(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         vector = checked_query(query, self.dim)
@@ -166,29 +197,25 @@ class FaissIndex:
 
     # -- comparing ---------------------------------------------------------------------------
 
-    def _products(self, codes: NDArray[Any], asked: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the inner product of each row of codes with what is asked."""
-        faiss, count = self._faiss, len(codes)
-        if not count:
-            return np.zeros(0, dtype=np.float32)
-        self._scanner.set_query(faiss.swig_ptr(asked))
-        found = faiss.RangeSearchResult(1)
-        found.buffer_size = count
-        part = faiss.RangeSearchPartialResult(found)
-        self._scanner.scan_codes_range(
-            count, faiss.swig_ptr(codes.view(np.uint8)), None, -np.inf, part.new_result(0)
-        )
-        part.finalize()
-        result: NDArray[np.float32] = faiss.rev_swig_ptr(found.distances, count).copy()
-        return result
+    def _compared(
+        self, asked: NDArray[np.float32], wanted: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the wanted numbers (None: all), ascending, and their cosine similarities."""
+        faiss, inverse, parameters = self._faiss, self._inverse.view, None
+        if wanted is not None and not wanted.all():
+            inverse = inverse[wanted]
+            bits = np.packbits(wanted, bitorder="little")
+            parameters = faiss.IVFSearchParameters(sel=faiss.IDSelectorBitmap(bits))
+        _, result, numbers = self._index.range_search(asked[None], -np.inf, params=parameters)
+        result *= inverse
+        return numbers, self._per_length(result, asked)
 
     def _one_by_one(
         self, asked: NDArray[np.float32], numbers: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        rows = self._codes.view[numbers].astype(np.float32)
-        if self._in_bytes:
-            rows -= _BYTE_ZERO
-        products: NDArray[np.float32] = (rows * asked).sum(axis=1, dtype=np.float32)
+        products: NDArray[np.float32] = (self._decoded(numbers) * asked).sum(
+            axis=1, dtype=np.float32
+        )
         return self._per_length(products * self._inverse.view[numbers], asked)
 
     def _per_length(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.indexes.owner_index import OwnerIndex
+from langchain_convmem.recall.settings import IndexName
 from langchain_convmem.records import Owner
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class IndexRegistry:
         log: MessageLog,
         embeddings: Embeddings,
         *,
+        index: IndexName = "auto",
         vector_bits: Literal[8, 16] = 16,
         max_owners: int,
         max_segments: int,
@@ -34,6 +36,7 @@ class IndexRegistry:
         Args:
             log: Where the lines stand.
             embeddings: What embeds them.
+            index: See `RecallSettings.index`.
             vector_bits: See `RecallSettings.vector_bits`.
             max_owners: How many indexes stay in memory; the least recently used leave.
             max_segments: How many segments they hold together, but for the one in use.
@@ -47,6 +50,7 @@ class IndexRegistry:
                 raise ConfigError(msg)
         self._log = log
         self._embeddings = embeddings
+        self._index: IndexName = index
         self._vector_bits: Literal[8, 16] = vector_bits
         self._max_owners = max_owners
         self._max_segments = max_segments
@@ -83,6 +87,7 @@ class IndexRegistry:
             self._log,
             owners,
             self._embeddings,
+            index=self._index,
             vector_bits=self._vector_bits,
         )
 

@@ -24,6 +24,7 @@ from langchain_convmem.recall.indexes.segment_store import (
 )
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
+from langchain_convmem.recall.settings import IndexName
 from langchain_convmem.recall.words.analysis import line_terms
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.records import Owner, StoredSegment
@@ -62,6 +63,7 @@ class OwnerIndex:
         owners: tuple[Owner, ...],
         embeddings: Embeddings,
         *,
+        index: IndexName = "auto",
         vector_bits: Literal[8, 16] = 16,
     ) -> None:
         """Create an index of the owners, each named once, that has read nothing yet."""
@@ -69,6 +71,7 @@ class OwnerIndex:
         self._cache = log if isinstance(log, SegmentCache) else None
         self._embeddings = embeddings
         self._embedder = LineEmbedder(embeddings)
+        self._index: IndexName = index
         self._vector_bits: Literal[8, 16] = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._sending: _Sending = "unless paused"
@@ -78,7 +81,7 @@ class OwnerIndex:
         """Begin anew; with `reuse`, what has a vector is not sent to the embedder again."""
         self.table = SegmentTable()
         self.lexical = LexicalIndex()
-        self.vectors = SegmentVectors(bits=self._vector_bits)
+        self.vectors = SegmentVectors(index=self._index, bits=self._vector_bits)
         self._embedder.begin(self.table, self.vectors, reuse=reuse)
         self._retracted: dict[Owner, frozenset[str]] = {}
         owners = [reader.owner for reader in self._readers]

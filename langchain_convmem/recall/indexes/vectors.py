@@ -6,6 +6,7 @@ computed, and a warm index answers exactly like a cold one. Not thread-safe.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from langchain_convmem.recall.indexes.faiss_index import Bits, FaissIndex
+    from langchain_convmem.recall.settings import IndexName
 
 __all__ = ["HALF", "SegmentVectors", "half_bytes", "rounded"]
 
@@ -44,12 +46,14 @@ def half_bytes(vector: NDArray[np.float16]) -> bytes:
 class SegmentVectors:
     """Vectors by segment number. A missing one is a zero vector until it is filled in."""
 
-    def __init__(self, *, bits: Bits = 16) -> None:
+    def __init__(self, *, index: IndexName = "auto", bits: Bits = 16) -> None:
         """Create an empty store.
 
         Args:
-            bits: What a component takes in memory: 16, where there are many vectors, or 8.
+            index: What searches the vectors: FAISS, NumPy, or each for the numbers that suit it.
+            bits: What a component takes in memory where FAISS searches.
         """
+        self._index_name: IndexName = index
         self._bits: Bits = bits
         self._index: ExactIndex | FaissIndex | None = None
         self._expected = 0
@@ -139,14 +143,20 @@ class SegmentVectors:
 
     def _choose_index(self) -> None:
         """Take the index that suits the numbers that are expected, with room for them."""
-        plain_rows = _PLAIN_ROWS if self._bits == 16 else 0  # noqa: PLR2004
         rows = max(len(self), self._expected)
-        if isinstance(self._index, ExactIndex) and rows > plain_rows:
+        if isinstance(self._index, ExactIndex) and rows > self._plain_rows():
             from langchain_convmem.recall.indexes.faiss_index import FaissIndex
 
             self._index = FaissIndex.over(self._index, bits=self._bits)
         if self._index is not None:
             self._index.reserve(rows)
+
+    def _plain_rows(self) -> int:
+        """Return up to how many vectors NumPy searches."""
+        if self._index_name == "numpy":
+            return sys.maxsize
+        is_short = self._bits == 8  # noqa: PLR2004
+        return 0 if is_short or self._index_name == "faiss" else _PLAIN_ROWS
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -350,6 +350,17 @@ def test_the_retriever_of_the_package_works_over_it(log, recall):
     assert document.metadata["similarity"] == pytest.approx(1.0, abs=1e-5)
 
 
+def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(log, store):
+    say(log, "one")
+    for score, hits in ((0.5, set()), (0.51, {"one"})):
+        dialect = StoreDialect(
+            lambda equal: {"filter": lambda d: d.metadata["owner"] == "user:ana"},
+            cosine=lambda _, score=score: score,
+        )
+        recall = VectorStoreRecall(log, store, dialect=dialect)
+        assert found(recall, threshold=0.5, k=1) == hits
+
+
 def test_scores_that_are_no_cosines_order_the_answer_and_are_not_shown(log, store):
     say(log, "one", "two", "three")
     dialect = StoreDialect(lambda equal: {"filter": lambda d: d.metadata["owner"] == "user:ana"})

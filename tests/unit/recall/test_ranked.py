@@ -36,7 +36,15 @@ def test_rows_that_do_not_rank_are_not_read():
     assert len(ranking) == 3
     assert list(ranking) == [3, 2, 0]
     assert ranking.take(np.array([0, 2])).numbers.tolist() == [3, 0]
-    assert list(ranking.at_least(0.25)) == [3, 2]
+    assert list(ranking.above(0.25)) == [3, 2]
+
+
+@pytest.mark.parametrize("similarity", [0.3, np.nextafter(np.float32(0.3), np.float32(1))])
+def test_a_similarity_that_equals_the_bound_but_for_rounding_is_not_above_it(similarity):
+    columns = columns_of([1.0, 5.0, 3.0, 4.0])
+    columns.similarity[2] = similarity
+    assert list(Ranking(columns).above(0.3)) == [1, 3]
+    assert list(Ranking(columns).above(0.2999)) == [1, 3, 2]
 
 
 @pytest.mark.parametrize("numbers", [None, [4, 7, 8, 30]])

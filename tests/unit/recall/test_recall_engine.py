@@ -11,6 +11,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
@@ -29,6 +30,16 @@ TEXTS = [
     "The paper about music is due in May",
     "Shall I remind you of the paper",
 ]
+
+
+class Compass(Embeddings):
+    """East and west are opposite; nothing else has a direction."""
+
+    def embed_documents(self, texts):
+        return [[{"east": 1.0, "west": -1.0}.get(text, 0.0), 0.0] for text in texts]
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
 
 
 def retract(log, *entries, thread="t", user="ana", reason="undo"):
@@ -102,6 +113,38 @@ def test_a_threshold_leaves_only_lines_of_that_cosine(log, say, embedder):
     assert nothing.blocks == ()
     assert nothing.matches == ()
     assert nothing.best_rejected is not None
+
+
+@pytest.mark.parametrize("index", ["auto", "faiss", "numpy"])
+@pytest.mark.parametrize(
+    ("question", "threshold", "hits"),
+    [
+        ("car", 1.0, set()),
+        ("car", 0.99, {"car"}),
+        # A cosine of a half.
+        ("car", 0.5, {"car"}),
+        ("car", 0.49, {"car", "car tree boat lamp"}),
+        # A cosine of 0.
+        ("lake", 0.0, set()),
+        ("lake", -0.01, {"car", "car tree boat lamp"}),
+    ],
+)
+def test_a_line_whose_cosine_equals_the_threshold_is_no_hit(
+    *, log, say, embedder, index, question, threshold, hits
+):
+    say(log, ["car", "car tree boat lamp"])
+    recall = LineRecall(log, embedder, RecallSettings(window=0, index=index))
+    found = recall.recall(ANA, question, k=2, threshold=threshold)
+    assert {match.line.text for match in found.matches} == hits
+
+
+@pytest.mark.parametrize("threshold", [-1, -1.0, None])
+def test_without_a_threshold_every_line_may_be_a_hit(log, say, threshold):
+    say(log, ["east", "west", "nothing"])
+    recall = LineRecall(log, Compass(), RecallSettings(window=0))
+    found = recall.recall(ANA, "east", k=3, threshold=threshold)
+    assert {match.line.text for match in found.matches} == {"east", "west", "nothing"}
+    assert min(match.similarity for match in found.matches) == -1.0
 
 
 def test_spec_settings_answer_with_windows_of_three_lines(log, say, embedder):

@@ -12,7 +12,7 @@ def test_spec_settings_are_those_of_plain_dialog_line_memory():
     spec = RecallSettings.spec()
     assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
     assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
-    assert (spec.refill, spec.buffer_size) == (False, 10)
+    assert (spec.refill, spec.buffer_size, spec.index) == (False, 10, "faiss")
 
 
 def test_settings_cannot_be_changed_in_place():
@@ -34,6 +34,7 @@ def test_settings_cannot_be_changed_in_place():
         ("budget_window", -1),
         ("session_best", 0),
         ("vector_bits", 4),
+        ("index", "annoy"),
     ],
 )
 def test_numbers_that_no_recall_can_follow_are_refused_by_name(name, value):
