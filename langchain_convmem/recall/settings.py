@@ -61,8 +61,8 @@ class RecallSettings:
         refill: Whether k counts blocks: hits further down take the room of those whose windows
             merged. False: k counts hits, and blocks may be fewer.
         age_in_header: Whether a block's header also tells how long ago it was said.
-        passages: Whether answers that may abstain show of loosely related lines of the user only what
-            they state, without questions and requests.
+        passages: Whether answers that may abstain show of the user's loosely related lines what they
+            state alone, without questions and requests.
         cross_sessions: Whether windows may cross the borders of sessions (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
