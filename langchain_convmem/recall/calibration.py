@@ -50,8 +50,8 @@ Chosen on five dialogues between people, where 3 to 4 % of unrelated questions p
 # From here on with one line, and so much more for every factor of e.
 # Evidence, in standard deviations: from where on a segment answers clearly, what is worth its room
 # beside such a one, and what stands out though nothing relates it to the question.
-_CLEAR = 9.0
-_NEAR_CLEAR = 4.25
+_CLEAR = 8.4
+_NEAR_CLEAR = 4.5
 _RELATED_EVIDENCE = 3.5
 _STANDING_OUT = 5.0
 _LOOSE = 3.0

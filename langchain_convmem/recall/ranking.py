@@ -6,6 +6,7 @@ working the formula out for all of them, and finds less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +54,7 @@ _COMPARABLE = 0.3
 # They are about the same thing if they share this much of what the best one holds of the question,
 # or if they are so many standard deviations nearer to it than chance.
 _SAME_WORDS = 0.5
-_SAME_MEANING = 2.5
+_SAME_MEANING = 2.0
 _SAMPLE = 256
 _NO_DEVIATION = 1e-6
 _AHEAD = np.float32(1e-3)
@@ -156,7 +157,8 @@ def _parts(view: _View, vectors: SegmentVectors, words: NDArray[np.float64]) -> 
         words[view.at],
         _some(counted),
         settings.lexical_weight,
-        least_deviation=settings.least_deviation,
+        # Of a word that a single segment holds.
+        least_deviation=settings.least_deviation * math.log1p(max(len(words) - 0.5, 0.0) / 1.5),
     )
     if vector is None or not vector.any():
         similarity = np.zeros(len(counted), dtype=np.float32)

@@ -27,8 +27,9 @@ class RecallSettings:
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
         k1: Saturation of repeated words in BM25.
         b: Share of the length normalisation in BM25, 0 to 1.
-        least_deviation: The smallest standard deviation that BM25 scores are divided by, in BM25
-            points: a lone rare word is worth no more, however few lines hold any word at all.
+        least_deviation: The smallest standard deviation that BM25 scores are divided by, as a share of
+            the score of a word that a single line holds: such a word is worth no more, however few
+            lines hold any word at all.
         stop_words: Whether a question's function words are searched for too.
         kernel: Weights of a segment's neighbours in its session, itself in the middle.
         speaks_for_itself: From about so many words on, a line takes less of what lines around it
@@ -61,8 +62,8 @@ class RecallSettings:
         refill: Whether k counts blocks: hits further down take the room of those whose windows
             merged. False: k counts hits, and blocks may be fewer.
         age_in_header: Whether a block's header also tells how long ago it was said.
-        passages: Whether answers that may abstain show of the user's loosely related lines what they
-            state alone, without questions and requests.
+        passages: Whether answers that may abstain show only what the user's loosely related lines
+            state, without questions and requests.
         cross_sessions: Whether windows may cross the borders of sessions (never of threads).
         buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
             questions find nothing; the oldest leave first. 0: none but those just found.
@@ -78,7 +79,7 @@ class RecallSettings:
     lexical_weight: float = 1.0
     k1: float = 1.2
     b: float = 0.3
-    least_deviation: float = 2.0
+    least_deviation: float = 0.36
     stop_words: bool = False
     kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
     speaks_for_itself: float = 60.0

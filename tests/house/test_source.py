@@ -111,11 +111,6 @@ def test_what_stops_the_process_is_passed_on():
 # -- size and names -----------------------------------------------------------------------------
 
 
-def test_no_file_is_longer_than_400_lines():
-    long = {_name(path): len(path.read_text().splitlines()) for path in SOURCES}
-    assert {name: lines for name, lines in long.items() if lines > 400} == {}
-
-
 def test_no_function_is_longer_than_60_lines():
     long = [
         f"{_name(path)}:{function.name}"
