@@ -28,7 +28,7 @@ _BREAKDOWNS = {
     "touched_by_role": "touched by role of the evidence line",
 }
 
-_OFF_HEAD = f"{'':<24}{'injected':>16}{'evidence_recall':>16}{'cost':>16}"
+_OFF_HEAD = f"{'':<24}{'injected':>16}{'tokens':>16}{'evidence_recall':>16}{'cost':>16}"
 
 
 def table(report: dict[str, Any]) -> str:
@@ -125,10 +125,8 @@ def _kinds(found: dict[str, Any]) -> list[str]:
 
 
 def _off_topic(found: dict[str, Any]) -> list[str]:
-    rows = ["", f'{found["questions"]} off-topic questions with threshold="auto"', _OFF_HEAD]
-    kept = {**found["by_dialogue"], f"all, from {found['threshold']} on": found}
-    if "cross_validated" in found:
-        kept["all, cross-validated"] = found["cross_validated"]
-    for name, row in kept.items():
-        rows.append(f"{name:<24}{row['injected']:>16}{row['evidence_recall']:>16}{row['cost']:>16}")
+    columns = ("injected", "tokens", "evidence_recall", "cost")
+    rows = ["", f"{found['questions']} off-topic questions in the default turn", _OFF_HEAD]
+    for name, row in {**found["by_dialogue"], "all": found}.items():
+        rows.append(f"{name:<24}" + "".join(f"{row[column]:>16}" for column in columns))
     return rows

@@ -310,10 +310,7 @@ def _answer(
     table = ground.table
     lexical = LexicalIndex()
     lexical.add(
-        [
-            line_terms(table.line_of(number), table.text(number))
-            for number in range(len(table))
-        ]
+        [line_terms(table.line_of(number), table.text(number)) for number in range(len(table))]
     )
     allowed = table.allowed(scope.within, scope.exclude)
     allowed[ground.gaps] = False

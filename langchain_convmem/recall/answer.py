@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -160,12 +160,35 @@ def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | N
 
 def _groups(wish: Wish, ranked: Iterable[int], ground: Ground) -> list[Group]:
     settings = wish.settings
+    if settings.skip_repeats:
+        ranked = _said_once(ranked, ground.table, again=wish.max_tokens is None)
     if wish.max_tokens is None:
         k, window = wish.k or 0, settings.window
         return take_blocks(ranked, ground, k, window=window, refill=settings.refill)
     return fill_budget(
         ranked, ground, wish.max_tokens, window=settings.budget_window, max_blocks=wish.k
     )
+
+
+def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> Iterator[int]:
+    """Yield segments in order, of those that say the same only the first.
+
+    Args:
+        numbers: Segments, best first.
+        table: What they say.
+        again: Whether the others follow in the end: of a number of blocks none may be missing.
+    """
+    seen: set[str] = set()
+    repeated: list[int] = []
+    for number in numbers:
+        said = " ".join(table.text(number).casefold().split())
+        if said in seen:
+            repeated.append(number)
+        else:
+            seen.add(said)
+            yield number
+    if again:
+        yield from repeated
 
 
 def _best_rejected(ranking: Ranking, table: SegmentTable, shown: set[int]) -> float | None:

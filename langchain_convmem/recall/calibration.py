@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
-from langchain_convmem.recall.names import named_speakers
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.words.analysis import analyze, query_terms
 from langchain_convmem.recall.words.courtesies import is_courtesy
@@ -54,6 +53,7 @@ _CLEAR = 8.4
 _NEAR_CLEAR = 4.5
 _RELATED_EVIDENCE = 3.5
 _STANDING_OUT = 5.0
+_NEAR_BEST = 0.8
 _LOOSE = 3.0
 # From this many segments on the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
@@ -90,10 +90,9 @@ def related(
     """Return which rows of a ranking are worth their room, and which of them only just.
 
     Where something answers clearly, only what comes near it is worth more. Where nothing does, a
-    question about the person who asks, or about somebody it names, gets what they said: a fact
-    that is missing costs the answer, some tokens too many cost next to nothing. A question about
-    nobody gets what is related to it, if `is_related` finds anything, else what stands out.
-    Greetings and thanks get nothing.
+    question about the person who asks gets what they said: a fact that is missing costs the answer,
+    some tokens too many cost next to nothing. Any other question gets what is related to it, if
+    `is_related` finds anything, else what stands out. Greetings and thanks get nothing.
 
     Args:
         query: The question.
@@ -112,25 +111,29 @@ def related(
     # The best of a few segments cannot stand out as the best of many can.
     scale = min(1.0, math.log1p(len(evidence)) / math.log1p(_MANY))
     said = evidence > -np.inf
-    if not _is_about_somebody(query, table):
+    # Which statement replaces which must be seen.
+    said_again = np.isin(columns.numbers[rows], [*ranking.older, *islice(ranking, 1)])
+    leading = said_again if ranking.older else np.zeros_like(said)
+    if not _is_about_asker(query):
         if not is_related(query, ranking, table, lexical, allowed):
             return evidence >= _STANDING_OUT, frozenset()
-        return said if len(evidence) <= _FEW else evidence >= _RELATED_EVIDENCE * scale, frozenset()
+        # Where half of a memory says the same, nothing of it stands out.
+        least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
+        return said if len(evidence) <= _FEW else evidence >= least, frozenset()
     near = evidence >= _NEAR_CLEAR * scale
     if len(evidence) > _FEW and evidence.max() >= _CLEAR * scale:
-        return near, frozenset()
+        return near | leading, frozenset()
     loose = said & ~near
     if len(table.roles) > 1 and len(evidence) > _FEW:
         stated = lexical.marked("states") & table.of_role("user")
         loose &= stated[columns.numbers[rows]] | (evidence >= _LOOSE * scale)
-    return near | loose, frozenset(columns.numbers[rows[loose]].tolist())
+    return near | loose | leading, frozenset(columns.numbers[rows[loose]].tolist())
 
 
-def _is_about_somebody(query: str, table: SegmentTable) -> bool:
-    """Return whether a question is about the person who asks, the assistant, or a speaker."""
+def _is_about_asker(query: str) -> bool:
+    """Return whether a question is about the person who asks, or about what they were told."""
     meant = read_question(query)
-    is_own = meant.asker or meant.subject_open
-    return is_own or meant.listener or bool(named_speakers(query, table.speakers))
+    return meant.asker or meant.subject_open or meant.listener
 
 
 def needed(allowed: NDArray[np.bool_]) -> float:

@@ -6,7 +6,6 @@ working the formula out for all of them, and finds less.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -46,6 +45,8 @@ _SUPPORT = 2.0
 _SHARED = 0.5
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
+# Where nothing else has so much evidence, they are better than nothing.
+_SOMETHING_ELSE = 2.0
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 # So many of the best segments are compared with the best one, if their evidence comes near its.
@@ -89,8 +90,7 @@ def rank(
 ) -> Ranking:
     """Return the allowed segments by relevance, best first; ties in ascending number."""
     terms = query_terms(question.text, lexical, stop_words=settings.stop_words)
-    muted = _muted(terms, table, lexical) if settings.skip_repeats else None
-    words = _word_scores(terms, lexical, settings, muted)
+    muted = _muted(question.text, terms, table, lexical) if settings.skip_repeats else None
     scored, shown = None, question.allowed
     if np.count_nonzero(question.allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
@@ -98,7 +98,11 @@ def rank(
         scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
         shown = question.allowed[scored]
     view = _View(question, table, lexical, settings, muted, scored)
-    columns = _score(view, _parts(view, vectors, words))
+    columns = _score(view, _parts(view, vectors, list(terms)))
+    if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
+        # Nothing else was said about it: an earlier asking is better than nothing.
+        view = view._replace(muted=None)
+        columns = _score(view, _parts(view, vectors, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
     ranking = Ranking(columns, rows)
@@ -140,25 +144,22 @@ class _Parts(NamedTuple):
     words: NDArray[np.float32]
 
 
-def _word_scores(
-    terms: Mapping[str, str],
-    lexical: LexicalIndex,
-    settings: RecallSettings,
-    muted: NDArray[np.bool_] | None,
-) -> NDArray[np.float64]:
+def _word_scores(view: _View, terms: Sequence[str]) -> NDArray[np.float64]:
+    settings = view.settings
     if not settings.lexical_weight:
-        return np.zeros(len(lexical))
-    return lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=muted)
+        return np.zeros(len(view.lexical))
+    return view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
 
 
-def _parts(view: _View, vectors: SegmentVectors, words: NDArray[np.float64]) -> _Parts:
+def _parts(view: _View, vectors: SegmentVectors, terms: Sequence[str]) -> _Parts:
     settings, counted, vector = view.settings, view.counted, view.question.vector
+    words = _word_scores(view, terms)
     word_part = standardized(
         words[view.at],
         _some(counted),
         settings.lexical_weight,
         # Of a word that a single segment holds.
-        least_deviation=settings.least_deviation * math.log1p(max(len(words) - 0.5, 0.0) / 1.5),
+        least_deviation=settings.least_deviation * view.lexical.rarest,
     )
     if vector is None or not vector.any():
         similarity = np.zeros(len(counted), dtype=np.float32)
@@ -326,19 +327,30 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
 
 
 def _muted(
-    terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
+    text: str, terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
 ) -> NDArray[np.bool_] | None:
-    """Return which segments only ask what is asked now, or answer that nothing is known."""
+    """Return which segments only ask what is asked now, or answer that nothing is known.
+
+    A reply that the question quotes is what it looks for.
+    """
     muted = lexical.marked("ignorant") & table.of_role("assistant")
     asks = lexical.marked("asks")
-    if asks.any() and terms:
+    if terms and (muted.any() or asks.any()):
         rarest: dict[str, float] = {}
         for term, rarity in lexical.rarities(terms).items():
             rarest[terms[term]] = max(rarity, rarest.get(terms[term], 0.0))
         # With k1 = 0 each word counts its rarity once, however often and in how long a line.
         held = lexical.scores(terms, k1=0.0, b=0.0)
-        muted |= asks & (held > 0) & (held >= _REPEATS * sum(rarest.values()))
+        repeating = (held > 0) & (held >= _REPEATS * sum(rarest.values()))
+        muted |= asks & repeating
+        quoted = _folded(text)
+        for number in np.flatnonzero(muted & repeating & table.of_role("assistant")).tolist():
+            muted[number] = _folded(table.text(number)) != quoted
     return muted if muted.any() else None
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 # -- the latest word -------------------------------------------------------------------------
@@ -403,12 +415,17 @@ def _say_the_same(
     if len(numbers) == 1:
         return []
     of_lead, *of_others = view.lexical.shared(terms, numbers)
+    # Floor 3 is not floor 5: what the question numbers, it means.
+    numbered = {place for place in of_lead if terms[place].isdigit()}
     rarity = view.lexical.rarities([terms[place] for place in of_lead])
     least = _SAME_WORDS * sum(rarity.values())
     near = _nearness(vectors, numbers)
     return [
-        nearness >= _SAME_MEANING
-        or 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
+        numbered.issubset(held)
+        and (
+            nearness >= _SAME_MEANING
+            or 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
+        )
         for held, nearness in zip(of_others, near, strict=True)
     ]
 

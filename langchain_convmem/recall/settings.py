@@ -27,9 +27,9 @@ class RecallSettings:
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
         k1: Saturation of repeated words in BM25.
         b: Share of the length normalisation in BM25, 0 to 1.
-        least_deviation: The smallest standard deviation that BM25 scores are divided by, as a share of
-            the score of a word that a single line holds: such a word is worth no more, however few
-            lines hold any word at all.
+        least_deviation: The smallest standard deviation that BM25 scores are divided by, as a share
+            of the score of a word that a single line holds: such a word is worth no more, however
+            few lines hold any word at all.
         stop_words: Whether a question's function words are searched for too.
         kernel: Weights of a segment's neighbours in its session, itself in the middle.
         speaks_for_itself: From about so many words on, a line takes less of what lines around it

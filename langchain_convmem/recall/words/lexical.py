@@ -83,6 +83,11 @@ class LexicalIndex:
     # -- reading -----------------------------------------------------------------------------
 
     @property
+    def rarest(self) -> float:
+        """How rare a term is that a single document has."""
+        return math.log1p(max(self._present - 0.5, 0.0) / 1.5)
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
         """How many terms each document has, removed ones included; do not write."""
         return self._lengths.view

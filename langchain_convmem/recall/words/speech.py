@@ -138,7 +138,7 @@ def marks(text: str) -> frozenset[Mark]:
         if verdict == "own":
             return _STATES
         asks = asks or verdict == "asks"
-        stated = stated or verdict == "states"
+        stated = stated or verdict not in ("asks", "courtesy")
     return _ASKS if asks and not stated else _NONE
 
 

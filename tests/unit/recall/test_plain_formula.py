@@ -74,7 +74,8 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms):
     scope = [line for line in lines if line.in_scope]
     words_of = dict(zip(lines, bm25(lines, terms, wish), strict=True))
     meaning = standardised([float(line.vector @ query) for line in scope])
-    words = standardised([words_of[line] for line in scope], wish.least_deviation)
+    rarest = math.log(1 + (len(lines) - 0.5) / 1.5)
+    words = standardised([words_of[line] for line in scope], wish.least_deviation * rarest)
     for line, near, matching in zip(scope, meaning, words, strict=True):
         line.own = wish.dense_weight * near + wish.lexical_weight * matching
     named = [speakers[n] for n in named_speakers(question, speakers)]

@@ -163,7 +163,7 @@ def test_k_and_a_budget_together_hold_both(log, say, embedder):
 
 def test_without_a_wish_the_budget_is_a_thousand_tokens(log, say, embedder):
     say(log, [f"word{n} " * 20 for n in range(100)])
-    found = LineRecall(log, embedder).recall(ANA, "word7 word50")
+    found = LineRecall(log, embedder).recall(ANA, "word7 word50", threshold=-1.0)
     assert 3500 < sum(len(block.text) for block in found.blocks) <= 4000
 
 
@@ -379,7 +379,7 @@ def test_a_cold_start_neither_embeds_nor_analyses_and_answers_the_same(
     first = word_embeddings()
     warm = LineRecall(sqlite_log, first).recall(ANA, "car floor", k=3)
     analysed = []
-    monkeypatch.setattr(owner_index, "analyze", analysed.append)
+    monkeypatch.setattr(owner_index, "line_terms", lambda *said: analysed.append(said))
     second = word_embeddings()
     cold = LineRecall(sqlite_log, second).recall(ANA, "car floor", k=3)
     assert first.embedded

@@ -127,12 +127,12 @@ def test_a_new_analysis_keeps_the_vectors(sqlite_log, say, embedder, monkeypatch
     say(sqlite_log, TEXTS)
     LineRecall(sqlite_log, embedder).recall(ANA, "car")
     monkeypatch.setattr(segment_store, "ANALYSIS_VERSION", 99)
-    monkeypatch.setattr(owner_index, "analyze", lambda text: [text.split()[1], "zebra"])
+    monkeypatch.setattr(owner_index, "line_terms", lambda _, text: [text.split()[0], "zebra"])
     recall = LineRecall(sqlite_log, embedder)
     assert "words: zebra" in recall.recall(ANA, "zebra", k=1).matches[0].why
     assert embedder.embedded == TEXTS
     # And the new terms are stored: the next process does not analyse.
-    monkeypatch.setattr(owner_index, "analyze", pytest.fail)
+    monkeypatch.setattr(owner_index, "line_terms", pytest.fail)
     again = LineRecall(sqlite_log, embedder).recall(ANA, "zebra", k=1)
     assert "words: zebra" in again.matches[0].why
 
