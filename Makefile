@@ -89,6 +89,7 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.summary_latency
 	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
+	@$(RUN) -m benchmarks.embedder
 	@$(RUN) -m benchmarks.templates
 	@$(RUN) -m benchmarks.loss
 	@$(RUN) -m benchmarks.prompts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -133,7 +132,7 @@ class ConversationMemory(
     async def aclose(self) -> None:
         """Release what this memory opened; see `close`."""
         await self._astop_summaries()
-        await asyncio.to_thread(self._stop_recall)
+        await self._astop_recall()
         if self._owns_log:
             await self.log.aclose()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
@@ -99,6 +98,12 @@ class RecallingMemory(MemoryPart):
         """End what a recall of this memory does behind; one that was passed in goes on."""
         if self._recall is not None and self._options.get("line_recall") is None:
             self._recall.close()
+
+    async def _astop_recall(self) -> None:
+        if self._recall is not None:
+            from langchain_convmem.recall.workers import in_worker
+
+            await in_worker(self._stop_recall)
 
     def _note_stored(self, owner: Owner) -> None:
         """Have lines that were just stored embedded behind, where the owner was searched before."""
@@ -281,7 +286,9 @@ class RecallingMemory(MemoryPart):
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
         """Return what embeds somebody's lines; see `embedder_of`."""
-        return await asyncio.to_thread(self.embedder_of, user_id=user_id, thread_id=thread_id)
+        from langchain_convmem.recall.workers import in_worker
+
+        return await in_worker(lambda: self.embedder_of(user_id=user_id, thread_id=thread_id))
 
 
 def _searched(

@@ -231,6 +231,8 @@ class LineRecall(DialogRecall):
             return self.refresh(owners, progress)
         with self._reindexing:
             kept = self._indexes.kept(owners)
+            if kept is not None and self._is_at_work(kept):
+                return self._finished(kept, progress)
             if kept is not None:
                 with kept.lock:
                     kept.save()  # paid for already
@@ -239,6 +241,19 @@ class LineRecall(DialogRecall):
             problems = index.problems
             self._indexes.adopt(owners, index)
             return problems
+
+    def _is_at_work(self, index: OwnerIndex) -> bool:
+        """Return whether lines may be embedded for an index behind at this moment."""
+        with index.lock:
+            is_same = index.embeds_behind and index.embeddings == self.embeddings
+            return is_same and index.may_embed()
+
+    def _finished(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
+        """Embed what waits in an index, and delete what other embedders have made."""
+        embed_pending(index, progress)
+        with index.lock:
+            index.delete_others()
+            return index.problems
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Embed anew, without blocking the event loop; `progress` is called in a worker."""

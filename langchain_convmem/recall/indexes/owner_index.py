@@ -52,10 +52,9 @@ def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
 
 
 class OwnerIndex:
-    """Table, terms and vectors of the owners' lines, and how far their logs have been read.
+    """Table, terms and vectors of the owners' lines; owners share one scale of scores alone.
 
-    Owners share one scale of scores, and nothing else. Not thread-safe: hold `lock` around every
-    method and around whatever reads `table`, `lexical` and `vectors`.
+    Not thread-safe: hold `lock` around every method and whatever reads the three.
     """
 
     def __init__(
@@ -67,10 +66,7 @@ class OwnerIndex:
         vector_bits: Literal[8, 16] = 16,
         problem: str | None = None,
     ) -> None:
-        """Create an index that has read nothing yet of the owners, each named once.
-
-        `problem` says what is wrong with the embedder.
-        """
+        """Create an index of the owners, each named once; `problem` is one of the embedder."""
         self.lock = threading.RLock()
         self.embedding = threading.Lock()  # held, before `lock`, by `PendingLines`
         self.embeddings = embeddings
@@ -147,6 +143,10 @@ class OwnerIndex:
             LogError: If the log cannot be read; the next call goes on where this one stopped.
         """
         self._follow("anew", progress)
+        self.delete_others()
+
+    def delete_others(self) -> None:
+        """Delete what other embedders have made, once every line has a stored vector."""
         if not self.vectors.missing and not len(self._stored):
             self._stored.delete_others()
             self._others = None
@@ -180,6 +180,7 @@ class OwnerIndex:
             self._reset()
             raise
         finally:
+            self._sending = "unless paused"
             self._embedder.forget_before()
         if failure is not None:
             raise failure
@@ -337,7 +338,7 @@ class OwnerIndex:
         return self._embedder.vectors(texts, dim, send=self._may_send())
 
     def known(self, texts: Sequence[str]) -> list[Vector | None]:
-        """Return the vectors of texts that the index holds already."""
+        """Return the vectors of texts that are there already."""
         return self._embedder.vectors(texts, self.vectors.dim, send=False)
 
     def embed(self, texts: Sequence[str]) -> list[Vector] | None:
@@ -363,8 +364,7 @@ class OwnerIndex:
         if self._others is None:
             self._others = self._stored.others()
             self._has_overlooked |= self._others is None
-            if self._others and self.embeds_behind:
-                # These cost nobody anything, nor does it when they are embedded anew.
+            if self._others and self.embeds_behind:  # ours costs nobody anything
                 self._others = [name for name in self._others if not is_made_here(name)]
         return self._others == []
 

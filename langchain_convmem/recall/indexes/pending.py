@@ -86,12 +86,12 @@ class PendingLines:
                 return len(index.vectors.missing) if index.may_embed() else 0
 
     def _put(self, batch: Sequence[_Segment], made: Mapping[str, Vector]) -> None:
-        table = self._index.table
+        table, missing = self._index.table, self._index.vectors.missing
         found: dict[int, Vector | None] = {}
         for name, text in batch:
             # The log may have forgotten some meanwhile, and the others have other numbers then.
             number = table.number_of(name)
-            if number is not None and table.text(number) == text:
+            if number in missing and table.text(number) == text:
                 found[number] = made[text]
         self._index.fill(found)
 
@@ -133,7 +133,7 @@ class PendingLines:
         self._is_shared |= self._looks > 0 and len(missing) < before
         self._looks += 1
         end = self._clock()
-        self._next_look = end + max(1.0, (end - start) / _LOOKING_SHARE)
+        self._next_look = end + (end - start) / _LOOKING_SHARE
 
 
 def waiting(index: OwnerIndex, mask: Callable[[SegmentTable], NDArray[np.bool_]]) -> int:
@@ -159,6 +159,7 @@ def embed_pending(index: OwnerIndex, progress: Progress | None = None) -> None:
     """
     lines = PendingLines(index, batch=_FOREGROUND_BATCH)
     with index.lock:
+        index.catch_up()
         total = len(index.vectors.missing)
     left = total
     if progress is not None:

@@ -182,7 +182,10 @@ def test_the_next_process_embeds_nothing_again(sqlite_log, say, encoder, tiny):
     assert later.embedded == []
 
 
-def test_what_another_process_has_embedded_meanwhile_is_taken(path, say, encoder, tiny):
+def test_what_another_process_has_embedded_meanwhile_is_taken(
+    path, say, encoder, tiny, monkeypatch
+):
+    monkeypatch.setattr(pending, "_LOOKING_SHARE", 1e9)  # before each batch
     with SQLiteLog(path) as here, SQLiteLog(path) as there:
         say(here, TEXTS)
         waiting = LineRecall(here, encoder)
@@ -429,3 +432,12 @@ def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder,
     before = stored(sqlite_log) if sqlite_log.segment_fingerprints(ANA) else 0
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
     assert len(encoder.embedded) == len(TEXTS) - before
+
+
+def test_a_reindex_joins_in_what_is_embedded_behind(sqlite_log, say, encoder):
+    say(sqlite_log, TEXTS)
+    recall = LineRecall(sqlite_log, encoder)
+    recall.recall(ANA, "car", patience_s=0)
+    assert recall.reindex(ANA) == ()
+    assert sorted(encoder.embedded) == sorted(TEXTS)
+    assert stored(sqlite_log) == len(TEXTS)
