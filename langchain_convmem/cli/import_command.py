@@ -1,4 +1,4 @@
-"""`convmem import`: every file is checked before the first line is written."""
+"""`convmem import`: every file is checked before the first line is written, embedding is last."""
 
 from __future__ import annotations
 
@@ -20,17 +20,31 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.thread is not None and len(arguments.files) > 1:
         msg = f"--thread names one dialogue, but there are {len(arguments.files)} files"
         raise ConfigError(msg)
+    paths = [Path(name) for name in arguments.files]
     with terminal.progress() as stage:
-        paths = [Path(name) for name in arguments.files]
         files = read_files(paths, thread_id=arguments.thread, progress=stage("reading"))
-        with memory_at(arguments.db) as memory:
+    with memory_at(arguments.db) as memory:
+        with terminal.progress() as stage:
             reports = _store(memory, files, arguments.user, stage("writing"))
-            problems = memory.refresh(user_id=arguments.user, progress=stage("indexing"))
+        for report in reports:
+            terminal.line(_sentence(report))
+        # Everything is stored and found by its words by now; meaning may take minutes.
+        _embed(memory, arguments.user, terminal)
+    return 0
+
+
+def _embed(memory: ConversationMemory, user_id: str, terminal: Terminal) -> None:
+    try:
+        with terminal.progress() as stage:
+            problems = memory.refresh(user_id=user_id, progress=stage("embedding"))
+    except KeyboardInterrupt:
+        terminal.note(
+            "embedding was interrupted: all lines are stored and found by their words; a later "
+            "recall, or the same import again, goes on"
+        )
+        raise
     for problem in problems:
         terminal.note(problem)
-    for report in reports:
-        terminal.line(_sentence(report))
-    return 0
 
 
 def _store(

@@ -134,15 +134,33 @@ class Terminal:
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Stage]:
-        """Show bars on standard error while the block runs, one per stage."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        """Show bars on standard error while the block runs, one per stage, with the time left."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+        )
         quiet = not self._err.is_terminal
         with Progress(*columns, console=self._err, transient=True, disable=quiet) as bars:
 
             def stage(name: str) -> Callable[[int, int], None]:
-                task = bars.add_task(name, total=None)
-                return lambda done, total: bars.update(task, completed=done, total=total)
+                task = bars.add_task(name, total=None, rate="")
+
+                def tell(done: int, total: int) -> None:
+                    speed = next(one.speed for one in bars.tasks if one.id == task)
+                    rate = "" if speed is None else f"{speed:,.0f}/s"
+                    bars.update(task, completed=done, total=total, rate=rate)
+
+                return tell
 
             yield stage

@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import new_ulid, now_ms, ulid_ms
@@ -78,6 +78,9 @@ class InMemoryLog(AsyncTwins):
     Rows are kept encoded, so that a message changed after it was added, or after it was handed
     out, changes nothing here.
     """
+
+    ends_with_process: Literal[True] = True
+    """Nothing outlives the process, so what recall derives need not either."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

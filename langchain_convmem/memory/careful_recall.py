@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from langchain_convmem.recall import DialogRecall
-from langchain_convmem.recall.dialog_recall import Progress
+from langchain_convmem.recall.dialog_recall import EmbedderUse, Progress
 from langchain_convmem.recall.options import Request
 from langchain_convmem.recall.scopes import Owners
 from langchain_convmem.records import Owner, Recall
@@ -59,6 +59,18 @@ class CarefulRecall(DialogRecall):
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index anew, without blocking the event loop."""
         return await self.inner.areindex(owner, progress)
+
+    def embedder_of(self, owner: Owners) -> EmbedderUse:
+        """Return what embeds the lines of an owner."""
+        return self.inner.embedder_of(owner)
+
+    def embed_behind(self, owner: Owner) -> None:
+        """Have what was just stored embedded behind."""
+        self.inner.embed_behind(owner)
+
+    def close(self) -> None:
+        """End what goes on behind."""
+        self.inner.close()
 
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that drop what was forgotten."""

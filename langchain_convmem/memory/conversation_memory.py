@@ -121,15 +121,18 @@ class ConversationMemory(
     def close(self) -> None:
         """Finish the summary in the making, and release what this memory opened. Idempotent.
 
-        A log that was passed in stays open.
+        Lines that wait to be embedded wait for another process, or another recall, unless they are
+        few. A log that was passed in stays open.
         """
         self._stop_summaries()
+        self._stop_recall()
         if self._owns_log:
             self.log.close()
 
     async def aclose(self) -> None:
         """Release what this memory opened; see `close`."""
         await self._astop_summaries()
+        await self._astop_recall()
         if self._owns_log:
             await self.log.aclose()
 

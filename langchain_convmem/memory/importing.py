@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from langchain_convmem.memory.memory_part import MemoryPart
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.steps import Step, Steps, arun, run
 
 if TYPE_CHECKING:
@@ -79,4 +80,7 @@ class ImportingMemory(MemoryPart):
             return ImportedFile(os.fspath(path), tuple(threads))
 
         file: ImportedFile = yield Step(read, lambda: asyncio.to_thread(read))
-        return (yield from store_file_steps(self.log, file, user_id, self.drafting, progress))
+        report = yield from store_file_steps(self.log, file, user_id, self.drafting, progress)
+        for thread in report.thread_ids:
+            self._note_stored(ThreadKey(user_id, thread).owner)
+        return report

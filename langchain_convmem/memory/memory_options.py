@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
-    from langchain_core.embeddings import Embeddings
 
     from langchain_convmem.memory.summarizing import SummarizeWhen
     from langchain_convmem.recall import DialogRecall, RecallSettings
+    from langchain_convmem.recall.embedder_choice import Embedder
     from langchain_convmem.recall.hooks import Rewriter
     from langchain_convmem.summarizing import SummarySettings
     from langchain_convmem.summarizing.summarizers import SummarizerLike
@@ -22,8 +22,10 @@ class MemoryOptions(TypedDict, total=False):
     """What a memory is made of besides its log; each may be left out.
 
     Attributes:
-        embeddings: Any LangChain embeddings; None is the embedded static model, which needs neither
-            key nor network.
+        embeddings: Any LangChain embeddings. `"auto"` (the default; None is the same) is one that
+            comes with the package and needs neither key nor network: for new users the sentence
+            encoder, where its weights are installed, else the static model; users of whom vectors
+            are stored keep theirs until `reindex`.
         settings: How lines are recalled; None is the default of `RecallSettings`.
         before_write: Gets a copy of each message before it is stored or embedded, and returns what
             to store, or None to store nothing of it; see `WriteHook`. It stands before every way
@@ -42,7 +44,7 @@ class MemoryOptions(TypedDict, total=False):
             `ThreadKey` of a thread that is due, such as a queue whose worker calls `summarize`.
     """
 
-    embeddings: Embeddings | None
+    embeddings: Embedder
     settings: RecallSettings | None
     before_write: WriteHook | None
     rewriter: Rewriter | None

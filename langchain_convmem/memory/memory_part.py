@@ -25,6 +25,9 @@ class MemoryPart:
         """What tells the log from others in this process; handles of one file are one log."""
         return getattr(self.log, "path", None) or id(self.log)
 
+    def _note_stored(self, owner: Owner) -> None:
+        """Note that lines of an owner were stored; what finds them may prepare itself."""
+
 
 def owner_of(user_id: str | None, thread_id: str | None) -> Owner:
     """Return whose lines are meant.

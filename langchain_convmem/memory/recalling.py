@@ -10,12 +10,14 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import context_steps
 from langchain_convmem.memory.memory_part import MemoryPart, owner_of
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Recall, ThreadKey
+from langchain_convmem.records import Owner, Recall, ThreadKey
 from langchain_convmem.steps import Steps, arun, run
 
 if TYPE_CHECKING:
     from langchain_convmem.memory.memory_options import MemoryOptions
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall
+    from langchain_convmem.recall.dialog_recall import EmbedderUse
+    from langchain_convmem.recall.embedder_choice import Embedder
     from langchain_convmem.recall.scopes import LineFilter, Moment, Owners
 
 __all__ = ["RecallCallOptions", "RecallingMemory"]
@@ -62,6 +64,7 @@ class RecallingMemory(MemoryPart):
     def _set_up_recall(self, options: MemoryOptions) -> None:
         """Take the options, refusing what fits nothing, or not together."""
         _check_hooks(options.get("rewriter"), options.get("reranker"))
+        _check_embeddings(options.get("embeddings"))
         _check_recall(options, self.log)
         self._lock = threading.Lock()
         self._recall = None
@@ -85,11 +88,27 @@ class RecallingMemory(MemoryPart):
 
         return LineRecall(
             self.log,
-            options.get("embeddings"),
+            options.get("embeddings", "auto"),
             options.get("settings"),
             rewriter=options.get("rewriter"),
             reranker=options.get("reranker"),
         )
+
+    def _stop_recall(self) -> None:
+        """End what a recall of this memory does behind; one that was passed in goes on."""
+        if self._recall is not None and self._options.get("line_recall") is None:
+            self._recall.close()
+
+    async def _astop_recall(self) -> None:
+        if self._recall is not None:
+            from langchain_convmem.recall.workers import in_worker
+
+            await in_worker(self._stop_recall)
+
+    def _note_stored(self, owner: Owner) -> None:
+        """Have lines that were just stored embedded behind, where the owner was searched before."""
+        if self._recall is not None:
+            self._recall.embed_behind(owner)
 
     def wished_tokens(self, recall: bool, max_tokens: int | None) -> int:
         """Return how many tokens of recalled lines a turn wishes for.
@@ -248,6 +267,29 @@ class RecallingMemory(MemoryPart):
         """Index ahead what was added since; see `refresh`. `progress` is called in a worker."""
         return await self.line_recall.arefresh(owner_of(user_id, thread_id), progress=progress)
 
+    def embedder_of(
+        self, *, user_id: str | None = None, thread_id: str | None = None
+    ) -> EmbedderUse:
+        """Return what embeds somebody's lines, and how many still wait for it.
+
+        Args:
+            user_id: Whose lines; or
+            thread_id: the thread of no user.
+
+        Raises:
+            ConfigError: If the call names nobody.
+            LogError: If the log cannot be read.
+        """
+        return self.line_recall.embedder_of(owner_of(user_id, thread_id))
+
+    async def aembedder_of(
+        self, *, user_id: str | None = None, thread_id: str | None = None
+    ) -> EmbedderUse:
+        """Return what embeds somebody's lines; see `embedder_of`."""
+        from langchain_convmem.recall.workers import in_worker
+
+        return await in_worker(lambda: self.embedder_of(user_id=user_id, thread_id=thread_id))
+
 
 def _searched(
     user_id: str | None, thread_id: str | None, user_ids: Collection[str] | None
@@ -292,8 +334,20 @@ def _check_recall(options: MemoryOptions, log: MessageLog) -> None:
         )
         raise ConfigError(msg)
     for name in ("embeddings", "settings", "rewriter", "reranker"):
-        if options.get(name) is not None:
+        if options.get(name) not in (None, "auto"):
             raise ConfigError(f"line_recall has its own {name}; pass one or the other")
+
+
+def _check_embeddings(embeddings: Embedder) -> None:
+    """Refuse a text that is no choice; recall itself is imported only where there is one.
+
+    Raises:
+        ConfigError: If it is another one than "auto".
+    """
+    if isinstance(embeddings, str) and embeddings != "auto":
+        from langchain_convmem.recall.embedder_choice import EmbedderChoice
+
+        EmbedderChoice.check(embeddings)
 
 
 def _check_hooks(rewriter: object, reranker: object) -> None:

@@ -93,8 +93,10 @@ class RememberingMemory(MemoryPart):
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        drafts = self.drafting.drafts(messages, turn_id=turn_id)
-        return self.log.append(ThreadKey(user_id, thread_id), drafts, relaxed=relaxed)
+        key, drafts = ThreadKey(user_id, thread_id), self.drafting.drafts(messages, turn_id=turn_id)
+        entries = self.log.append(key, drafts, relaxed=relaxed)
+        self._note_stored(key.owner)
+        return entries
 
     async def aadd_messages(
         self,
@@ -106,5 +108,7 @@ class RememberingMemory(MemoryPart):
         relaxed: bool = False,
     ) -> list[Entry]:
         """Store messages verbatim in a thread; see `add_messages`."""
-        drafts = self.drafting.drafts(messages, turn_id=turn_id)
-        return await self.log.aappend(ThreadKey(user_id, thread_id), drafts, relaxed=relaxed)
+        key, drafts = ThreadKey(user_id, thread_id), self.drafting.drafts(messages, turn_id=turn_id)
+        entries = await self.log.aappend(key, drafts, relaxed=relaxed)
+        self._note_stored(key.owner)
+        return entries

@@ -194,13 +194,14 @@ class SummarizingPart(RecallingMemory):
     def after_turn_steps(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> Steps[None]:
-        """Do what is due after a turn was stored; nothing where the memory has no summarizer.
+        """Do what is due after a turn was stored: have it embedded behind, compact the thread.
 
         Args:
             key: Its thread.
             view: What the model got of the thread; None if that is not at hand.
             replies: What was stored of the answer.
         """
+        self._note_stored(key.owner)
         if self._summarizer is None or not self._may_be_due(view, replies):
             return
         if self._summarize_when == "background":

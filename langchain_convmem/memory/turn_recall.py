@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["recalled_in_turn"]
 
+_PATIENCE_S = 0.3
+"""How long a turn waits for lines of other threads that were said a moment ago."""
+
 Watched: TypeAlias = "Callable[[str, Callable[[], Steps[Recall]]], Steps[Recall]]"
 
 
@@ -50,6 +53,7 @@ def recalled_in_turn(
             exclude=exclude,
             buffer=key,
             remember=remember,
+            patience_s=_PATIENCE_S,
             **limits,
         )
         found = yield from (recall() if watched is None else watched(query, recall))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from langchain_convmem.protocols.lines import LineIndex
 from langchain_convmem.protocols.logs import (
     CACHE_PREFIX,
+    EndsWithProcess,
     LineSource,
     MessageLog,
     OwnerListing,
@@ -38,6 +39,7 @@ __all__ = [
     "INTERNAL_TAG",
     "INTERNAL_TAGS",
     "ClonableSession",
+    "EndsWithProcess",
     "LineIndex",
     "LineSource",
     "Media",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from langchain_convmem.records import (
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CACHE_PREFIX",
+    "EndsWithProcess",
     "LineSource",
     "MessageLog",
     "OwnerListing",
@@ -302,3 +303,10 @@ class SegmentCache(Protocol):
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
         """Delete the owner's rows made under `fingerprint`; return how many there were."""
         ...
+
+
+@runtime_checkable
+class EndsWithProcess(Protocol):
+    """Optional ability of a log: it keeps nothing beyond this process, so no cache is missed."""
+
+    ends_with_process: Literal[True]

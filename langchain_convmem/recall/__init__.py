@@ -9,6 +9,7 @@ from langchain_convmem.recall.indexes.exact_index import ExactIndex
 from langchain_convmem.recall.indexes.faiss_index import FaissIndex
 from langchain_convmem.recall.options import RecallOptions
 from langchain_convmem.recall.retriever import DialogLineRetriever
+from langchain_convmem.recall.sentence_encoder import MiniLMEmbeddings
 from langchain_convmem.recall.settings import RecallSettings
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "ExactIndex",
     "FaissIndex",
     "LineRecall",
+    "MiniLMEmbeddings",
     "RecallOptions",
     "RecallSettings",
     "fingerprint_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.options import (
@@ -21,10 +21,26 @@ from langchain_convmem.steps import Steps, arun, run
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["DialogRecall", "Progress"]
+__all__ = ["DialogRecall", "EmbedderUse", "Progress"]
 
 Progress = Callable[[int, int], None]
 """Called with how many segments are indexed and how many there are to index."""
+
+
+class EmbedderUse(NamedTuple):
+    """What embeds the lines of an owner.
+
+    Attributes:
+        embeddings: The embedder.
+        segments: How many segments their lines have; None where nobody counts.
+        pending: How many of these wait to be embedded, and are found by their words.
+        problems: What keeps lines from being embedded, one sentence each.
+    """
+
+    embeddings: Embeddings
+    segments: int | None = None
+    pending: int = 0
+    problems: tuple[str, ...] = ()
 
 
 class DialogRecall(ABC):
@@ -122,6 +138,16 @@ class DialogRecall(ABC):
     @abstractmethod
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index anew, without blocking the event loop; `progress` may be called in a worker."""
+
+    def embedder_of(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
+        """Return what embeds the lines of an owner, and how many wait for it."""
+        return EmbedderUse(self.embeddings)
+
+    def embed_behind(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
+        """Have what was just stored of an owner embedded soon; does nothing where none waits."""
+
+    def close(self) -> None:  # noqa: B027 - as above
+        """End what goes on behind; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:

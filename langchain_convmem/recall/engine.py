@@ -9,16 +9,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_convmem.protocols import MessageLog, SegmentCache
-from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
-from langchain_convmem.recall.embedding import EmbeddedEmbeddings
+from langchain_convmem.recall.backlog import BACKLOG, until_done
+from langchain_convmem.recall.dialog_recall import DialogRecall, EmbedderUse, Progress
+from langchain_convmem.recall.embedder_choice import Embedder, EmbedderChoice
 from langchain_convmem.recall.hooks import check_hooks, reranked, rewritten
 from langchain_convmem.recall.indexes.embedding_border import embed_question
 from langchain_convmem.recall.indexes.index_registry import IndexRegistry
 from langchain_convmem.recall.indexes.owner_index import OwnerIndex
+from langchain_convmem.recall.indexes.pending import embed_pending, waiting
 from langchain_convmem.recall.names import without_names
 from langchain_convmem.recall.options import Request
 from langchain_convmem.recall.relevance_buffer import BufferedBlock, buffer_steps
-from langchain_convmem.recall.scopes import Owners, checked_owners
+from langchain_convmem.recall.scopes import Owners, Scope, checked_owners
 from langchain_convmem.recall.search import Asked, Candidate, Search, looked_up
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.workers import in_worker
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LineRecall"]
 
+_LINES_PER_SECOND = 128
+"""About how many short lines a processor embeds; more of them would not be done in time."""
+
 
 class LineRecall(DialogRecall):
     """Finds verbatim dialog lines in a log, by meaning, words and neighbourhood.
@@ -45,7 +50,7 @@ class LineRecall(DialogRecall):
     def __init__(
         self,
         log: MessageLog,
-        embeddings: Embeddings | None = None,
+        embeddings: Embedder = "auto",
         settings: RecallSettings | None = None,
         *,
         max_owners: int = 256,
@@ -57,7 +62,9 @@ class LineRecall(DialogRecall):
 
         Args:
             log: Where the lines stand.
-            embeddings: Any LangChain embedder; the embedded one by default.
+            embeddings: Any LangChain embedder. `"auto"` and None: for an owner with stored vectors
+                the embedder of this package that made them; for others the sentence encoder where
+                its weights are installed and the log keeps vectors, else the static one.
             settings: Weights and limits.
             max_owners: How many owners' indexes stay in memory; the least recently used leave.
             max_segments: How many segments of lines these hold together. An index that is larger by
@@ -70,18 +77,20 @@ class LineRecall(DialogRecall):
                 is no hit. Where it fails they keep theirs, and `Recall.problems` says why.
 
         Raises:
-            ConfigError: If a limit is not positive, or a hook is none.
+            ConfigError: If a limit is not positive, a hook is none, or `embeddings` is a text
+                other than `"auto"`.
         """
         check_hooks(rewriter, reranker)
         self._reindexing = threading.Lock()
         self.log = log
-        self.embeddings: Embeddings = EmbeddedEmbeddings() if embeddings is None else embeddings
+        choice = EmbedderChoice(log, embeddings)
+        self.embeddings: Embeddings = choice.default
         self.settings = RecallSettings() if settings is None else settings
         self._rewriter = rewriter
         self._reranker = reranker
         self._indexes = IndexRegistry(
             log,
-            self.embeddings,
+            choice,
             index=self.settings.index,
             vector_bits=self.settings.vector_bits,
             max_owners=max_owners,
@@ -96,23 +105,40 @@ class LineRecall(DialogRecall):
     def answer_steps(self, request: Request) -> Steps[Recall]:
         """Return the steps that answer a request."""
         texts, problem = yield from rewritten(self._rewriter, request.wish.query)
-        index = self._indexes.of(request.scope.owners)
-        known: _Known = yield _off_loop(partial(_caught_up, index))
-        asked, problems = yield from self._embed(texts, known, request.wish.settings)
+        index = yield from self._index(request.scope.owners)
+        known = yield from self._known(index, request)
+        asked, problems = yield from self._embed(index, texts, known, request.wish.settings)
         search = Search(index, request, asked, _those((problem, *problems)))
         if self._reranker is not None:
             search = yield from self._reranked(search, self._reranker)
         found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _off_loop(search.answer)
+        if known.pending:
+            BACKLOG.submit(index)
         return (yield from self._buffered(index, request, *found))
 
     def silent_steps(self, request: Request) -> Steps[Recall]:
         """Return the steps that answer a request with its buffer alone, as if nothing was asked."""
-        index = self._indexes.of(request.scope.owners)
+        index = yield from self._index(request.scope.owners)
         silent = request._replace(remember=False)
         return (yield from self._buffered(index, silent, Recall((), ()), ()))
 
+    def _index(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
+        index = self._indexes.kept(owners)
+        if index is None:
+            index = yield _off_loop(partial(self._indexes.of, owners))
+        return index
+
+    def _known(self, index: OwnerIndex, request: Request) -> Steps[_Known]:
+        """Catch up, and wait a little where few lines that may come back are not embedded yet."""
+        known: _Known = yield _off_loop(partial(_caught_up, index, request.scope))
+        is_little = known.pending <= request.patience_s * _LINES_PER_SECOND
+        if known.awaited and is_little and request.wish.settings.dense_weight:
+            yield until_done(BACKLOG.submit(index), request.patience_s)
+            known = yield _off_loop(partial(_caught_up, index, request.scope))
+        return known
+
     def _embed(
-        self, texts: Sequence[str], known: _Known, settings: RecallSettings
+        self, index: OwnerIndex, texts: Sequence[str], known: _Known, settings: RecallSettings
     ) -> Steps[tuple[tuple[Asked, ...], list[str | None]]]:
         if not settings.dense_weight or known.dim is None:
             return tuple(Asked(text, None) for text in texts), []
@@ -120,7 +146,7 @@ class LineRecall(DialogRecall):
         problems: list[str | None] = []
         for text in texts:
             meant = text if settings.names_in_meaning else without_names(text, known.speakers)
-            vector, problem = yield from embed_question(self.embeddings, meant, known.dim)
+            vector, problem = yield from embed_question(index.embeddings, meant, known.dim)
             asked.append(Asked(text, vector))
             problems.append(problem)
         return tuple(asked), problems
@@ -173,7 +199,10 @@ class LineRecall(DialogRecall):
         """
         index = self._index_of(owner)
         with index.lock:
-            index.refresh(progress)
+            index.refresh(None if index.embeds_behind else progress)
+        if index.embeds_behind:
+            embed_pending(index, progress)
+        with index.lock:
             return index.problems
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
@@ -203,18 +232,58 @@ class LineRecall(DialogRecall):
             return self.refresh(owners, progress)
         with self._reindexing:
             kept = self._indexes.kept(owners)
+            if kept is not None and self._is_at_work(kept):
+                return self._finished(kept, progress)
             if kept is not None:
                 with kept.lock:
                     kept.save()  # paid for already
-            index = self._indexes.made(owners)
+            index = self._indexes.made_anew(owners)
             index.reindex(progress)
             problems = index.problems
             self._indexes.adopt(owners, index)
             return problems
 
+    def _is_at_work(self, index: OwnerIndex) -> bool:
+        """Return whether lines may be embedded for an index behind at this moment."""
+        with index.lock:
+            is_same = index.embeds_behind and index.embeddings == self.embeddings
+            return is_same and index.may_embed()
+
+    def _finished(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
+        """Embed what waits in an index, and delete what other embedders have made."""
+        embed_pending(index, progress)
+        with index.lock:
+            index.delete_others()
+            return index.problems
+
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Embed anew, without blocking the event loop; `progress` is called in a worker."""
         return await in_worker(partial(self.reindex, owner, progress))
+
+    def embedder_of(self, owner: Owners) -> EmbedderUse:
+        """Return what embeds the lines of an owner, and how many wait for it.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        index = self._index_of(owner)
+        with index.lock:
+            index.catch_up()
+            segments, pending = len(index.table), len(index.vectors.missing)
+            return EmbedderUse(index.embeddings, segments, pending, index.problems)
+
+    def embed_behind(self, owner: Owner) -> None:
+        """Have what was just stored of an owner embedded behind, if they were searched before."""
+        for index in self._indexes.involving(owner):
+            if index.embeds_behind:
+                BACKLOG.submit(index)
+
+    def close(self) -> None:
+        """Embed nothing more behind: few lines are finished, of more the batch under way.
+
+        Nothing else is closed; another recall goes on. Idempotent.
+        """
+        BACKLOG.close(self._indexes.indexes)
 
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that take out of memory what the log has forgotten of an owner.
@@ -242,10 +311,19 @@ def _those(problems: Sequence[str | None]) -> tuple[str, ...]:
 
 
 class _Known(NamedTuple):
-    """What embedding a question needs to know of an index, read under its lock."""
+    """What embedding a question needs to know of an index, read under its lock.
+
+    Attributes:
+        speakers: Whose names may be left out of it.
+        dim: Components of a vector; None where there is none.
+        pending: How many segments are to be embedded behind.
+        awaited: How many of them the recall may return.
+    """
 
     speakers: list[str]
     dim: int | None
+    pending: int
+    awaited: int
 
 
 def _drop_forgotten(index: OwnerIndex) -> None:
@@ -253,7 +331,9 @@ def _drop_forgotten(index: OwnerIndex) -> None:
         index.drop_forgotten()
 
 
-def _caught_up(index: OwnerIndex) -> _Known:
+def _caught_up(index: OwnerIndex, scope: Scope) -> _Known:
     with index.lock:
         index.catch_up()
-        return _Known(index.table.speakers, index.vectors.dim)
+        awaited = waiting(index, scope.mask)
+        pending = len(index.vectors.missing) if index.embeds_behind else 0
+        return _Known(index.table.speakers, index.vectors.dim, pending, awaited)

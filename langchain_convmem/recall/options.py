@@ -44,6 +44,8 @@ class RecallOptions(TypedDict, total=False):
         remember: Whether the buffer is written; what comes back is the same.
         now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
             counted what "last week" means and how long ago a block was said.
+        patience_s: How long to wait for lines that are still being embedded, where they are few;
+            2 seconds by default. The others are found by their words meanwhile.
         settings: Instead of the recall's own, but for `index` and `vector_bits`, which are matters
             of building.
     """
@@ -60,6 +62,7 @@ class RecallOptions(TypedDict, total=False):
     buffer: ThreadKey | None
     remember: bool
     now_ms: int | None
+    patience_s: float
     settings: RecallSettings | None
 
 
@@ -71,12 +74,14 @@ class Request(NamedTuple):
         scope: What may come back at all.
         buffer: The thread whose relevance buffer takes part; None where none does.
         remember: Whether the buffer is written.
+        patience_s: How long lines that are being embedded may be waited for.
     """
 
     wish: Wish
     scope: Scope
     buffer: ThreadKey | None
     remember: bool
+    patience_s: float = 0.0
 
 
 def checked_request(
@@ -96,6 +101,7 @@ def checked_request(
     buffer: ThreadKey | None = None,
     remember: bool = True,
     now_ms: int | None = None,
+    patience_s: float = 2.0,
     settings: RecallSettings | None = None,
 ) -> Request:
     """Return what a caller asks for.
@@ -108,6 +114,9 @@ def checked_request(
     _check_count("k", k, least=1)
     _check_count("max_tokens", max_tokens, least=1)
     _check_count("ranking", ranking, least=0)
+    if not patience_s >= 0:
+        msg = f"patience_s must be a number of seconds from 0, got {patience_s!r}"
+        raise ConfigError(msg)
     k, max_tokens = _limits(k, max_tokens, settings)
     threshold = _threshold(threshold, max_tokens, settings)
     scope = checked_scope(
@@ -115,7 +124,7 @@ def checked_request(
     )
     scope.check_thread("buffer", buffer)
     wish = Wish(query, k, max_tokens, threshold, ranking, settings, _now_ms(now_ms))
-    return Request(wish, scope, buffer if settings.buffer_size else None, remember)
+    return Request(wish, scope, buffer if settings.buffer_size else None, remember, patience_s)
 
 
 def buffer_request(

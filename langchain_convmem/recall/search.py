@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 
 from langchain_convmem.recall.answer import Answer, Wish, build_recall, hits_of
 from langchain_convmem.recall.indexes.owner_index import OwnerIndex
+from langchain_convmem.recall.indexes.pending import waiting
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.options import Request
 from langchain_convmem.recall.ranking import Question, Ranking, rank
@@ -103,8 +104,15 @@ class Search:
             self.index.lexical,
             allowed=ranked.allowed,
             hits=hits,
-            problems=(*self.index.problems, *self.problems),
+            problems=(*self.index.problems, *self._waiting(ranked.allowed), *self.problems),
         )
+
+    def _waiting(self, allowed: NDArray[np.bool_]) -> tuple[str, ...]:
+        count = waiting(self.index, lambda _: allowed)
+        if not count:
+            return ()
+        which = "1 segment waits" if count == 1 else f"{count} segments wait"
+        return (f"{which} to be embedded, found by words alone until then",)
 
     def _ranked(self) -> _Ranked:
         index, wish = self.index, self.request.wish

@@ -314,4 +314,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(convmem, weeks, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(LineRecall, "refresh", interrupted)
-    assert convmem("import", weeks) == (130, "", "")
+    code, out, err = convmem("import", weeks)
+    assert (code, len(out.splitlines()), len(err.splitlines())) == (130, 1, 1)
+    assert "7 lines, 7 new" in out
+    assert "all lines are stored" in err

@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/chains.md",
         "docs/chat_templates.md",
         "docs/conversation.md",
+        "docs/embedder.md",
         "docs/first_steps.md",
         "docs/history.md",
         "docs/langgraph.md",

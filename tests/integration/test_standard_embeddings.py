@@ -1,11 +1,11 @@
-"""LangChain's own tests on the embedded embedder."""
+"""LangChain's own tests on the embedded embedders."""
 
 from __future__ import annotations
 
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
 from langchain_tests.unit_tests import EmbeddingsUnitTests
 
-from langchain_convmem import EmbeddedEmbeddings
+from langchain_convmem import EmbeddedEmbeddings, MiniLMEmbeddings
 
 
 class TestEmbeddedUnit(EmbeddingsUnitTests):
@@ -18,3 +18,15 @@ class TestEmbeddedIntegration(EmbeddingsIntegrationTests):
     @property
     def embeddings_class(self):
         return EmbeddedEmbeddings
+
+
+class TestMiniLMUnit(EmbeddingsUnitTests):
+    @property
+    def embeddings_class(self):
+        return MiniLMEmbeddings
+
+
+class TestMiniLMIntegration(EmbeddingsIntegrationTests):
+    @property
+    def embeddings_class(self):
+        return MiniLMEmbeddings

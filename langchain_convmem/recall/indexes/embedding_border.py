@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable
 from langchain_convmem.recall.indexes.vectors import rounded
+from langchain_convmem.recall.sentence_encoder import MiniLMEmbeddings
 from langchain_convmem.recall.workers import in_worker
 from langchain_convmem.steps import Step, Steps, step
 
@@ -92,9 +93,9 @@ def embed_question(
 
 
 def _asking(embeddings: Embeddings, text: str) -> Step:
-    if type(embeddings) is EmbeddedEmbeddings:
-        # Its vectors are arrays: lists of their numbers would only be put together again.
-        call = partial(embeddings.embed_query_array, text)
+    if type(embeddings) in (EmbeddedEmbeddings, MiniLMEmbeddings):
+        # Their vectors are arrays: lists of their numbers would only be put together again.
+        call = partial(cast("MiniLMEmbeddings", embeddings).embed_query_array, text)
         return Step(call, lambda: in_worker(call))
     return step(embeddings, "embed_query", text)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog
+from langchain_convmem.recall.embedder_choice import Chosen, EmbedderChoice
 from langchain_convmem.recall.indexes.owner_index import OwnerIndex
 from langchain_convmem.recall.settings import IndexName
 from langchain_convmem.records import Owner
-
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
 
 __all__ = ["IndexRegistry"]
 
@@ -24,7 +22,7 @@ class IndexRegistry:
     def __init__(
         self,
         log: MessageLog,
-        embeddings: Embeddings,
+        choice: EmbedderChoice,
         *,
         index: IndexName = "auto",
         vector_bits: Literal[8, 16] = 16,
@@ -35,7 +33,7 @@ class IndexRegistry:
 
         Args:
             log: Where the lines stand.
-            embeddings: What embeds them.
+            choice: What embeds them.
             index: See `RecallSettings.index`.
             vector_bits: See `RecallSettings.vector_bits`.
             max_owners: How many indexes stay in memory; the least recently used leave.
@@ -49,13 +47,19 @@ class IndexRegistry:
                 msg = f"{name} must be at least 1, got {limit!r}"
                 raise ConfigError(msg)
         self._log = log
-        self._embeddings = embeddings
+        self._choice = choice
         self._index: IndexName = index
         self._vector_bits: Literal[8, 16] = vector_bits
         self._max_owners = max_owners
         self._max_segments = max_segments
         self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def indexes(self) -> list[OwnerIndex]:
+        """The indexes in memory."""
+        with self._lock:
+            return list(self._indexes.values())
 
     @property
     def held(self) -> list[tuple[Owner, ...]]:
@@ -69,26 +73,44 @@ class IndexRegistry:
             return [index for owners, index in self._indexes.items() if owner in owners]
 
     def kept(self, owners: tuple[Owner, ...]) -> OwnerIndex | None:
-        """Return the index over these owners if it is in memory."""
+        """Return the index over these owners if it is in memory, as the latest used."""
         with self._lock:
-            return self._indexes.get(owners)
+            index = self._indexes.get(owners)
+            if index is not None:
+                self._indexes.move_to_end(owners)
+                self._make_room()
+            return index
 
     def of(self, owners: tuple[Owner, ...]) -> OwnerIndex:
-        """Return the index over these owners, in memory or made anew; it may have read nothing."""
+        """Return the index over these owners, in memory or made anew; it may have read nothing.
+
+        For one that is made the log is asked who embedded its lines.
+        """
+        index = self.kept(owners)
+        if index is not None:
+            return index
+        chosen = self._choice.of(owners)
+        made = self._made(owners, chosen)
+        if not chosen.is_final:
+            return made
         with self._lock:
-            index = self._indexes.pop(owners, None) or self.made(owners)
-            self._indexes[owners] = index
+            # Somebody else may have been faster.
+            index = self._indexes.setdefault(owners, made)
             self._make_room()
             return index
 
-    def made(self, owners: tuple[Owner, ...]) -> OwnerIndex:
-        """Return a new index over these owners that nobody else has."""
+    def made_anew(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+        """Return a new index over these owners that nobody else has, whatever is stored."""
+        return self._made(owners, Chosen(self._choice.default))
+
+    def _made(self, owners: tuple[Owner, ...], chosen: Chosen) -> OwnerIndex:
         return OwnerIndex(
             self._log,
             owners,
-            self._embeddings,
+            chosen.embeddings,
             index=self._index,
             vector_bits=self._vector_bits,
+            problem=chosen.problem,
         )
 
     def adopt(self, owners: tuple[Owner, ...], index: OwnerIndex) -> None:

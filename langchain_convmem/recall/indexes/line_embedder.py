@@ -10,6 +10,7 @@ from langchain_convmem.recall.indexes.embedding_border import EmbeddingBorder
 from langchain_convmem.recall.indexes.known_texts import KnownTexts
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
+from langchain_convmem.recall.sentence_encoder import MiniLMEmbeddings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +27,7 @@ class LineEmbedder:
         """Create an embedder for an index; say `begin` before anything else."""
         self.border = EmbeddingBorder(embeddings)
         self.is_free = costs_nothing(embeddings)
+        self.is_behind = isinstance(embeddings, MiniLMEmbeddings)
         self._known: KnownTexts | None = None
         self._before: KnownTexts | None = None
 

@@ -8,12 +8,13 @@ that was kept up to date equals one that was built anew.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from langchain_convmem.errors import EmbedderChangedError, LogError
 from langchain_convmem.protocols import MessageLog, SegmentCache
 from langchain_convmem.recall.dialog_recall import Progress
+from langchain_convmem.recall.embedder_choice import is_made_here, owner_argument
 from langchain_convmem.recall.indexes.line_embedder import LineEmbedder
 from langchain_convmem.recall.indexes.log_reader import LogReader
 from langchain_convmem.recall.indexes.segment_store import (
@@ -39,22 +40,22 @@ if TYPE_CHECKING:
 __all__ = ["OwnerIndex"]
 
 _BATCH = 256
+_SMALL_BATCH = 32
 _UNSAVED = 2000
 
 _Sending: TypeAlias = Literal["nothing", "unless paused", "all", "anew"]
 """When lines may go to the embedder; "anew": though another one has made vectors of them."""
 
 
-def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(numbers), _BATCH):
-        yield numbers[start : start + _BATCH]
+def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
 
 
 class OwnerIndex:
-    """Table, terms and vectors of the owners' lines, and how far their logs have been read.
+    """Table, terms and vectors of the owners' lines; owners share one scale of scores alone.
 
-    Owners share one scale of scores, and nothing else. Not thread-safe: hold `lock` around every
-    method and around whatever reads `table`, `lexical` and `vectors`.
+    Not thread-safe: hold `lock` around every method and whatever reads the three.
     """
 
     def __init__(
@@ -65,11 +66,14 @@ class OwnerIndex:
         *,
         index: IndexName = "auto",
         vector_bits: Literal[8, 16] = 16,
+        problem: str | None = None,
     ) -> None:
-        """Create an index of the owners, each named once, that has read nothing yet."""
+        """Create an index of the owners, each named once; `problem` is one of the embedder."""
         self.lock = threading.RLock()
+        self.embedding = threading.Lock()  # held, before `lock`, by `PendingLines`
+        self.embeddings = embeddings
         self._cache = log if isinstance(log, SegmentCache) else None
-        self._embeddings = embeddings
+        self._embedder_problem = problem
         self._embedder = LineEmbedder(embeddings)
         self._index: IndexName = index
         self._vector_bits: Literal[8, 16] = vector_bits
@@ -85,7 +89,7 @@ class OwnerIndex:
         self._embedder.begin(self.table, self.vectors, reuse=reuse)
         self._retracted: dict[Owner, frozenset[str]] = {}
         owners = [reader.owner for reader in self._readers]
-        self._stored = SegmentStore(self._cache, owners, self._embeddings, self.table)
+        self._stored = SegmentStore(self._cache, owners, self.embeddings, self.table)
         self._others: list[str] | None = None
         self._has_overlooked = False
         for reader in self._readers:
@@ -95,8 +99,13 @@ class OwnerIndex:
     def problems(self) -> tuple[str, ...]:
         """What keeps this index from being complete or cheap to rebuild, one sentence each."""
         pending = self._embedder.border.problem if self.vectors.missing else None
-        found = (self._change, pending, *self._stored.problems)
+        found = (self._embedder_problem, self._change, pending, *self._stored.problems)
         return tuple(problem for problem in found if problem is not None)
+
+    @property
+    def embeds_behind(self) -> bool:
+        """Whether lines wait for `PendingLines`, instead of being embedded when they are read."""
+        return self._embedder.is_behind
 
     # -- keeping up with the log -------------------------------------------------------------
 
@@ -137,6 +146,10 @@ class OwnerIndex:
             LogError: If the log cannot be read; the next call goes on where this one stopped.
         """
         self._follow("anew", progress)
+        self.delete_others()
+
+    def delete_others(self) -> None:
+        """Delete what other embedders have made, once every line has a stored vector."""
         if not self.vectors.missing and not len(self._stored):
             self._stored.delete_others()
             self._others = None
@@ -170,6 +183,7 @@ class OwnerIndex:
             self._reset()
             raise
         finally:
+            self._sending = "unless paused"
             self._embedder.forget_before()
         if failure is not None:
             raise failure
@@ -235,11 +249,12 @@ class OwnerIndex:
         self.vectors.expect(len(fresh))
         rows, is_whole = self._stored.load(fresh)
         self._has_overlooked |= not is_whole
-        for done, numbers in enumerate(_batches(fresh)):
+        size = _SMALL_BATCH if self.embeds_behind and self._sending == "anew" else _BATCH
+        for done, numbers in enumerate(_batches(fresh, size)):
             self._derive_batch(numbers, rows)
             self._save_some()
             if progress is not None:
-                progress(min((done + 1) * _BATCH, len(fresh)), len(fresh))
+                progress(min((done + 1) * size, len(fresh)), len(fresh))
         self.lexical.settle()
 
     def _derive_batch(self, numbers: Sequence[int], rows: dict[int, StoredSegment]) -> None:
@@ -278,31 +293,33 @@ class OwnerIndex:
             if vector is None and self.table.live[number]
         ]
         made = dict(zip(wanted, self._embed(wanted, dim), strict=True))
-        return [
-            made.get(number) if vector is None else vector
-            for number, vector in zip(numbers, loaded, strict=True)
-        ]
+        both = zip(numbers, loaded, strict=True)
+        return [made.get(number) if vector is None else vector for number, vector in both]
 
     def _fill_missing(self, progress: Progress | None) -> None:
         if self._has_overlooked or self._sending == "anew":
-            self._fill_from_stored()
+            self.fill_from_stored()
         if not self._may_send():
             return
         pending = sorted(self.vectors.missing)
-        for done, numbers in enumerate(_batches(pending)):
+        for done, numbers in enumerate(_batches(pending, _BATCH)):
             made = dict(zip(numbers, self._embed(numbers, self.vectors.dim), strict=True))
-            filled = {number: vector for number, vector in made.items() if vector is not None}
-            self.vectors.fill(list(filled), list(filled.values()))
-            self._embedder.learn(filled)
-            for number, vector in filled.items():
-                self._keep(number, self._terms(number), vector, None)
-            self._save_some()
-            if len(filled) < len(made):
+            if self.fill(made) < len(made):
                 return
             if progress is not None:
                 progress(min((done + 1) * _BATCH, len(pending)), len(pending))
 
-    def _fill_from_stored(self) -> None:
+    def fill(self, made: Mapping[int, Vector | None]) -> int:
+        """Take in and store vectors of lines that waited for them; return how many there were."""
+        filled = {number: vector for number, vector in made.items() if vector is not None}
+        self.vectors.fill(list(filled), list(filled.values()))
+        self._embedder.learn(filled)
+        for number, vector in filled.items():
+            self._keep(number, self._terms(number), vector, None)
+        self._save_some()
+        return len(filled)
+
+    def fill_from_stored(self) -> None:
         """Take vectors that another process has stored, or that could not be read at first."""
         rows, is_whole = self._stored.load(sorted(self.vectors.missing))
         self._has_overlooked = not is_whole
@@ -323,10 +340,21 @@ class OwnerIndex:
         texts = [self.table.text(number) for number in numbers]
         return self._embedder.vectors(texts, dim, send=self._may_send())
 
-    def _may_send(self) -> bool:
-        """Return whether lines may go to the embedder now."""
+    def known(self, texts: Sequence[str]) -> list[Vector | None]:
+        """Return the vectors of texts that are there already."""
+        return self._embedder.vectors(texts, self.vectors.dim, send=False)
+
+    def embed(self, texts: Sequence[str]) -> list[Vector] | None:
+        """Return a vector per text, None after a failure; needs no lock but `embedding`."""
+        return self._embedder.border.embed_lines(texts, self.vectors.dim)
+
+    def may_embed(self) -> bool:
+        """Return whether lines that wait may be embedded now."""
         is_due = self._embedder.is_free or self._is_agreed()
         return is_due and not self._embedder.border.is_paused
+
+    def _may_send(self) -> bool:
+        return (not self.embeds_behind or self._sending == "anew") and self.may_embed()
 
     def _is_agreed(self) -> bool:
         """Return whether sending lines is no surprise: none has been embedded by anybody."""
@@ -339,6 +367,8 @@ class OwnerIndex:
         if self._others is None:
             self._others = self._stored.others()
             self._has_overlooked |= self._others is None
+            if self._others and self.embeds_behind:  # ours costs nobody anything
+                self._others = [name for name in self._others if not is_made_here(name)]
         return self._others == []
 
     @property
@@ -346,7 +376,8 @@ class OwnerIndex:
         """What to say if lines wait because another embedder made their vectors."""
         if self._embedder.is_free or not self._others or not self.vectors.missing:
             return None
-        calls = " and ".join(f"memory.reindex({_named(one.owner)})" for one in self._readers)
+        owners = [owner_argument(one.owner) for one in self._readers]
+        calls = " and ".join(f"memory.reindex({owner})" for owner in owners)
         return (
             f"the embedder changed: lines are found by their words alone until {calls} or `convmem "
             f"reindex` embeds {len(self.vectors.missing)} segments; their vectors are by "
@@ -370,9 +401,3 @@ class OwnerIndex:
         """Store what would be dear to lose."""
         if not self._embedder.is_free or len(self._stored) >= _UNSAVED:
             self._stored.save()
-
-
-def _named(owner: Owner) -> str:
-    if owner.user_id is not None:
-        return f"user_id={owner.user_id!r}"
-    return f"thread_id={owner.thread_id!r}"

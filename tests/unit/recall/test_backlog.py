@@ -1,0 +1,443 @@
+"""Lines are embedded behind: nobody waits, nothing is lost, nothing is embedded twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pytest
+from forked_processes import ForkedProcess
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from tiny_encoder import WatchedEncoder, write_encoder
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.recall import LineRecall, backlog, sentence_encoder
+from langchain_convmem.recall.backlog import BACKLOG
+from langchain_convmem.recall.indexes import pending
+from langchain_convmem.recall.indexes.pending import PendingLines
+from langchain_convmem.recall.minilm_network import Network
+from langchain_convmem.records import Owner, ThreadKey
+from langchain_convmem.steps import run
+
+ANA = Owner(user_id="ana")
+BEN = Owner(user_id="ben")
+TEXTS = [f"{word} number {n}" for n, word in enumerate(["car", "tree", "dog", "boat", "lamp"] * 8)]
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture
+def encoder(tiny):
+    watched = WatchedEncoder(tiny)
+    yield watched
+    watched.go_on()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def sqlite_log(path):
+    with SQLiteLog(path) as log:
+        yield log
+
+
+def stored(log, owner=ANA):
+    """Return how many vectors a log has stored."""
+    [name] = log.segment_fingerprints(owner)
+    return sum(row.vector is not None for row in log.load_segments(owner, name))
+
+
+def settled(recall, owner=ANA):
+    """Wait until nothing of an owner is embedded behind any more."""
+    BACKLOG.submit(recall._index_of(owner)).result(60)
+
+
+# -- nobody waits ------------------------------------------------------------------------------
+
+
+def test_a_line_is_found_by_its_words_until_it_is_embedded(log, say, encoder):
+    say(log, ["the car is blue", "ok"])
+    recall = LineRecall(log, encoder)
+    encoder.hold()
+    found = recall.recall(ANA, "blue", k=1, patience_s=0)
+    assert found.matches[0].line.text == "the car is blue"
+    assert found.problems == ("2 segments wait to be embedded, found by words alone until then",)
+    encoder.go_on()
+    assert recall.refresh(ANA) == ()
+    found = recall.recall(ANA, "the car is blue", k=1)
+    assert (found.matches[0].similarity > 0.9, found.problems) == (True, ())
+
+
+def test_lines_that_were_added_are_found_by_meaning_by_the_next_recall(log, say, encoder):
+    recall = LineRecall(log, encoder)
+    for number in range(3):
+        say(log, [f"the boat number {number}"], thread=str(number))
+        found = recall.recall(ANA, f"the boat number {number}", k=1, patience_s=60)
+        assert (found.matches[0].similarity > 0.9, found.problems) == (True, ())
+
+
+async def test_an_event_loop_goes_on_while_a_recall_waits(log, say, encoder):
+    say(log, ["the car"])
+    encoder.hold()
+    waiting = asyncio.ensure_future(
+        LineRecall(log, encoder).arecall(ANA, "the car", k=1, patience_s=60)
+    )
+    assert await asyncio.to_thread(encoder.is_reached.wait, 60)
+    assert not waiting.done()
+    encoder.go_on()
+    assert (await waiting).matches[0].similarity > 0.9
+
+
+def test_a_recall_waits_for_no_line_that_it_may_not_return(log, say, encoder):
+    [entry] = say(log, ["the car"], thread="here")
+    encoder.hold()
+    seen = {ThreadKey("ana", "here"): {entry.position}}
+    found = LineRecall(log, encoder).recall(ANA, "the car", exclude=seen, patience_s=3600)
+    assert found == LineRecall(log, encoder).recall(ANA, "x", exclude=seen, patience_s=0)
+    assert found.problems == ()
+
+
+def test_a_recall_waits_for_no_large_backlog(log, say, encoder):
+    say(log, TEXTS)
+    encoder.hold()
+    recall = LineRecall(log, encoder)
+    assert len(recall.recall(ANA, "car", k=1, patience_s=0.1).matches) == 20
+
+
+def test_a_turn_waits_neither_for_its_own_lines_nor_for_a_backlog(log, say, encoder):
+    say(log, TEXTS, thread="long ago")
+    memory = ConversationMemory(log, embeddings=encoder)
+    chain = memory.wrap(RunnableLambda(lambda _: "The blue one."))
+    config = {"configurable": {"user_id": "ana", "thread_id": "now"}}
+    encoder.hold()
+    assert chain.invoke("Which car was it?", config)
+    assert encoder.is_reached.wait(60)
+    assert chain.invoke("Which boat was it?", config)
+    assert encoder.embedded == []
+    encoder.go_on()
+    memory.refresh(user_id="ana")
+    assert {*TEXTS, "Which car was it?", "Which boat was it?"} <= set(encoder.embedded)
+    assert len(encoder.embedded) == len(set(encoder.embedded))
+    memory.close()
+
+
+def test_a_reply_is_embedded_without_another_recall(log, encoder):
+    memory = ConversationMemory(log, embeddings=encoder)
+    chain = memory.wrap(RunnableLambda(lambda _: "It is in the garden."))
+    chain.invoke("Which house?", {"configurable": {"user_id": "ana", "thread_id": "t"}})
+    settled(memory.line_recall.inner)
+    assert sorted(encoder.embedded) == ["It is in the garden.", "Which house?"]
+    memory.close()
+
+
+# -- once ----------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_and_stored_goes_through_the_network_once(log, tiny, monkeypatch):
+    texts = []
+    vectors = Network.vectors
+
+    def counting(self, ids):
+        texts.extend(map(tuple, ids))
+        return vectors(self, ids)
+
+    monkeypatch.setattr(sentence_encoder, "_ENCODERS", {})
+    monkeypatch.setattr(Network, "vectors", counting)
+    encoder = sentence_encoder.MiniLMEmbeddings(folder=tiny)
+    memory = ConversationMemory(log, embeddings=encoder)
+    memory.add_messages([HumanMessage("the dog")], user_id="ana", thread_id="before")
+    memory.refresh(user_id="ana")
+    chain = memory.wrap(RunnableLambda(lambda _: "ok"))
+    for text in ("the boat number seven", "ok", "the car"):
+        chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": text}})
+        settled(memory.line_recall.inner)
+    assert len(texts) == len(set(texts))
+    memory.close()
+
+
+def test_a_text_that_was_said_before_is_not_embedded_again(sqlite_log, say, encoder):
+    say(sqlite_log, ["ok", "car", "ok"])
+    recall = LineRecall(sqlite_log, encoder)
+    recall.refresh(ANA)
+    say(sqlite_log, ["car", "ok", "boat"], thread="later")
+    settled(recall)
+    assert sorted(encoder.embedded) == ["boat", "car", "ok"]
+    assert stored(sqlite_log) == 6
+
+
+def test_the_next_process_embeds_nothing_again(sqlite_log, say, encoder, tiny):
+    say(sqlite_log, TEXTS)
+    LineRecall(sqlite_log, encoder).refresh(ANA)
+    later = WatchedEncoder(tiny)
+    assert LineRecall(sqlite_log, later).refresh(ANA) == ()
+    assert later.embedded == []
+
+
+def test_what_another_process_has_embedded_meanwhile_is_taken(
+    path, say, encoder, tiny, monkeypatch
+):
+    monkeypatch.setattr(pending, "_LOOKING_SHARE", 1e9)  # before each batch
+    with SQLiteLog(path) as here, SQLiteLog(path) as there:
+        say(here, TEXTS)
+        waiting = LineRecall(here, encoder)
+        encoder.hold()
+        waiting.recall(ANA, "car", patience_s=0)
+        LineRecall(there, WatchedEncoder(tiny)).refresh(ANA)
+        encoder.go_on()
+        assert waiting.refresh(ANA) == ()
+    # Of the batch under way that could not be helped.
+    assert len(encoder.embedded) <= pending._BATCH
+
+
+def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
+    say(sqlite_log, TEXTS)
+    index = LineRecall(sqlite_log, encoder)._index_of(ANA)
+    lines = PendingLines(index, batch=3)
+    assert lines.embed_some() == len(TEXTS) - 3
+    assert encoder.embedded == TEXTS[:-4:-1]
+    say(sqlite_log, ["the newest"], thread="new")
+    lines.embed_some()
+    assert encoder.embedded[3:] == ["the newest", *TEXTS[-4:-6:-1]]
+    assert stored(sqlite_log) == 6
+
+
+def test_two_processes_at_work_on_the_same_lines_share_them(path, say, tiny):
+    now = [0.0]
+    with SQLiteLog(path) as here, SQLiteLog(path) as there:
+        say(here, [f"line number {number}" for number in range(400)])
+        both = []
+        for log in (here, there):
+            encoder = WatchedEncoder(tiny)
+            index = LineRecall(log, encoder)._index_of(ANA)
+            both.append((encoder, PendingLines(index, batch=8, clock=lambda: now[0])))
+        left = 1
+        while left:
+            left = max([lines.embed_some() for _, lines in both])
+            now[0] += 2.0
+        sent = [text for encoder, _ in both for text in encoder.embedded]
+        assert len(set(sent)) == stored(here) == 400
+        assert len(sent) < 500
+
+
+# -- forgetting, closing, failing ----------------------------------------------------------------
+
+
+def test_what_is_forgotten_while_it_is_embedded_does_not_come_back(sqlite_log, say, encoder):
+    entries = say(sqlite_log, TEXTS)
+    recall = LineRecall(sqlite_log, encoder)
+    encoder.hold()
+    recall.recall(ANA, "car", patience_s=0)
+    assert encoder.is_reached.wait(60)
+    sqlite_log.forget(ThreadKey("ana", "t"), [entry.id for entry in entries[-5:]])
+    run(recall.forgotten_steps(ANA))
+    encoder.go_on()
+    assert recall.refresh(ANA) == ()
+    index = recall._index_of(ANA)
+    assert [index.table.text(n) for n in range(len(index.table))] == TEXTS[:-5]
+    found = recall.recall(ANA, TEXTS[-6], k=1)
+    assert (found.matches[0].line.text, found.matches[0].similarity > 0.99) == (TEXTS[-6], True)
+    assert stored(sqlite_log) == len(TEXTS) - 5
+
+
+def test_closing_finishes_the_batch_under_way_and_leaves_the_rest_for_later(
+    path, say, encoder, caplog, monkeypatch
+):
+    memory = ConversationMemory.open(path, embeddings=encoder)
+    say(memory.log, TEXTS)
+    encoder.hold()
+    memory.line_recall.recall(ANA, "car", patience_s=0)
+    assert encoder.is_reached.wait(60)
+    given_up = threading.Event()
+
+    def waiting(jobs, timeout_s=None):
+        if timeout_s is None:
+            given_up.set()
+            wait(jobs)
+
+    monkeypatch.setattr(backlog, "wait", waiting)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(memory.close)
+        assert given_up.wait(60)
+        encoder.go_on()
+        closing.result(60)
+    assert 0 < len(encoder.embedded) < len(TEXTS)
+    assert caplog.records == []
+    later = WatchedEncoder(encoder.folder)
+    with SQLiteLog(path) as log:
+        assert LineRecall(log, later).refresh(ANA) == ()
+        assert stored(log) == len(TEXTS)
+    assert sorted([*encoder.embedded, *later.embedded]) == sorted(TEXTS)
+
+
+def test_closing_finishes_few_lines(path, say, encoder):
+    with ConversationMemory.open(path, embeddings=encoder) as memory:
+        say(memory.log, ["the car"])
+        memory.line_recall.recall(ANA, "car", patience_s=0)
+    assert encoder.embedded == ["the car"]
+    with SQLiteLog(path) as log:
+        assert stored(log) == 1
+
+
+async def test_closing_from_an_event_loop(path, say, encoder):
+    async with ConversationMemory.open(path, embeddings=encoder) as memory:
+        say(memory.log, ["the car"])
+        await memory.line_recall.arecall(ANA, "car", patience_s=0)
+    assert encoder.embedded == ["the car"]
+
+
+def test_a_log_that_is_closed_first_ends_it_quietly(path, say, encoder, caplog):
+    log = SQLiteLog(path)
+    say(log, TEXTS)
+    recall = LineRecall(log, encoder)
+    encoder.hold()
+    recall.recall(ANA, "car", patience_s=0)
+    job = BACKLOG.submit(recall._index_of(ANA))
+    assert encoder.is_reached.wait(60)
+    log.close()
+    encoder.go_on()
+    job.result(60)
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
+def test_a_failing_encoder_is_named_and_left_alone_for_a_while(log, say, encoder):
+    say(log, ["the car"])
+    encoder.failing = RuntimeError("no room")
+    recall = LineRecall(log, encoder)
+    found = recall.recall(ANA, "car", k=1, patience_s=60)
+    assert found.matches[0].line.text == "the car"
+    assert any("no room" in problem for problem in found.problems)
+    encoder.failing = None
+    assert recall.refresh(ANA) == ()
+    assert recall.recall(ANA, "the car", k=1).matches[0].similarity > 0.9
+
+
+def test_owners_take_turns(log, say, encoder):
+    for user in ("ana", "ben"):
+        say(log, [f"{user} {text}" for text in TEXTS], user=user)
+    recall = LineRecall(log, encoder)
+    encoder.hold()
+    for owner in (ANA, BEN):
+        recall.recall(owner, "car", patience_s=0)
+    encoder.go_on()
+    settled(recall, ANA)
+    settled(recall, BEN)
+    first = [text.split()[0] for text in encoder.embedded]
+    assert first[: 2 * pending._BATCH] == ["ana"] * pending._BATCH + ["ben"] * pending._BATCH
+    assert len(first) == 2 * len(TEXTS)
+
+
+def test_progress_is_told_up_to_the_end(log, say, encoder):
+    say(log, TEXTS)
+    seen = []
+    LineRecall(log, encoder).refresh(ANA, lambda done, total: seen.append((done, total)))
+    assert seen[0] == (0, len(TEXTS))
+    assert seen[-1] == (len(TEXTS), len(TEXTS))
+
+
+# -- processes -----------------------------------------------------------------------------------
+
+_KILLED = """
+import sys
+from pathlib import Path
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.records import Owner
+from tiny_encoder import WatchedEncoder
+
+class Slow(WatchedEncoder):
+    batches = 0
+
+    def embed_documents(self, texts):
+        self.batches += 1
+        if self.batches == 2:
+            print("working", flush=True)
+            sys.stdin.readline()
+        return super().embed_documents(texts)
+
+LineRecall(SQLiteLog(sys.argv[1]), Slow(Path(sys.argv[2]))).recall(
+    Owner(user_id="ana"), "car", patience_s=0
+)
+sys.stdin.readline()
+"""
+
+
+def test_a_kill_loses_nothing_but_the_batch_under_way(path, sqlite_log, say, encoder, tiny):
+    say(sqlite_log, TEXTS)
+    with ForkedProcess(_KILLED, path, tiny) as process:
+        assert process.stdout.readline() == "working\n"
+        process.kill()
+    assert stored(sqlite_log) == pending._BATCH
+    assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
+    assert sorted(encoder.embedded) == sorted(TEXTS[: -pending._BATCH])
+    assert stored(sqlite_log) == len(TEXTS)
+
+
+_FORKING = """
+import os, sys
+from pathlib import Path
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.records import Owner
+from langchain_convmem.recall.backlog import BACKLOG
+from tiny_encoder import WatchedEncoder
+
+ana = Owner(user_id="ana")
+recall = LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2])))
+recall.recall(ana, "car", patience_s=0)
+child = os.fork()
+if not child:
+    own = LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2])))
+    found = [one.recall(ana, "car number 5", k=1, patience_s=60) for one in (own,)]
+    problems = own.refresh(ana)
+    os._exit(0 if found[0].matches and not problems else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(recall.refresh(ana))
+"""
+
+
+def test_a_process_that_forks_while_lines_are_embedded(path, sqlite_log, say, tiny):
+    say(sqlite_log, TEXTS)
+    with ForkedProcess(_FORKING, path, tiny) as process:
+        assert process.stdout.read() == "0\n()\n"
+    assert stored(sqlite_log) == len(TEXTS)
+
+
+_ENDING = """
+import sys
+from pathlib import Path
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.records import Owner
+from tiny_encoder import WatchedEncoder
+
+LineRecall(SQLiteLog(sys.argv[1]), WatchedEncoder(Path(sys.argv[2]))).recall(
+    Owner(user_id="ana"), "car", patience_s=0
+)
+"""
+
+
+def test_an_interpreter_that_ends_meanwhile_ends(path, sqlite_log, say, encoder, tiny):
+    say(sqlite_log, TEXTS)
+    process = ForkedProcess(_ENDING, path, tiny)
+    assert process.ends() == 0
+    before = stored(sqlite_log) if sqlite_log.segment_fingerprints(ANA) else 0
+    assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
+    assert len(encoder.embedded) == len(TEXTS) - before
+
+
+def test_a_reindex_joins_in_what_is_embedded_behind(sqlite_log, say, encoder):
+    say(sqlite_log, TEXTS)
+    recall = LineRecall(sqlite_log, encoder)
+    recall.recall(ANA, "car", patience_s=0)
+    assert recall.reindex(ANA) == ()
+    assert sorted(encoder.embedded) == sorted(TEXTS)
+    assert stored(sqlite_log) == len(TEXTS)
