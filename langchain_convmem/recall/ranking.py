@@ -52,6 +52,7 @@ _MUTED = np.float32(1000.0)
 # So many of the best segments are compared with the best one, if their evidence comes near its.
 _LEADERS = 9
 _COMPARABLE = 0.3
+_FEW = 8
 # They are about the same thing if they share this much of what the best one holds of the question,
 # or if they are so many standard deviations nearer to it than chance.
 _SAME_WORDS = 0.5
@@ -374,10 +375,13 @@ def _lead_with_latest(
     lead, others = int(best[0]), best[1:]
     table, numbers = view.table, columns.numbers
     speakers, lines = table.speaker_column, table.line_column
+    # Of a few segments one always stands out and another always stays behind.
+    few = len(columns.evidence) <= _FEW
+    least = -np.inf if few else _COMPARABLE * columns.evidence[lead]
     comparable = (
         (speakers[numbers[others]] == speakers[numbers[lead]])
         & (lines[numbers[others]] != lines[numbers[lead]])
-        & (columns.evidence[others] >= _COMPARABLE * columns.evidence[lead])
+        & (columns.evidence[others] >= least)
         & ~view.lexical.marked("asks")[numbers[others]]
     )
     candidates = others[comparable].tolist()
@@ -389,14 +393,12 @@ def _lead_with_latest(
         )
         if is_same
     ]
-    times = table.time_column
-    latest = max([lead, *same], key=lambda at: (int(times[numbers[at]]), -at))
+    # What was written later counts as said later within the same millisecond.
+    moments = {at: (int(table.time_column[numbers[at]]), int(numbers[at])) for at in (lead, *same)}
+    latest = max(moments, key=moments.__getitem__)
     if latest != lead:
         columns.relevance[latest] = columns.relevance[lead] + _AHEAD
-    moment = times[numbers[latest]]
-    return frozenset(
-        int(numbers[at]) for at in (lead, *same) if at != latest and times[numbers[at]] < moment
-    )
+    return frozenset(number for at, (_, number) in moments.items() if at != latest)
 
 
 def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
