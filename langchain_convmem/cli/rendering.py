@@ -89,6 +89,7 @@ def recall_data(query: str, found: Recall) -> dict[str, Any]:
     """Return a recall as plain data."""
     return {
         "query": query,
+        "verdict": found.verdict,
         "blocks": [_block_data(block) for block in found.blocks],
         "best_rejected": found.best_rejected,
         "problems": list(found.problems),

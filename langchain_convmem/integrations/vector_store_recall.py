@@ -162,7 +162,7 @@ class VectorStoreRecall(DialogRecall):
         wanted = max(self._candidates, 4 * (wish.k or 0))
         asked = wanted
         while True:
-            found = yield from self._search(wish.query, asked, scope)
+            found = yield from self._search(wish.search_text, asked, scope)
             # Read behind the search, so that it knows every line that the search can know.
             ledger = Ledger(self._state, scope.owner, self._name)
             surveyor = Surveyor(self.log, ledger, (yield from ledger.head()), scope)
@@ -315,7 +315,8 @@ def _answer(
     allowed = table.allowed(scope.within, scope.exclude)
     allowed[ground.gaps] = False
     # The store has compared already: any vector stands for the question.
-    question = Question(wish.query, np.ones(1, dtype=np.float32), allowed, wish.now_ms)
+    vector = np.ones(1, dtype=np.float32)
+    question = Question(wish.query, vector, allowed, wish.now_ms, wish.before)
     vectors = FoundVectors(len(table), ground.scores)
     ranking = rank(question, table, vectors, lexical, wish.settings)
     tell_only(ranking, ground.scores if tell else {})

@@ -37,7 +37,9 @@ class CarefulRecall(DialogRecall):
         query = self._drafting.question(request.wish.query)
         if not query.strip():
             return (yield from self.inner.silent_steps(request))
-        asked = request._replace(wish=replace(request.wish, query=query))
+        before = request.wish.before
+        before = None if before is None else self._drafting.question(before)
+        asked = request._replace(wish=replace(request.wish, query=query, before=before))
         return (yield from self.inner.answer_steps(asked))
 
     def silent_steps(self, request: Request) -> Steps[Recall]:

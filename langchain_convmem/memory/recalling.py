@@ -43,6 +43,8 @@ class RecallCallOptions(TypedDict, total=False):
         until: Only lines before this time.
         remember: Whether what is found enters the relevance buffer of the current thread, where
             the settings have one. Either way it is in the answer's `buffer`.
+        before: What the user said just before, from which a short follow-up such as "and hers?"
+            borrows its topic.
     """
 
     k: int | None
@@ -52,6 +54,7 @@ class RecallCallOptions(TypedDict, total=False):
     since: Moment | None
     until: Moment | None
     remember: bool
+    before: str | None
 
 
 class RecallingMemory(MemoryPart):

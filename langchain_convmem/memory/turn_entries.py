@@ -23,6 +23,7 @@ __all__ = [
     "said_before",
     "start_of",
     "summary_text",
+    "user_text_before",
 ]
 
 SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
@@ -58,6 +59,18 @@ def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
     for entry in entries:
         began.setdefault(entry.turn_id, entry.position)
     return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
+
+
+def user_text_before(entries: Iterable[Entry], turn_id: str | None) -> str | None:
+    """Return what the user said last in another turn than this one; None where that is nothing.
+
+    Args:
+        entries: The thread as it was when the turn began, with the turn or without it.
+        turn_id: The turn; None for one that has no entries.
+    """
+    earlier = [entry for entry in entries if entry.turn_id != turn_id]
+    said = [entry for entry in live_entries(earlier) if entry.role == "user"]
+    return "\n".join(said[-1].contents) if said else None
 
 
 def start_of(entries: Sequence[Entry], mine: Entry) -> int:

@@ -27,6 +27,7 @@ def recalled_in_turn(
     query: str,
     seen: Collection[int],
     *,
+    before: str | None = None,
     remember: bool = True,
     watched: Watched | None = None,
     **limits: Any,
@@ -40,6 +41,7 @@ def recalled_in_turn(
         key: The thread of the turn.
         query: What to search for; empty for nothing.
         seen: Positions of the thread that the model sees anyway.
+        before: What the user said just before in the thread.
         remember: Whether what is found enters the buffer.
         watched: Runs the recall where somebody watches it.
         **limits: How much; see `RecallOptions`.
@@ -52,6 +54,7 @@ def recalled_in_turn(
             query,
             exclude=exclude,
             buffer=key,
+            before=before,
             remember=remember,
             patience_s=_PATIENCE_S,
             **limits,

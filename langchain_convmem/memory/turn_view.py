@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.history import LiveThread
 from langchain_convmem.memory.rendering import shown_blocks
-from langchain_convmem.memory.turn_entries import framing, summary_text
+from langchain_convmem.memory.turn_entries import framing, summary_text, user_text_before
 from langchain_convmem.memory.turn_recall import recalled_in_turn
 from langchain_convmem.memory.turn_switches import TurnSwitches
 from langchain_convmem.memory.turn_trace import TurnTrace
@@ -121,6 +121,7 @@ class TurnView:
             self.key,
             "" if self.kept is None else "\n".join(text_pieces(self.kept)),
             seen,
+            before=user_text_before(entries, entries[-1].turn_id if entries else None),
             remember=self.switches.remember,
             watched=self.trace.recalled,
             **limits,

@@ -18,15 +18,16 @@ from langchain_convmem.recall.blocks import (
     take_blocks,
     whole,
 )
-from langchain_convmem.recall.calibration import related
+from langchain_convmem.recall.calibration import highest_coverage, related
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.query import find_spans, search_text
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms
-from langchain_convmem.recall.words.dates import Span, spans
+from langchain_convmem.recall.words.dates import Span
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.recall.words.speech import statements
-from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock
+from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock, Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +38,10 @@ __all__ = ["Answer", "Wish", "build_recall", "hits_of"]
 _TELLING = 1.0
 # A segment up to so many characters is shown whole.
 _SHORT = 120
+# A line answers that holds this share of what is asked about, and comes so near to the evidence for
+# the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
+_ANSWERING = 0.66
+_NEAR_BEST = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Wish:
         ranking: How many matches to report.
         settings: Windows and weights.
         now_ms: When it is asked, milliseconds since the epoch; None knows no dates.
+        before: What was said just before, where the question borrows from it; else None.
     """
 
     query: str
@@ -61,6 +67,12 @@ class Wish:
     ranking: int
     settings: RecallSettings
     now_ms: int | None = None
+    before: str | None = None
+
+    @property
+    def search_text(self) -> str:
+        """What is searched for."""
+        return search_text(self.query, self.before)
 
     @property
     def header_now_ms(self) -> int | None:
@@ -84,7 +96,7 @@ def hits_of(
 ) -> Ranking:
     """Return the ranked segments that the threshold lets pass."""
     if wish.threshold == "auto":
-        kept, loose = related(wish.query, ranking, table, lexical, allowed)
+        kept, loose = related(wish.query, ranking, table, lexical, allowed, before=wish.before)
         hits = ranking.having(kept)
         hits.loose = loose
         return hits
@@ -128,8 +140,31 @@ def build_recall(
         ),
         best_rejected=_best_rejected(ranking, table, shown),
         problems=tuple(problems),
+        verdict=_judge(wish, groups, ranking, table, lexical, allowed=allowed),
     )
     return Answer(recall, groups)
+
+
+def _judge(
+    wish: Wish,
+    groups: Sequence[Group],
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    *,
+    allowed: NDArray[np.bool_],
+) -> Verdict:
+    """Return whether what is shown holds what is asked; an earlier asking never does."""
+    if not groups:
+        return "nothing"
+    hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
+    evidence = ranking.columns.evidence[ranking.columns.numbers.searchsorted(hits)]
+    best = float(evidence.max())
+    near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
+    asking = lexical.shared(["=asks", "=ignorant"], near)
+    saying = [number for number, held in zip(near, asking, strict=True) if not held]
+    coverage = highest_coverage(wish.search_text, saying, table, lexical, allowed)
+    return "answered" if coverage >= _ANSWERING else "related"
 
 
 def _ground(wish: Wish, hits: Ranking, table: SegmentTable, allowed: NDArray[np.bool_]) -> Ground:
@@ -233,11 +268,11 @@ class _Scribe:
         self._lexical = lexical
         self._term_of: dict[str, str] = {}
         if wish.settings.lexical_weight:
-            words = query_terms(wish.query, lexical, stop_words=wish.settings.stop_words)
+            words = query_terms(wish.search_text, lexical, stop_words=wish.settings.stop_words)
             self._term_of = {words[term]: term for term in lexical.having(words)}
         self._spans: list[Span] = []
         if wish.now_ms is not None and wish.settings.date_bonus:
-            self._spans = spans(wish.query, wish.now_ms)
+            self._spans = find_spans(wish.query, wish.before, wish.now_ms)
 
     def matches(self, numbers: Collection[int]) -> dict[int, LineMatch]:
         """Return the match of each segment; all at once take hardly longer than one."""

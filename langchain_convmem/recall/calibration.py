@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
+from langchain_convmem.recall.query import read_person, search_text
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.words.analysis import analyze, query_terms
 from langchain_convmem.recall.words.courtesies import is_courtesy
 from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
 from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import read_question
 from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RELATED", "is_related", "needed", "related", "relatedness"]
+__all__ = ["RELATED", "highest_coverage", "is_related", "needed", "related", "relatedness"]
 
 RELATED = 0.55
 """From what sum of both shares on a question counts as related to a hundred lines or more.
@@ -86,6 +86,8 @@ def related(
     table: SegmentTable,
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
+    *,
+    before: str | None = None,
 ) -> tuple[NDArray[np.bool_], frozenset[int]]:
     """Return which rows of a ranking are worth their room, and which of them only just.
 
@@ -100,6 +102,7 @@ def related(
         table: Where the segments stand.
         lexical: Their terms.
         allowed: Which segments may be recalled.
+        before: What was said just before, from which a short follow-up borrows.
 
     Returns:
         A mask over `ranking.rows`; and the numbers of the segments that are loosely related.
@@ -114,8 +117,8 @@ def related(
     # Which statement replaces which must be seen.
     said_again = np.isin(columns.numbers[rows], [*ranking.older, *islice(ranking, 1)])
     leading = said_again if ranking.older else np.zeros_like(said)
-    if not _is_about_asker(query):
-        if not is_related(query, ranking, table, lexical, allowed):
+    if not _is_about_asker(query, before):
+        if not is_related(search_text(query, before), ranking, table, lexical, allowed):
             return evidence >= _STANDING_OUT, frozenset()
         # Where half of a memory says the same, nothing of it stands out.
         least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
@@ -130,9 +133,9 @@ def related(
     return near | loose | leading, frozenset(columns.numbers[rows[loose]].tolist())
 
 
-def _is_about_asker(query: str) -> bool:
+def _is_about_asker(query: str, before: str | None) -> bool:
     """Return whether a question is about the person who asks, or about what they were told."""
-    meant = read_question(query)
+    meant = read_person(query, before)
     return meant.asker or meant.subject_open or meant.listener
 
 
@@ -217,6 +220,32 @@ def _asked(
     scope = None if count == len(allowed) else allowed
     found = (_lines_of(terms, lines_of, scope) for terms in _by_word(words))
     return [_Word(numbers, _rarity(len(numbers), count)) for numbers in found]
+
+
+def highest_coverage(
+    query: str,
+    numbers: Sequence[int],
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    allowed: NDArray[np.bool_],
+) -> float:
+    """Return the highest share of the question's rarity that one of some segments holds.
+
+    Neighbours are left out: they hold a question's words where a line merely stands beside them.
+
+    Args:
+        query: The question.
+        numbers: The segments.
+        table: Where they stand.
+        lexical: Their terms.
+        allowed: Which segments may be recalled: among them a word is common or rare.
+    """
+    asked = _asked(query, table, lexical, allowed)
+    total = sum([word.rarity for word in asked])
+    held = (
+        sum([word.rarity for word in asked if _holds(word.numbers, number)]) for number in numbers
+    )
+    return max(held, default=0.0) / total if total else 0.0
 
 
 def _holds_around(

@@ -19,6 +19,7 @@ from langchain_convmem.recall.indexes.owner_index import OwnerIndex
 from langchain_convmem.recall.indexes.pending import embed_pending, waiting
 from langchain_convmem.recall.names import without_names
 from langchain_convmem.recall.options import Request
+from langchain_convmem.recall.query import search_text
 from langchain_convmem.recall.relevance_buffer import BufferedBlock, buffer_steps
 from langchain_convmem.recall.scopes import Owners, Scope, checked_owners
 from langchain_convmem.recall.search import Asked, Candidate, Search, looked_up
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
     from langchain_core.embeddings import Embeddings
 
+    from langchain_convmem.recall.answer import Wish
     from langchain_convmem.recall.hooks import Rewriter
 
 __all__ = ["LineRecall"]
@@ -107,7 +109,7 @@ class LineRecall(DialogRecall):
         texts, problem = yield from rewritten(self._rewriter, request.wish.query)
         index = yield from self._index(request.scope.owners)
         known = yield from self._known(index, request)
-        asked, problems = yield from self._embed(index, texts, known, request.wish.settings)
+        asked, problems = yield from self._embed(index, texts, known, request.wish)
         search = Search(index, request, asked, _those((problem, *problems)))
         if self._reranker is not None:
             search = yield from self._reranked(search, self._reranker)
@@ -138,14 +140,17 @@ class LineRecall(DialogRecall):
         return known
 
     def _embed(
-        self, index: OwnerIndex, texts: Sequence[str], known: _Known, settings: RecallSettings
+        self, index: OwnerIndex, texts: Sequence[str], known: _Known, wish: Wish
     ) -> Steps[tuple[tuple[Asked, ...], list[str | None]]]:
+        settings = wish.settings
         if not settings.dense_weight or known.dim is None:
             return tuple(Asked(text, None) for text in texts), []
         asked: list[Asked] = []
         problems: list[str | None] = []
         for text in texts:
-            meant = text if settings.names_in_meaning else without_names(text, known.speakers)
+            meant = search_text(text, wish.before)
+            if not settings.names_in_meaning:
+                meant = without_names(meant, known.speakers)
             vector, problem = yield from embed_question(index.embeddings, meant, known.dim)
             asked.append(Asked(text, vector))
             problems.append(problem)
@@ -156,7 +161,7 @@ class LineRecall(DialogRecall):
         if not candidates:
             return search
         documents = [candidate.document for candidate in candidates]
-        query = search.request.wish.query
+        query = search.request.wish.search_text
         order, problem = yield from reranked(reranker, query, documents)
         if order is None:
             return replace(search, problems=_those((*search.problems, problem)))

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.answer import Wish
+from langchain_convmem.recall.query import is_borrowing
 from langchain_convmem.recall.scopes import LineFilter, Moment, Owners, Scope, checked_scope
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import ThreadKey
@@ -42,6 +43,8 @@ class RecallOptions(TypedDict, total=False):
         buffer: The thread of the owner whose relevance buffer takes in what is found; it comes back
             in `Recall.buffer`. None, or settings whose `buffer_size` is 0: no buffer.
         remember: Whether the buffer is written; what comes back is the same.
+        before: What the user said just before, from which a short follow-up such as "and hers?"
+            borrows its topic.
         now_ms: When the question is asked, milliseconds since the epoch; None: now. From it is
             counted what "last week" means and how long ago a block was said.
         patience_s: How long to wait for lines that are still being embedded, where they are few;
@@ -61,6 +64,7 @@ class RecallOptions(TypedDict, total=False):
     ranking: int
     buffer: ThreadKey | None
     remember: bool
+    before: str | None
     now_ms: int | None
     patience_s: float
     settings: RecallSettings | None
@@ -100,6 +104,7 @@ def checked_request(
     ranking: int = 20,
     buffer: ThreadKey | None = None,
     remember: bool = True,
+    before: str | None = None,
     now_ms: int | None = None,
     patience_s: float = 2.0,
     settings: RecallSettings | None = None,
@@ -111,6 +116,7 @@ def checked_request(
     """
     settings = settings or defaults
     _check_question(query)
+    _check_before(before)
     _check_count("k", k, least=1)
     _check_count("max_tokens", max_tokens, least=1)
     _check_count("ranking", ranking, least=0)
@@ -123,7 +129,8 @@ def checked_request(
         owner, within=within, exclude=exclude, filter=filter, since=since, until=until
     )
     scope.check_thread("buffer", buffer)
-    wish = Wish(query, k, max_tokens, threshold, ranking, settings, _now_ms(now_ms))
+    borrowed = before if is_borrowing(query, before) else None
+    wish = Wish(query, k, max_tokens, threshold, ranking, settings, _now_ms(now_ms), borrowed)
     return Request(wish, scope, buffer if settings.buffer_size else None, remember, patience_s)
 
 
@@ -168,6 +175,12 @@ def _now_ms(value: int | None) -> int:
 def _check_question(query: str) -> None:
     if not isinstance(query, str) or not query.strip():
         msg = f"query must be a text that is not blank, got {query!r}"
+        raise ConfigError(msg)
+
+
+def _check_before(before: str | None) -> None:
+    if before is not None and not isinstance(before, str):
+        msg = f"before must be a text or None, got {before!r}"
         raise ConfigError(msg)
 
 

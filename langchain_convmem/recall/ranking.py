@@ -23,12 +23,11 @@ from langchain_convmem.recall.fusion import (
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.names import named_speakers
+from langchain_convmem.recall.query import find_spans, read_parts, read_person, search_text
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms
-from langchain_convmem.recall.words.dates import spans
 from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import read_question
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,12 +70,19 @@ class Question:
         vector: Its embedding, shape (dim,); None if it could not be embedded or need not be.
         allowed: Which segments may be recalled.
         now_ms: When it is asked, milliseconds since the epoch; None names no times.
+        before: What was said just before, from which a short follow-up borrows.
     """
 
     text: str
     vector: NDArray[np.float32] | None
     allowed: NDArray[np.bool_]
     now_ms: int | None = None
+    before: str | None = None
+
+    @property
+    def search_text(self) -> str:
+        """What is searched for."""
+        return search_text(self.text, self.before)
 
 
 # -- scoring ---------------------------------------------------------------------------------
@@ -90,8 +96,9 @@ def rank(
     settings: RecallSettings,
 ) -> Ranking:
     """Return the allowed segments by relevance, best first; ties in ascending number."""
-    terms = query_terms(question.text, lexical, stop_words=settings.stop_words)
-    muted = _muted(question.text, terms, table, lexical) if settings.skip_repeats else None
+    text = question.search_text
+    terms = query_terms(text, lexical, stop_words=settings.stop_words)
+    muted = _muted(text, terms, table, lexical) if settings.skip_repeats else None
     scored, shown = None, question.allowed
     if np.count_nonzero(question.allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
@@ -195,7 +202,7 @@ def _score(view: _View, parts: _Parts) -> Columns:
     speaker = _speaker_bonus(question, table, at, settings)
     evidence = smoothed + speaker
     if settings.date_bonus and question.now_ms is not None:
-        for since_ms, until_ms in spans(question.text, question.now_ms):
+        for since_ms, until_ms in find_spans(question.text, question.before, question.now_ms):
             said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
     person = _person_bonus(view, evidence)
@@ -287,7 +294,7 @@ def _speaker_bonus(
     settings: RecallSettings,
 ) -> NDArray[np.float32]:
     speakers = table.speakers
-    named = named_speakers(question.text, speakers) if settings.speaker_bonus else []
+    named = _named(question, speakers) if settings.speaker_bonus else []
     column = table.speaker_column[at]
     # A question about everybody prefers nobody.
     if not named or len(named) == len(speakers):
@@ -295,6 +302,12 @@ def _speaker_bonus(
     bonus = np.zeros(len(speakers), dtype=np.float32)
     bonus[named] = settings.speaker_bonus
     return bonus[column]
+
+
+def _named(question: Question, speakers: Sequence[str]) -> list[int]:
+    """Return which speakers a question names; where it names none, those named before."""
+    named = (named_speakers(part, speakers) for part in read_parts(question.text, question.before))
+    return next(filter(None, named), [])
 
 
 def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.float32] | None:
@@ -306,7 +319,7 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     settings, table = view.settings, view.table
     if not settings.person_bonus or len(table.roles) < 2:  # noqa: PLR2004 - user and assistant
         return None
-    meant = read_question(view.question.text)
+    meant = read_person(view.question.text, view.question.before)
     about_user = meant.asker or (meant.subject_open and not meant.listener)
     if not about_user and not meant.listener:
         return None

@@ -129,7 +129,7 @@ class Search:
         if vector is not None and index.vectors.dim not in (None, len(vector)):
             vector = None
         wish = self.request.wish
-        question = Question(asked.text, vector, allowed, wish.now_ms)
+        question = Question(asked.text, vector, allowed, wish.now_ms, wish.before)
         settings = wish.settings
         return rank(question, index.table, index.vectors, index.lexical, settings)
 

@@ -35,6 +35,7 @@ from langchain_convmem.records.recalled import (
     RecalledBlock,
     Scalar,
     StoredSegment,
+    Verdict,
 )
 
 __all__ = [
@@ -61,4 +62,5 @@ __all__ = [
     "ThreadInfo",
     "ThreadKey",
     "Turn",
+    "Verdict",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from langchain_convmem.records.entries import Role, ThreadKey
 
@@ -15,9 +15,12 @@ __all__ = [
     "RecalledBlock",
     "Scalar",
     "StoredSegment",
+    "Verdict",
 ]
 
 Scalar: TypeAlias = "str | int | float | bool | None"
+Verdict: TypeAlias = Literal["answered", "related", "nothing"]
+"""What a recall says of itself; see `Recall.verdict`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,10 @@ class Recall:
         buffer: The thread's relevance buffer afterwards, newest first.
         best_rejected: Relevance of the best line that was not selected, if any.
         problems: What went wrong without stopping the recall, such as a failing embedder.
+        verdict: "answered" where a line of the blocks holds most of what the question asks about;
+            "related" where blocks come near it, yet what is asked may never have been said, such as
+            a cat's age where only its name is known; "nothing" without blocks. It counts words: a
+            fact that is told in other words than the question's is "related".
     """
 
     matches: tuple[LineMatch, ...]
@@ -105,6 +112,7 @@ class Recall:
     buffer: tuple[RecalledBlock, ...] = ()
     best_rejected: float | None = None
     problems: tuple[str, ...] = ()
+    verdict: Verdict = "nothing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,14 @@ from langchain_convmem.integrations.agents.agent_turn import Loop
 from langchain_convmem.integrations.agents.state_messages import is_stand_in, opening_of
 from langchain_convmem.memory.rendering import fenced, folded
 from langchain_convmem.memory.turn import TurnSwitches
-from langchain_convmem.memory.turn_entries import SPOKEN, entry_said, framing, said_before, start_of
+from langchain_convmem.memory.turn_entries import (
+    SPOKEN,
+    entry_said,
+    framing,
+    said_before,
+    start_of,
+    user_text_before,
+)
 from langchain_convmem.memory.turn_recall import recalled_in_turn
 from langchain_convmem.records import Context, Entry, ThreadKey
 from langchain_convmem.steps import Steps
@@ -94,7 +101,8 @@ class AgentView:
         recalled = ""
         if self.switches.recall:
             later = _later(thread, asked)
-            recalled = yield from self._recalled(loop, view.positions | later)
+            before = user_text_before(said_before(thread.entries, asked), None)
+            recalled = yield from self._recalled(loop, view.positions | later, before)
         return _with_recalled(view.messages, alone.messages, recalled)
 
     # -- the thread -----------------------------------------------------------------------------
@@ -140,8 +148,14 @@ class AgentView:
 
     # -- recalling ------------------------------------------------------------------------------
 
-    def _recalled(self, loop: Loop, seen: Collection[int]) -> Steps[str]:
-        """Return fenced lines of other places than the positions that the model sees anyway."""
+    def _recalled(self, loop: Loop, seen: Collection[int], before: str | None) -> Steps[str]:
+        """Return fenced lines of other places than the positions that the model sees anyway.
+
+        Args:
+            loop: The turn.
+            seen: The positions.
+            before: What the user said just before.
+        """
         # What the write hook takes out of a message must not reach an embedder either.
         asked = [self.memory.drafting.hooked(message) for message in opening_of(loop.messages)]
         query = "\n".join(piece for one in asked if one is not None for piece in text_pieces(one))
@@ -150,7 +164,7 @@ class AgentView:
         text = self.recalled.get(name)
         if text is None:
             blocks, by_time = yield from recalled_in_turn(
-                self.memory.line_recall, self.key, query, seen, **limits
+                self.memory.line_recall, self.key, query, seen, before=before, **limits
             )
             text = fenced(blocks, by_time=by_time)
             self.recalled.keep(name, text)

@@ -29,6 +29,7 @@ from langchain_convmem.memory.turn_entries import (
     said_before,
     start_of,
     summary_text,
+    user_text_before,
 )
 from langchain_convmem.memory.turn_recall import recalled_in_turn
 from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
@@ -211,10 +212,16 @@ class _Viewer:
                 self.key,
                 "\n".join(self._asked_for(own)),
                 view.positions.union(range(start, end + 1)),
+                before=self._said_before(thread, own),
                 remember=is_first and self.switches.remember,
                 **self.switches.recall_limits,
             )
         )
+
+    def _said_before(self, thread: LiveThread, own: _Own) -> str | None:
+        """Return what the user said just before this turn."""
+        turn_id = own.seen[0].turn_id if own.seen else None
+        return user_text_before(self.so_far(thread.entries, own), turn_id)
 
     def _asked_for(self, own: _Own) -> Iterator[str]:
         """Yield what may be searched for of what the user says: an embedder may be another's."""

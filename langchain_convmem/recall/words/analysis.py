@@ -23,7 +23,14 @@ from langchain_convmem.recall.words.languages import (
 from langchain_convmem.recall.words.speech import marks
 from langchain_convmem.records import DialogLine
 
-__all__ = ["ANALYSIS_VERSION", "analyze", "is_stop_word", "line_terms", "query_terms"]
+__all__ = [
+    "ANALYSIS_VERSION",
+    "analyze",
+    "is_stop_word",
+    "line_terms",
+    "query_terms",
+    "telling_words",
+]
 
 ANALYSIS_VERSION = 3
 
@@ -120,6 +127,12 @@ def query_terms(
     held = () if index is None else index.having(_LANGUAGE_OF)
     words, telling = _query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
     return dict(words if stop_words or not telling else telling)
+
+
+def telling_words(text: str) -> frozenset[str]:
+    """Return the words of a question that tell what it is about; function words alone tell none."""
+    _, telling = _query_words(text, ())
+    return frozenset(word for _, word in telling)
 
 
 @lru_cache(maxsize=16)

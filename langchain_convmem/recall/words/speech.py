@@ -26,7 +26,7 @@ from langchain_convmem.recall.words.languages import function_words
 from langchain_convmem.recall.words.phrases import PHRASES
 from langchain_convmem.recall.words.sentences import HAS_WORD, pieces
 
-__all__ = ["Mark", "Meant", "is_courtesy", "marks", "read_question", "statements"]
+__all__ = ["Mark", "Meant", "askings", "is_courtesy", "marks", "read_question", "statements"]
 
 Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
 
@@ -104,6 +104,34 @@ def _follows_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool
 
 
 _WITH_FUNCTION_WORDS = frozenset(PHRASES) - {"chinese", "japanese", "korean"}
+
+
+def askings(text: str) -> list[tuple[int, int]]:
+    """Return where the sentences of a message stand that ask or request something, in order.
+
+    Pasted text asks nothing, whatever stands in it.
+
+    Args:
+        text: A message. In a language that is not recognised, sentences with a question mark ask.
+    """
+    lowered = lower_in_place(text)
+    forms = forms_of(spoken_language(lowered, words_of(lowered)))
+    return [
+        (start, end)
+        for start, end, is_pasted in pieces(lowered)
+        if not is_pasted and _asks(lowered[start:end], forms)
+    ]
+
+
+def _asks(sentence: str, forms: Forms | None) -> bool:
+    if is_courtesy(sentence):
+        return False
+    if _ENDS_ASKING.search(sentence):
+        return True
+    return forms is not None and (
+        _verdict(sentence, forms) in ("asks", "mixed") or _requests(sentence, forms)
+    )
+
 
 # -- lines ---------------------------------------------------------------------------------------
 
