@@ -1,0 +1,100 @@
+"""Promises of who is meant: the user, the assistant or nobody, and never without evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from langchain_convmem.logs import InMemoryLog
+from langchain_convmem.recall import LineRecall, RecallSettings
+from langchain_convmem.records import Owner
+
+ANA = Owner(user_id="ana")
+TENT = "The red tent is in the cellar."
+BY_USER, BY_ASSISTANT = (TENT, None), (None, TENT)
+NOBODY_PREFERRED = RecallSettings(person_bonus=0, statement_bonus=0)
+
+
+def recall_of(chat, exchanges, settings=None):
+    log = InMemoryLog()
+    chat(log, exchanges)
+    return LineRecall(log, settings=settings)
+
+
+def best(recall, question, **options):
+    return recall.recall(ANA, question, k=1, **options).matches[0]
+
+
+@pytest.mark.parametrize("order", [(BY_USER, BY_ASSISTANT), (BY_ASSISTANT, BY_USER)])
+@pytest.mark.parametrize(
+    ("question", "role"),
+    [
+        ("Where is my red tent?", "user"),
+        ("Where did I put the red tent?", "user"),
+        ("Where did you say the red tent is?", "assistant"),
+        ("Did you recommend the cellar for the red tent?", "assistant"),
+        ("Wo ist mein red tent?", "user"),
+        ("¿Dónde está mi red tent?", "user"),
+        ("Où est ma red tent ?", "user"),
+    ],
+)
+def test_of_equal_words_those_of_the_person_who_is_meant_lead(
+    chat, everyday, question, role, order
+):
+    found = best(recall_of(chat, [*order, *everyday]), question)
+    assert (found.line.text, found.line.role) == (TENT, role)
+    assert "speaker" in found.why
+
+
+@pytest.mark.parametrize("question", ["Where is the red tent?", "Tell me about the red tent."])
+def test_a_question_about_nobody_prefers_nobody(chat, everyday, question):
+    recall = recall_of(chat, [BY_USER, BY_ASSISTANT, *everyday])
+    plain = recall.recall(ANA, question, k=3, ranking=100, settings=NOBODY_PREFERRED)
+    assert recall.recall(ANA, question, k=3, ranking=100) == plain
+    scores = {found.line.role: found.relevance for found in plain.matches[:2]}
+    assert scores["user"] == pytest.approx(scores["assistant"])
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("question", ["Where is my red tent?", "What did you say of the tent?"])
+def test_where_one_side_alone_speaks_nothing_changes(chat, everyday, question, side):
+    alone = [
+        (texts[0], None) if side == 0 else (None, texts[1]) for texts in [(TENT, TENT), *everyday]
+    ]
+    recall = recall_of(chat, alone)
+    plain = recall.recall(ANA, question, k=3, ranking=100, settings=NOBODY_PREFERRED)
+    assert recall.recall(ANA, question, k=3, ranking=100) == plain
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How deep is my lake, the Baikal?", "Lake Baikal is 1,642 metres deep."),
+        ("Who wrote my libretto of Figaro?", "Da Ponte wrote the libretto of Figaro."),
+    ],
+)
+def test_no_line_without_evidence_rises_over_one_that_answers_from_the_other_side(
+    chat, everyday, question, answer
+):
+    found = best(recall_of(chat, [*everyday, (None, answer)]), question)
+    assert (found.line.text, found.line.role) == (answer, "assistant")
+
+
+def test_a_bonus_never_changes_what_a_line_without_evidence_scores(chat, everyday):
+    recall = recall_of(chat, everyday)
+    off = RecallSettings(person_bonus=0, statement_bonus=0, session_prior=0, latest_first=False)
+    on = RecallSettings(session_prior=0, latest_first=False)
+
+    def scores(settings):
+        found = recall.recall(ANA, "Where is my bicycle?", k=1, ranking=100, settings=settings)
+        return {one.line.line_id: one.relevance for one in found.matches}
+
+    plain, preferred = scores(off), scores(on)
+    below = [name for name, score in plain.items() if score <= 0]
+    assert below
+    assert [preferred[name] for name in below] == pytest.approx([plain[name] for name in below])
+
+
+def test_the_statement_of_a_user_leads_their_mention_of_the_same_words(chat, everyday):
+    mentioned, stated = "Red tent, cellar.", "I keep the red tent in the cellar."
+    recall = recall_of(chat, [(mentioned, None), (stated, None), *everyday])
+    assert best(recall, "Where is my red tent?").line.text == stated
