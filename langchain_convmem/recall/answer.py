@@ -24,6 +24,7 @@ from langchain_convmem.recall.query import find_spans, search_text
 from langchain_convmem.recall.ranked import Ranking
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms
+from langchain_convmem.recall.words.courtesies import is_courtesy
 from langchain_convmem.recall.words.dates import Span
 from langchain_convmem.recall.words.lexical import LexicalIndex
 from langchain_convmem.recall.words.speech import statements
@@ -154,7 +155,7 @@ def _judge(
     *,
     allowed: NDArray[np.bool_],
 ) -> Verdict:
-    """Return whether what is shown holds what is asked; an earlier asking never does."""
+    """Return whether what is shown holds what is asked; nothing holds thanks, nor does an asking."""
     if not groups:
         return "nothing"
     hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
@@ -163,6 +164,8 @@ def _judge(
     near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
     asking = lexical.shared(["=asks", "=ignorant"], near)
     saying = [number for number, held in zip(near, asking, strict=True) if not held]
+    if is_courtesy(wish.query):
+        return "related"
     coverage = highest_coverage(wish.search_text, saying, table, lexical, allowed)
     return "answered" if coverage >= _ANSWERING else "related"
 

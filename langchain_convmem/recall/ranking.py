@@ -96,9 +96,8 @@ def rank(
     settings: RecallSettings,
 ) -> Ranking:
     """Return the allowed segments by relevance, best first; ties in ascending number."""
-    text = question.search_text
-    terms = query_terms(text, lexical, stop_words=settings.stop_words)
-    muted = _muted(text, terms, table, lexical) if settings.skip_repeats else None
+    terms = query_terms(question.search_text, lexical, stop_words=settings.stop_words)
+    muted = _muted(question.text, terms, table, lexical) if settings.skip_repeats else None
     scored, shown = None, question.allowed
     if np.count_nonzero(question.allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.

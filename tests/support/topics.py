@@ -28,7 +28,12 @@ class TopicEmbeddings(Embeddings):
 
 def memory_with_a_buffer() -> ConversationMemory:
     """Return a memory in which Ana spoke of a boat and of a dog, and finds what she asks for."""
-    settings = replace(RecallSettings.spec(), window=0)
+    return memory_of_topics(buffer_size=10)
+
+
+def memory_of_topics(*, buffer_size: int = 0) -> ConversationMemory:
+    """Return such a memory, by default one that shows only what was just found."""
+    settings = replace(RecallSettings.spec(), window=0, buffer_size=buffer_size)
     memory = ConversationMemory.open(":memory:", embeddings=TopicEmbeddings(), settings=settings)
     for thread_id, text in (("one", BOAT), ("two", DOG)):
         memory.add_messages([HumanMessage(text)], user_id="ana", thread_id=thread_id)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.messages import AIMessage
-from scripted_agents import agent_with, says
+from scripted_agents import RUNS, agent_with, says
 from scripted_chat import ScriptedChatModel, at
-from topics import BOAT, DOG, memory_with_a_buffer
+from topics import BOAT, DOG, memory_of_topics, memory_with_a_buffer
 
 from langchain_convmem.integrations import search_dialog_tool
 
@@ -62,3 +62,13 @@ def test_a_loop_of_calls_reads_the_same_buffer(memory):
     first, second = model.seen
     assert first[-1] == second[-3]
     assert BOAT in first[-1].content[0]["text"]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_follow_up_recalls_what_its_topic_recalls(run):
+    with memory_of_topics() as memory:
+        model = ScriptedChatModel(replies=["Red.", "In May."])
+        agent = agent_with(memory, model, options={"recall": True})
+        RUNS[run](agent, says("What colour is my boat?"), at())
+        RUNS[run](agent, says("and since when?"), at())
+        assert BOAT in shown_to(model)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from graphs import KINDS, says
 from langgraph.graph import START, MessagesState, StateGraph
 from scripted_chat import ScriptedChatModel, at
-from topics import BOAT, DOG, memory_with_a_buffer
+from topics import BOAT, DOG, memory_of_topics, memory_with_a_buffer
 
 from langchain_convmem.integrations.langgraph import model_node, recall_node, record_node
 
@@ -46,3 +48,17 @@ def test_a_call_that_is_not_remembered_leaves_the_buffer_as_it_is(memory):
     graph.invoke(says(MessagesState, "What colour is my boat?"), at(remember=False))
     assert BOAT in model.seen[-1][-1].content[0]["text"]
     assert memory.recall("Thanks!", user_id="ana", thread_id="t").buffer == ()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("schema", KINDS)
+def test_a_follow_up_recalls_what_its_topic_recalls(schema, is_async):
+    with memory_of_topics() as memory:
+        model = ScriptedChatModel(replies=["Red.", "In May."])
+        graph = graph_of(memory, schema, model)
+        for text in ("What colour is my boat?", "and since when?"):
+            if is_async:
+                asyncio.run(graph.ainvoke(says(schema, text), at()))
+            else:
+                graph.invoke(says(schema, text), at())
+        assert BOAT in model.seen[-1][-1].content[0]["text"]

@@ -1,0 +1,142 @@
+"""What of a message is searched for, and what a short follow-up borrows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.recall.query import find_spans, read_person, search_text
+from langchain_convmem.records import Owner
+
+ANA = Owner(user_id="ana")
+BEFORE = "What is my brother's phone number?"
+NOW_MS = 1_700_000_000_000
+LETTER = (
+    "\nDear Ms Rao,\nthank you for your message of Tuesday. Our plumber looked at the heating in "
+    "the stairwell and found nothing wrong. Could you tell us which radiators are cold, and since "
+    "when? We would also like to remind you that the bins must be put out on Mondays before seven, "
+    "since the lorry does not wait for anybody, and that bicycles in the cellar need a label. The "
+    "key of the laundry is with the caretaker from now on.\nKind regards, the management\n"
+)
+LINES = [
+    "My brother's phone number is 555 0101",
+    "Noted",
+    "My sister's phone number is 555 0202",
+    "Noted as well",
+    "The soup needs more salt",
+    "Add a pinch",
+    "The boat has a red hull",
+    "Red suits it",
+    "I planted tulips by the gate",
+    "They come up in April",
+]
+
+
+@pytest.mark.parametrize("text", ["Where are my keys?", "My boat has a red hull.", "Thanks!", "?"])
+def test_a_short_message_is_searched_for_as_it_is(text):
+    assert search_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["and hers?", "And my sister's?", "what about Bo?", "und seine?"])
+def test_a_follow_up_has_what_was_said_before_in_front(text):
+    assert search_text(text, BEFORE) == f"{BEFORE}\n{text}"
+
+
+@pytest.mark.parametrize("text", ["Where are my keys?", "Thanks!", "ok"])
+def test_what_is_understood_alone_borrows_nothing(text):
+    assert search_text(text, BEFORE) == text
+
+
+@pytest.mark.parametrize("before", [None, "", "  \n", "Thanks a lot!"])
+def test_nothing_is_borrowed_from_a_courtesy_or_from_nothing(before):
+    assert search_text("and hers?", before) == "and hers?"
+
+
+def test_a_long_message_is_searched_for_what_it_asks_outside_pasted_passages():
+    message = f"Which radiators did I say were cold in my kitchen?\n{LETTER}"
+    assert search_text(message) == "Which radiators did I say were cold in my kitchen?"
+
+
+def test_questions_in_several_places_of_a_long_message_are_searched_for_together():
+    story = "We sat in the garden until late, and the birds went on singing. " * 8
+    message = f"When is my sister's birthday? {story}Remind me which cake my nephew likes."
+    asked = "When is my sister's birthday? Remind me which cake my nephew likes."
+    assert search_text(message) == asked
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Can you do this?\n```python\n" + "print('boat')\n" * 40 + "```",
+        "We sat in the garden until late, and the birds went on singing. " * 8,
+    ],
+)
+def test_a_long_message_that_hardly_says_what_it_asks_is_searched_for_whole(message):
+    assert search_text(message) == message
+
+
+def test_a_follow_up_of_a_long_message_borrows_what_that_asked():
+    before = f"Which radiators did I say were cold in my kitchen?\n{LETTER}"
+    asked = "Which radiators did I say were cold in my kitchen?\nand since when?"
+    assert search_text("and since when?", before) == asked
+
+
+# -- who and when --------------------------------------------------------------------------------
+
+
+def test_who_is_meant_is_read_from_the_message_first():
+    assert read_person("and hers?", BEFORE).asker
+    assert not read_person("Who signed the treaty?", BEFORE).asker
+    assert not read_person("and hers?").asker
+    said = read_person("and what did you recommend?", BEFORE)
+    assert said.listener
+    assert not said.asker
+
+
+def test_times_are_read_from_the_message_first():
+    [may] = find_spans("and in May 2023?", "What did I eat in June 2022?", NOW_MS)
+    assert find_spans("and hers?", "What did I eat in May 2023?", NOW_MS) == [may]
+    assert find_spans("Where are my keys?", "What did I eat in May 2023?", NOW_MS) == []
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recall(log, say, embedder):
+    say(log, LINES)
+    return LineRecall(log, embedder)
+
+
+def ask(recall, way, query, **options):
+    if way == "sync":
+        return recall.recall(ANA, query, **options)
+    return asyncio.run(recall.arecall(ANA, query, **options))
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_follow_up_finds_what_its_topic_is_found_by(recall, embedder, way):
+    found = ask(recall, way, "and my sister's?", before=BEFORE, k=1)
+    assert found.matches[0].line.text == LINES[2]
+    assert embedder.asked[-1].split() == f"{BEFORE} and my sister's?".split()
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_question_of_its_own_is_answered_as_if_nothing_was_said_before(recall, way):
+    question = "What colour is the hull of the boat?"
+    assert ask(recall, way, question, before=BEFORE) == ask(recall, way, question)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_pasted_letter_does_not_drown_the_question_before_it(recall, embedder, way):
+    found = ask(recall, way, f"Which colour has the hull of my boat?\n{LETTER}", k=1)
+    assert found.matches[0].line.text == "The boat has a red hull"
+    assert embedder.asked[-1] == "Which colour has the hull of my boat?"
+
+
+def test_what_was_said_before_must_be_a_text(recall):
+    with pytest.raises(ConfigError, match="before must be a text or None, got 5"):
+        recall.recall(ANA, "and hers?", before=5)
