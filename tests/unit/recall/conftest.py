@@ -74,7 +74,6 @@ def append_lines(log, texts, *, thread="t", user="ana", speakers=("Ana", "Bo"), 
 
 
 DAY_MS = 24 * 60 * MINUTE_MS
-USER, ASSISTANT = HumanMessage, AIMessage
 EVERYDAY = (
     ("My bicycle has a flat tyre again.", "Check the rim tape before you patch the tube."),
     ("How long does rice keep in the fridge?", "Cooked rice keeps for about a day."),
@@ -107,7 +106,7 @@ def append_chat(log, exchanges, *, thread="t", user="ana", start_ms=START_MS, st
         said = {"timestamp": start_ms + number * step_ms, "session": f"{thread}-{number}"}
         drafts += [
             draft_of(kind(content=text, additional_kwargs=said))
-            for kind, text in zip((USER, ASSISTANT), texts, strict=True)
+            for kind, text in zip((HumanMessage, AIMessage), texts, strict=True)
             if text is not None
         ]
     return log.append(ThreadKey(user, thread), drafts)

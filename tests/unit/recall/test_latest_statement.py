@@ -104,6 +104,16 @@ def test_questions_and_lines_of_other_speakers_replace_nothing(chat, everyday, l
         assert older_lines(found) == []
 
 
+def test_a_later_request_with_the_same_words_replaces_nothing(chat, everyday):
+    stated = "My phone number at work is 555 1234."
+    request = "Could you write my phone number on the poster?"
+    recall = recall_of(chat, everyday, (stated, None), (request, None))
+    found = recall.recall(ANA, "What is my phone number at work?", k=3)
+    assert found.matches[0].line.text == stated
+    assert request in [match.line.text for match in found.matches[:3]]
+    assert older_lines(found) == []
+
+
 def test_what_is_about_something_else_replaces_nothing(chat, everyday):
     address = "My address is 12 Mill Lane."
     found = recall_of(chat, everyday, (OLD, None), (address, None)).recall(ANA, QUESTION)

@@ -37,7 +37,7 @@ def recall_of(chat, exchanges, **numbers):
 
 
 def shown(found):
-    """Return what stands behind each speaker, of messages without line breaks."""
+    """Return what follows each speaker, of messages without line breaks."""
     lines = [line for block in found.blocks for line in block.text.splitlines()[1:]]
     return [line.partition(": ")[2] for line in lines]
 

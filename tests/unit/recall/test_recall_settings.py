@@ -13,6 +13,8 @@ def test_spec_settings_are_those_of_plain_dialog_line_memory():
     assert (spec.lexical_weight, spec.kernel, spec.speaker_bonus) == (0.0, (1.0,), 0.0)
     assert (spec.k, spec.max_tokens, spec.threshold, spec.window) == (3, None, 0.8, 3)
     assert (spec.refill, spec.buffer_size, spec.index) == (False, 10, "faiss")
+    assert (spec.person_bonus, spec.statement_bonus, spec.session_prior) == (0.0, 0.0, 0.0)
+    assert (spec.latest_first, spec.skip_repeats, spec.passages) == (False, False, False)
 
 
 def test_settings_cannot_be_changed_in_place():

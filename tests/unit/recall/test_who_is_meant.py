@@ -95,6 +95,9 @@ def test_a_bonus_never_changes_what_a_line_without_evidence_scores(chat, everyda
 
 
 def test_the_statement_of_a_user_leads_their_mention_of_the_same_words(chat, everyday):
-    mentioned, stated = "Red tent, cellar.", "I keep the red tent in the cellar."
-    recall = recall_of(chat, [(mentioned, None), (stated, None), *everyday])
-    assert best(recall, "Where is my red tent?").line.text == stated
+    stated = "I keep the red tent in the cellar."
+    recall = recall_of(chat, [BY_USER, (stated, None), *everyday])
+    question = "Where is my red tent?"
+    unpreferred = RecallSettings(statement_bonus=0, latest_first=False)
+    assert best(recall, question, settings=unpreferred).line.text == TENT
+    assert best(recall, question).line.text == stated
