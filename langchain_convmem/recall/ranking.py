@@ -28,7 +28,7 @@ from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms
 from langchain_convmem.recall.words.dates import spans
 from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import read_question
+from langchain_convmem.recall.words.speech import asks_advice, persons_meant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -237,11 +237,18 @@ def _smoothed(
 
 
 def _reception(view: _View) -> Reception:
-    line, settings = view.table.line_column, view.settings
-    words = np.bincount(line, view.lexical.lengths)
-    share = 1.0 / (1.0 + np.power(words / settings.speaks_for_itself, _STEEPNESS))
-    line = line[view.at]
-    return Reception(line, share.astype(np.float32)[line], settings.within_line)
+    table, settings = view.table, view.settings
+    words = view.lexical.lengths
+    if table.lines_are_whole:
+        words, line = words[view.at], None
+    else:
+        of_line = np.bincount(table.line_column, words).astype(np.int64)
+        line = table.line_column[view.at]
+        words = of_line[line]
+    # There are far fewer lengths than lines.
+    lengths = np.arange(words.max(initial=0) + 1)
+    share = 1.0 / (1.0 + np.power(lengths / settings.speaks_for_itself, _STEEPNESS))
+    return Reception(line, share.astype(np.float32).take(words), settings.within_line)
 
 
 def _session_prior(
@@ -305,11 +312,11 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     settings, table = view.settings, view.table
     if not settings.person_bonus or len(table.roles) < 2:  # noqa: PLR2004 - user and assistant
         return None
-    meant = read_question(view.question.text)
+    meant = persons_meant(view.question.text)
     about_user = meant.asker or (meant.subject_open and not meant.listener)
     if not about_user and not meant.listener:
         return None
-    both = about_user and (meant.listener or meant.advice)
+    both = about_user and (meant.listener or asks_advice(view.question.text))
     share = _SHARED if both else 1.0
     user = table.of_role("user")[view.at]
     bonus = np.zeros(len(user), dtype=np.float32)
@@ -333,7 +340,8 @@ def _muted(
 
     A reply that the question quotes is what it looks for.
     """
-    muted = lexical.marked("ignorant") & table.of_role("assistant")
+    assistant = table.of_role("assistant")
+    muted = lexical.marked("ignorant") & assistant
     asks = lexical.marked("asks")
     if terms and (muted.any() or asks.any()):
         rarest: dict[str, float] = {}
@@ -344,7 +352,7 @@ def _muted(
         repeating = (held > 0) & (held >= _REPEATS * sum(rarest.values()))
         muted |= asks & repeating
         quoted = _folded(text)
-        for number in np.flatnonzero(muted & repeating & table.of_role("assistant")).tolist():
+        for number in np.flatnonzero(muted & repeating & assistant).tolist():
             muted[number] = _folded(table.text(number)) != quoted
     return muted if muted.any() else None
 
@@ -419,15 +427,18 @@ def _say_the_same(
     numbered = {place for place in of_lead if terms[place].isdigit()}
     rarity = view.lexical.rarities([terms[place] for place in of_lead])
     least = _SAME_WORDS * sum(rarity.values())
-    near = _nearness(vectors, numbers)
-    return [
+    found = [
         numbered.issubset(held)
-        and (
-            nearness >= _SAME_MEANING
-            or 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
-        )
-        for held, nearness in zip(of_others, near, strict=True)
+        and 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
+        for held in of_others
     ]
+    # Meaning takes longer than words, and need not tell where these do.
+    open_at = [at for at, held in enumerate(of_others) if not found[at] and numbered.issubset(held)]
+    if open_at:
+        near = _nearness(vectors, [numbers[0], *(numbers[1 + at] for at in open_at)])
+        for at, nearness in zip(open_at, near, strict=True):
+            found[at] = nearness >= _SAME_MEANING
+    return found
 
 
 def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:

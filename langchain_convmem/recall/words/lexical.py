@@ -53,6 +53,8 @@ class LexicalIndex:
         self._removed = Growable(np.bool_)
         self._present = 0
         self._total_length = 0
+        # Each as long as there were documents when somebody asked for it.
+        self._marked: dict[str, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -159,12 +161,19 @@ class LexicalIndex:
         return scores
 
     def marked(self, mark: str) -> NDArray[np.bool_]:
-        """Return which documents bear a mark of `speech.marks`, removed ones included."""
+        """Return which documents bear a mark of `speech.marks`, removed ones included.
+
+        Do not write: it is kept until a document is added.
+        """
+        known = self._marked.get(mark)
+        if known is not None and len(known) == len(self):
+            return known
         mask = np.zeros(len(self), dtype=np.bool_)
         name = f"={mark}"
         found = self.having([name])
         if name in found:
             mask[np.array(found[name], dtype=np.intp)] = True
+        self._marked[mark] = mask
         return mask
 
     def rarities(self, terms: Iterable[str]) -> dict[str, float]:
