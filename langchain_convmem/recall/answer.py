@@ -155,7 +155,7 @@ def _judge(
     *,
     allowed: NDArray[np.bool_],
 ) -> Verdict:
-    """Return whether what is shown holds what is asked; nothing holds thanks, nor does an asking."""
+    """Return whether what is shown holds what is asked; neither thanks nor askings do."""
     if not groups:
         return "nothing"
     hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
@@ -186,12 +186,11 @@ def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | N
     """Return what of a segment is worth its room: of a loosely related one, what it states."""
 
     def passage(number: int) -> Passage | None:
-        is_loose = number in hits.loose
-        if not is_loose or table.line_of(number).role != "user":
+        if not hits.is_loose(number) or table.line_of(number).role != "user":
             return None
         text = table.text(number)
-        stated = tuple(statements(text))
-        return stated if stated and len(text) > _SHORT else None
+        # What is shown whole need not be read.
+        return tuple(statements(text)) or None if len(text) > _SHORT else None
 
     return passage
 
@@ -218,8 +217,9 @@ def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> I
     """
     seen: set[str] = set()
     repeated: list[int] = []
+    text_of = table.text
     for number in numbers:
-        said = " ".join(table.text(number).casefold().split())
+        said = " ".join(text_of(number).casefold().split())
         if said in seen:
             repeated.append(number)
         else:

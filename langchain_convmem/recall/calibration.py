@@ -54,6 +54,7 @@ _NEAR_CLEAR = 4.5
 _RELATED_EVIDENCE = 3.5
 _STANDING_OUT = 5.0
 _NEAR_BEST = 0.8
+_LEADING = 1
 _LOOSE = 3.0
 # From this many segments on the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
@@ -88,7 +89,7 @@ def related(
     allowed: NDArray[np.bool_],
     *,
     before: str | None = None,
-) -> tuple[NDArray[np.bool_], frozenset[int]]:
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
     """Return which rows of a ranking are worth their room, and which of them only just.
 
     Where something answers clearly, only what comes near it is worth more. Where nothing does, a
@@ -105,32 +106,39 @@ def related(
         before: What was said just before, from which a short follow-up borrows.
 
     Returns:
-        A mask over `ranking.rows`; and the numbers of the segments that are loosely related.
+        A mask over `ranking.rows`; and which rows of `ranking.columns` are loosely related, None
+        where none are.
     """
     columns, rows = ranking.columns, ranking.rows
     evidence = columns.evidence[rows]
     if is_courtesy(query) or not len(rows):
-        return np.zeros(len(rows), dtype=np.bool_), frozenset()
+        return np.zeros(len(rows), dtype=np.bool_), None
     # The best of a few segments cannot stand out as the best of many can.
     scale = min(1.0, math.log1p(len(evidence)) / math.log1p(_MANY))
     said = evidence > -np.inf
-    # Which statement replaces which must be seen.
-    said_again = np.isin(columns.numbers[rows], [*ranking.older, *islice(ranking, 1)])
-    leading = said_again if ranking.older else np.zeros_like(said)
     if not _is_about_asker(query, before):
         if not is_related(search_text(query, before), ranking, table, lexical, allowed):
-            return evidence >= _STANDING_OUT, frozenset()
+            return evidence >= _STANDING_OUT, None
         # Where half of a memory says the same, nothing of it stands out.
         least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
-        return said if len(evidence) <= _FEW else evidence >= least, frozenset()
+        return said if len(evidence) <= _FEW else evidence >= least, None
     near = evidence >= _NEAR_CLEAR * scale
     if len(evidence) > _FEW and evidence.max() >= _CLEAR * scale:
-        return near | leading, frozenset()
+        return _with_leading(near, ranking), None
     loose = said & ~near
     if len(table.roles) > 1 and len(evidence) > _FEW:
         stated = lexical.marked("states") & table.of_role("user")
         loose &= stated[columns.numbers[rows]] | (evidence >= _LOOSE * scale)
-    return near | loose | leading, frozenset(columns.numbers[rows[loose]].tolist())
+    loosely = np.zeros(len(columns.numbers), dtype=np.bool_)
+    loosely[rows] = loose
+    return _with_leading(near | loose, ranking), loosely
+
+
+def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
+    """Add the best few segments, and older ones that one of them replaces: that must be seen."""
+    leading = [ranking.row_of(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
+    kept[ranking.rows.searchsorted(leading)] = True
+    return kept & (ranking.columns.evidence[ranking.rows] > -np.inf)
 
 
 def _is_about_asker(query: str, before: str | None) -> bool:

@@ -35,6 +35,7 @@ def standardized(
     weight: float = 1.0,
     *,
     least_deviation: float = 0.0,
+    also: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """Return scores as distances from the mean in standard deviations, times a weight.
 
@@ -45,21 +46,25 @@ def standardized(
         weight: Of all scores.
         least_deviation: What a smaller deviation is taken for, so that a few scores that differ
             from many equal ones do not become arbitrarily large.
+        also: Whose distance from that mean is returned too, though they are not counted.
     """
-    some = scores if counted is None else scores[counted]
-    count = max(len(some), 1)
+    # Of many a product takes less time than gathering those that count.
+    some = scores if counted is None else scores * counted
+    count = max(len(scores) if counted is None else int(np.count_nonzero(counted)), 1)
     mean = some.sum(dtype=np.float64) / count
-    distances: NDArray[np.float32] = np.subtract(some, mean, dtype=np.float32)
+    distances: NDArray[np.float32] = np.subtract(scores, mean, dtype=np.float32)
+    passing = None if also is None else distances[also]
+    if counted is not None:
+        distances *= counted
     # Not `dot`: BLAS shares that out to threads and waits for the last of them.
     deviation = math.sqrt(np.square(distances).sum() / count)
     if deviation < _NEGLIGIBLE:
         return np.zeros(len(scores), dtype=np.float32)
-    distances *= np.float32(weight / max(deviation, least_deviation))
-    if counted is None:
-        return distances
-    result = np.zeros(len(scores), dtype=np.float32)
-    result[counted] = distances
-    return result
+    factor = np.float32(weight / max(deviation, least_deviation))
+    distances *= factor
+    if passing is not None:
+        distances[also] = passing * factor
+    return distances
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,12 @@ class Reception:
     through the question before it, a long reply speaks for itself.
 
     Attributes:
-        line: Number of each segment's line.
+        line: Number of each segment's line; None where each is a line of its own.
         share: Of what segments of other lines pass on, from 0 to 1.
         within: Of what other segments of the same line pass on, the same for all.
     """
 
-    line: NDArray[np.int64]
+    line: NDArray[np.int64] | None
     share: NDArray[np.float32]
     within: float
 
@@ -83,6 +88,8 @@ class Reception:
         self, at: NDArray[np.int64] | slice, giving: NDArray[np.int64] | slice
     ) -> NDArray[np.float32]:
         """Return how much the segments `at` take of those at `giving`, pair by pair."""
+        if self.line is None:
+            return self.share[at]
         same = self.line[at] == self.line[giving]
         weights: NDArray[np.float32] = np.where(same, np.float32(self.within), self.share[at])
         return weights

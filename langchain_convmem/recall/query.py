@@ -10,7 +10,7 @@ from functools import lru_cache
 from langchain_convmem.recall.words.analysis import telling_words
 from langchain_convmem.recall.words.courtesies import is_courtesy
 from langchain_convmem.recall.words.dates import Span, spans
-from langchain_convmem.recall.words.speech import Meant, askings, read_question
+from langchain_convmem.recall.words.speech import Persons, askings, persons_meant, read_question
 
 __all__ = ["find_spans", "is_borrowing", "read_parts", "read_person", "search_text"]
 
@@ -48,9 +48,9 @@ def is_borrowing(query: str, before: str | None) -> bool:
     return read_question(query).is_follow_up
 
 
-def read_person(query: str, before: str | None = None) -> Meant:
+def read_person(query: str, before: str | None = None) -> Persons:
     """Return who a message is about; where it says nothing of it, who was meant before."""
-    first, *borrowed = map(read_question, read_parts(query, before))
+    first, *borrowed = map(persons_meant, read_parts(query, before))
     return borrowed[0] if borrowed and not (first.asker or first.listener) else first
 
 

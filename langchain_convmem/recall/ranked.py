@@ -62,17 +62,28 @@ class Ranking:
     properties, one per column, order everything. Not thread-safe.
     """
 
-    def __init__(self, columns: Columns, rows: NDArray[np.int64] | None = None) -> None:
-        """Create the ranking of some rows of `columns` (ascending; None: of all)."""
+    def __init__(
+        self,
+        columns: Columns,
+        rows: NDArray[np.int64] | None = None,
+        *,
+        keys: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Create the ranking of some rows of `columns` (ascending; None: of all).
+
+        Args:
+            columns: The scores.
+            rows: Which of them rank.
+            keys: By what they are put in order, where that is known from another ranking.
+        """
         self.columns = columns
         """The scores themselves, in ascending number, rows that do not rank included."""
         self.older: frozenset[int] = frozenset()
         """Numbers of segments of which a later statement about the same thing ranks first."""
-        self.loose: frozenset[int] = frozenset()
-        """Numbers of segments that are only loosely related to the question."""
+        self.loose: NDArray[np.bool_] | None = None
+        """Which rows of `columns` are only loosely related to the question; None: none."""
         self._rows = rows
-        self._keys = columns.relevance * -_STEPS
-        np.rint(self._keys, out=self._keys)
+        self._keys = _keys(columns.relevance) if keys is None else keys
         # None: all, which saves gathering them.
         self._left = rows
         self._unread = len(self)
@@ -129,13 +140,17 @@ class Ranking:
             return number
         return int(np.searchsorted(numbers, number))
 
+    def is_loose(self, number: int) -> bool:
+        """Return whether a ranked segment is only loosely related to the question."""
+        return self.loose is not None and bool(self.loose[self.row_of(number)])
+
     def above(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are more similar to the question than that."""
         return self.having(self.columns.similarity[self.rows] > similarity + _ROUNDING)
 
     def having(self, kept: NDArray[np.bool_]) -> Ranking:
         """Return the ranking of some of the rows, by a mask over `rows`."""
-        ranking = Ranking(self.columns, self.rows[kept])
+        ranking = Ranking(self.columns, self.rows[kept], keys=self._keys)
         ranking.older, ranking.loose = self.older, self.loose
         return ranking
 
@@ -185,3 +200,10 @@ class Ranking:
     def speaker(self) -> NDArray[np.float32]:
         """The bonus for a named speaker."""
         return self.columns.speaker[self._order]
+
+
+def _keys(relevance: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return by what segments are put in order, ascending: lines of equal worth tie."""
+    keys: NDArray[np.float32] = relevance * -_STEPS
+    np.rint(keys, out=keys)
+    return keys

@@ -6,7 +6,7 @@ working the formula out for all of them, and finds less.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,8 +26,9 @@ from langchain_convmem.recall.names import named_speakers
 from langchain_convmem.recall.query import find_spans, read_parts, read_person, search_text
 from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.recall.words.analysis import query_terms
+from langchain_convmem.recall.words.analysis import query_terms, telling_words
 from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.words.speech import asks_advice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,6 +139,13 @@ class _View(NamedTuple):
         allowed = self.question.allowed[self.at]
         return allowed if self.muted is None else allowed & ~self.muted[self.at]
 
+    @property
+    def passing(self) -> NDArray[np.bool_] | None:
+        """Which segments say nothing themselves, but are passed on to what answers them."""
+        if self.muted is None:
+            return None
+        return self.question.allowed[self.at] & self.muted[self.at]
+
 
 class _Parts(NamedTuple):
     """What each segment scores on its own; columns of equal length.
@@ -167,6 +175,7 @@ def _parts(view: _View, vectors: SegmentVectors, terms: Sequence[str]) -> _Parts
         settings.lexical_weight,
         # Of a word that a single segment holds.
         least_deviation=settings.least_deviation * view.lexical.rarest,
+        also=view.passing,
     )
     if vector is None or not vector.any():
         similarity = np.zeros(len(counted), dtype=np.float32)
@@ -174,7 +183,7 @@ def _parts(view: _View, vectors: SegmentVectors, terms: Sequence[str]) -> _Parts
     else:
         similarity = vectors.similarities(vector, view.scored)
         compared = _some(vectors.present[view.at] & counted)
-        meaning = standardized(similarity, compared, settings.dense_weight)
+        meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
     return _Parts(similarity, meaning, word_part)
 
 
@@ -244,11 +253,18 @@ def _smoothed(
 
 
 def _reception(view: _View) -> Reception:
-    line, settings = view.table.line_column, view.settings
-    words = np.bincount(line, view.lexical.lengths)
-    share = 1.0 / (1.0 + np.power(words / settings.speaks_for_itself, _STEEPNESS))
-    line = line[view.at]
-    return Reception(line, share.astype(np.float32)[line], settings.within_line)
+    table, settings = view.table, view.settings
+    words = view.lexical.lengths
+    if table.lines_are_whole:
+        words, line = words[view.at], None
+    else:
+        of_line = np.bincount(table.line_column, words).astype(np.int64)
+        line = table.line_column[view.at]
+        words = of_line[line]
+    # There are far fewer lengths than lines.
+    lengths = np.arange(words.max(initial=0) + 1)
+    share = 1.0 / (1.0 + np.power(lengths / settings.speaks_for_itself, _STEEPNESS))
+    return Reception(line, share.astype(np.float32).take(words), settings.within_line)
 
 
 def _session_prior(
@@ -322,7 +338,7 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     about_user = meant.asker or (meant.subject_open and not meant.listener)
     if not about_user and not meant.listener:
         return None
-    both = about_user and (meant.listener or meant.advice)
+    both = about_user and (meant.listener or asks_advice(view.question.text))
     share = _SHARED if both else 1.0
     user = table.of_role("user")[view.at]
     bonus = np.zeros(len(user), dtype=np.float32)
@@ -330,6 +346,7 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
         bonus[user] = share * settings.person_bonus
         stated = view.lexical.marked("states")[view.at] & user
         bonus[stated] += share * settings.statement_bonus
+        bonus[view.lexical.marked("courtesy")[view.at]] = 0.0
     if meant.listener:
         bonus[~user] = share * settings.person_bonus
     bonus *= np.clip(evidence / _SUPPORT, 0.0, 1.0)
@@ -346,20 +363,30 @@ def _muted(
 
     A reply that the question quotes is what it looks for.
     """
-    muted = lexical.marked("ignorant") & table.of_role("assistant")
-    asks = lexical.marked("asks")
+    assistant = table.of_role("assistant")
+    muted = lexical.marked("ignorant") & assistant
+    asks = lexical.marked("asks") & ~assistant
     if terms and (muted.any() or asks.any()):
-        rarest: dict[str, float] = {}
+        rarest = dict.fromkeys(terms.values(), 0.0)
         for term, rarity in lexical.rarities(terms).items():
-            rarest[terms[term]] = max(rarity, rarest.get(terms[term], 0.0))
+            rarest[terms[term]] = max(rarity, rarest[terms[term]])
+        # A word that was never said is as rare as one can be.
+        total = sum(rarity or lexical.rarest for rarity in rarest.values())
         # With k1 = 0 each word counts its rarity once, however often and in how long a line.
         held = lexical.scores(terms, k1=0.0, b=0.0)
-        repeating = (held > 0) & (held >= _REPEATS * sum(rarest.values()))
-        muted |= asks & repeating
-        quoted = _folded(text)
-        for number in np.flatnonzero(muted & repeating & table.of_role("assistant")).tolist():
+        repeating = (held > 0) & (held >= _REPEATS * total)
+        words, quoted = telling_words(text), _folded(text)
+        for number in np.flatnonzero(asks & repeating).tolist():
+            muted[number] = _is_alike(words, telling_words(table.text(number)))
+        for number in np.flatnonzero(muted & repeating & assistant).tolist():
             muted[number] = _folded(table.text(number)) != quoted
     return muted if muted.any() else None
+
+
+def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
+    """Return whether two questions are about the same words, most of them."""
+    mine, theirs = ({word.casefold() for word in some} for some in (words, others))
+    return 2 * len(mine & theirs) >= len(mine | theirs)
 
 
 def _folded(text: str) -> str:
@@ -433,15 +460,18 @@ def _say_the_same(
     numbered = {place for place in of_lead if terms[place].isdigit()}
     rarity = view.lexical.rarities([terms[place] for place in of_lead])
     least = _SAME_WORDS * sum(rarity.values())
-    near = _nearness(vectors, numbers)
-    return [
+    found = [
         numbered.issubset(held)
-        and (
-            nearness >= _SAME_MEANING
-            or 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
-        )
-        for held, nearness in zip(of_others, near, strict=True)
+        and 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
+        for held in of_others
     ]
+    # Meaning takes longer than words, and need not tell where these do.
+    open_at = [at for at, held in enumerate(of_others) if not found[at] and numbered.issubset(held)]
+    if open_at:
+        near = _nearness(vectors, [numbers[0], *(numbers[1 + at] for at in open_at)])
+        for at, nearness in zip(open_at, near, strict=True):
+            found[at] = nearness >= _SAME_MEANING
+    return found
 
 
 def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:

@@ -65,6 +65,8 @@ class SegmentTable:
         self._thread = Growable(np.int64)
         self._speaker = Growable(np.int64)
         self._role = Growable(np.int8)
+        # Each as long as there were segments when somebody asked for it.
+        self._of_role: dict[Role, NDArray[np.bool_]] = {}
         self._line = Growable(np.int64)
         self._position = Growable(np.int64)
         self._time_ms = Growable(np.int64)
@@ -231,7 +233,7 @@ class SegmentTable:
 
     def text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
-        whole: str = self.line_of(number).text
+        whole: str = self._lines[self._line_of_segment[number]].text
         return whole[self._start.at(number) : self._end.at(number)]
 
     def span(self, number: int) -> tuple[int, int]:
@@ -289,14 +291,25 @@ class SegmentTable:
         return self._line.view
 
     @property
+    def lines_are_whole(self) -> bool:
+        """Whether every line is one segment, so that their numbers are the same."""
+        return len(self._lines) == len(self)
+
+    @property
     def time_column(self) -> NDArray[np.int64]:
         """When each segment was said, milliseconds since the epoch; do not write."""
         return self._time_ms.view
 
     def of_role(self, role: Role) -> NDArray[np.bool_]:
-        """Return which segments a role has said."""
-        number = self._roles.get(role, -1)
-        return holds_one(self._role.view, [number])
+        """Return which segments a role has said.
+
+        Do not write: it is kept until a segment is added.
+        """
+        known = self._of_role.get(role)
+        if known is None or len(known) != len(self):
+            known = holds_one(self._role.view, [self._roles.get(role, -1)])
+            self._of_role[role] = known
+        return known
 
     @property
     def roles(self) -> Collection[str]:

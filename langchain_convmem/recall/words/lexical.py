@@ -53,6 +53,8 @@ class LexicalIndex:
         self._removed = Growable(np.bool_)
         self._present = 0
         self._total_length = 0
+        # Each as long as there were documents when somebody asked for it.
+        self._marked: dict[str, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -139,7 +141,7 @@ class LexicalIndex:
             terms: Analysed words; those in no document count nothing.
             k1: How soon repeats of a word stop counting.
             b: Share of the length normalisation, from 0 to 1.
-            ignored: Documents that score 0 and do not count in how rare a term is.
+            ignored: Documents that do not count in how rare a term is.
         """
         self.settle()
         postings = self._postings
@@ -154,17 +156,24 @@ class LexicalIndex:
         worth *= np.repeat(self._idfs(numbers, counts, gone), counts)
         # Adds one after the other, term by term.
         scores = np.bincount(numbers, worth, len(self)).astype(np.float64, copy=False)
-        if gone is not None:
-            scores[gone] = 0.0
+        if self._present < len(self):
+            scores[self._removed.view] = 0.0
         return scores
 
     def marked(self, mark: str) -> NDArray[np.bool_]:
-        """Return which documents bear a mark of `speech.marks`, removed ones included."""
+        """Return which documents bear a mark of `speech.marks`, removed ones included.
+
+        Do not write: it is kept until a document is added.
+        """
+        known = self._marked.get(mark)
+        if known is not None and len(known) == len(self):
+            return known
         mask = np.zeros(len(self), dtype=np.bool_)
         name = f"={mark}"
         found = self.having([name])
         if name in found:
             mask[np.array(found[name], dtype=np.intp)] = True
+        self._marked[mark] = mask
         return mask
 
     def rarities(self, terms: Iterable[str]) -> dict[str, float]:

@@ -26,9 +26,28 @@ from langchain_convmem.recall.words.languages import function_words
 from langchain_convmem.recall.words.phrases import PHRASES
 from langchain_convmem.recall.words.sentences import HAS_WORD, pieces
 
-__all__ = ["Mark", "Meant", "askings", "is_courtesy", "marks", "read_question", "statements"]
+__all__ = [
+    "Mark",
+    "Meant",
+    "Persons",
+    "askings",
+    "asks_advice",
+    "is_courtesy",
+    "marks",
+    "persons_meant",
+    "read_question",
+    "statements",
+]
 
 Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
+
+
+class Persons(NamedTuple):
+    """Who a question is about when a user asks an assistant; see `Meant`."""
+
+    asker: bool = False
+    listener: bool = False
+    subject_open: bool = False
 
 
 class Meant(NamedTuple):
@@ -66,22 +85,51 @@ def read_question(text: str) -> Meant:
     Args:
         text: What a user asks; quoted passages in it are about nobody.
     """
-    asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
-    words = words_of(asked)
-    forms = forms_of(spoken_language(asked, words))
+    asked, words, forms = _asked(text)
     if forms is None:
         return Meant()
-    remaining = forms.unmeant.sub(" ", asked)
-    means_asker = bool(forms.first_person.search(remaining) or forms.favour.search(asked))
-    means_listener = bool(forms.listener.search(asked))
+    meant = persons_meant(text)
     return Meant(
-        asker=means_asker,
-        listener=means_listener,
-        advice=bool(forms.advice.search(asked)),
+        asker=meant.asker,
+        listener=meant.listener,
+        advice=asks_advice(text),
         request=any(_requests(asked[piece.start : piece.end], forms) for piece in pieces(asked)),
-        is_follow_up=_follows_up(asked, words, forms, means_asker=means_asker),
-        subject_open=forms.drops_subject and not means_asker and not means_listener,
+        is_follow_up=_follows_up(asked, words, forms, means_asker=meant.asker),
+        subject_open=meant.subject_open,
     )
+
+
+@lru_cache(maxsize=256)
+def persons_meant(text: str) -> Persons:
+    """Return who a question is about, which takes a fraction of reading all of it.
+
+    Args:
+        text: What a user asks; quoted passages in it are about nobody.
+    """
+    asked, _, forms = _asked(text)
+    if forms is None:
+        return Persons()
+    # Only where somebody says "I" it matters which phrases do not mean it.
+    means_asker = forms.first_person.search(asked) and forms.first_person.search(
+        forms.unmeant.sub(" ", asked)
+    )
+    asker = bool(means_asker or forms.favour.search(asked))
+    listener = bool(forms.listener.search(asked))
+    return Persons(asker, listener, forms.drops_subject and not asker and not listener)
+
+
+def asks_advice(text: str) -> bool:
+    """Return whether a question is how to do something or what one should do."""
+    asked, _, forms = _asked(text)
+    return forms is not None and forms.advice.search(asked) is not None
+
+
+@lru_cache(maxsize=16)
+def _asked(text: str) -> tuple[str, list[str], Forms | None]:
+    """Return a question in lowercase without what it quotes, its words, and its language."""
+    asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
+    words = words_of(asked)
+    return asked, words, forms_of(spoken_language(asked, words))
 
 
 def _requests(sentence: str, forms: Forms) -> bool:
