@@ -155,7 +155,7 @@ def _judge(
     *,
     allowed: NDArray[np.bool_],
 ) -> Verdict:
-    """Return whether what is shown holds what is asked; nothing holds thanks, nor does an asking."""
+    """Return whether what is shown holds what is asked; an earlier asking never does."""
     if not groups:
         return "nothing"
     hits = np.array([number for group in groups for number in group.hits], dtype=np.int64)
