@@ -42,10 +42,13 @@ def read_parts(query: str, before: str | None = None) -> tuple[str, ...]:
 
 
 def is_borrowing(query: str, before: str | None) -> bool:
-    """Return whether a message is too short to be understood without what was said before."""
+    """Return whether a message is too short to be understood without what was said before.
+
+    What is a follow-up itself, a courtesy or blank has no topic of its own to lend.
+    """
     if before is None or not before.strip() or is_courtesy(query) or is_courtesy(before):
         return False
-    return read_question(query).is_follow_up
+    return read_question(query).is_follow_up and not read_question(before).is_follow_up
 
 
 def read_person(query: str, before: str | None = None) -> Persons:

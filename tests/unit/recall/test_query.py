@@ -50,8 +50,8 @@ def test_what_is_understood_alone_borrows_nothing(text):
     assert search_text(text, BEFORE) == text
 
 
-@pytest.mark.parametrize("before", [None, "", "  \n", "Thanks a lot!"])
-def test_nothing_is_borrowed_from_a_courtesy_or_from_nothing(before):
+@pytest.mark.parametrize("before", [None, "", "  \n", "Thanks a lot!", "And the dog?"])
+def test_nothing_is_borrowed_from_what_has_no_topic_of_its_own(before):
     assert search_text("and hers?", before) == "and hers?"
 
 
