@@ -108,7 +108,12 @@ def test_finding_nothing_is_said():
 def test_a_recall_as_data_holds_lines_scores_and_reasons():
     data = json.loads(json_text(recall_data("spade?", FOUND)))
     (block,) = data.pop("blocks")
-    assert data == {"query": "spade?", "best_rejected": 0.5, "problems": ["slow"]}
+    assert data == {
+        "query": "spade?",
+        "verdict": FOUND.verdict,
+        "best_rejected": 0.5,
+        "problems": ["slow"],
+    }
     assert block["thread_id"] == "garden"
     assert block["text"] == BLOCK.text
     assert block["lines"] == [
