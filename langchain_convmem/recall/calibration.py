@@ -56,7 +56,7 @@ _STANDING_OUT = 5.0
 _NEAR_BEST = 0.8
 _LEADING = 1
 _LOOSE = 3.0
-# From this many segments on the numbers above hold as they are; of so few all are worth their room.
+# Of so many segments the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
 _FEW = 8
 _RELATED_TO_ONE = 0.1
@@ -113,12 +113,12 @@ def related(
     evidence = columns.evidence[rows]
     if is_courtesy(query) or not len(rows):
         return np.zeros(len(rows), dtype=np.bool_), None
-    # The best of a few segments cannot stand out as the best of many can.
-    scale = min(1.0, math.log1p(len(evidence)) / math.log1p(_MANY))
+    # The best of many stands out by chance as the best of a few never can.
+    scale = math.log1p(len(evidence)) / math.log1p(_MANY)
     said = evidence > -np.inf
     if not _is_about_asker(query, before):
         if not is_related(search_text(query, before), ranking, table, lexical, allowed):
-            return evidence >= _STANDING_OUT, None
+            return evidence >= _STANDING_OUT * max(scale, 1.0), None
         # Where half of a memory says the same, nothing of it stands out.
         least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
         return said if len(evidence) <= _FEW else evidence >= least, None

@@ -43,6 +43,8 @@ _STEEPNESS = 3
 _SUPPORT = 2.0
 # Where the answer may be with either side, each has so much of its bonus.
 _SHARED = 0.5
+# So much of it has a line that only asks or requests something.
+_ASKING = 0.5
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
 # Where nothing else has so much evidence, they are better than nothing.
@@ -346,6 +348,8 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
         bonus[user] = share * settings.person_bonus
         stated = view.lexical.marked("states")[view.at] & user
         bonus[stated] += share * settings.statement_bonus
+        # Who only asked something has said little about themselves.
+        bonus[view.lexical.marked("asks")[view.at] & user] *= _ASKING
         bonus[view.lexical.marked("courtesy")[view.at]] = 0.0
     if meant.listener:
         bonus[~user] = share * settings.person_bonus
@@ -413,6 +417,9 @@ def _lead_with_latest(
         return frozenset()
     lead, others = int(best[0]), best[1:]
     table, numbers = view.table, columns.numbers
+    asks = view.lexical.marked("asks")
+    if asks[numbers[lead]]:
+        return frozenset()
     speakers, lines = table.speaker_column, table.line_column
     # Of a few segments one always stands out and another always stays behind.
     few = len(columns.evidence) <= _FEW
@@ -421,7 +428,7 @@ def _lead_with_latest(
         (speakers[numbers[others]] == speakers[numbers[lead]])
         & (lines[numbers[others]] != lines[numbers[lead]])
         & (columns.evidence[others] >= least)
-        & ~view.lexical.marked("asks")[numbers[others]]
+        & ~asks[numbers[others]]
     )
     candidates = others[comparable].tolist()
     numbers_of = [int(numbers[at]) for at in (lead, *candidates)]
