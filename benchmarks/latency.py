@@ -53,7 +53,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from benchmarks.scripted_model import InstantModel
 from benchmarks.sql_history import HistoryFile, at_session, question, with_history
 from benchmarks.synthetic_dialogue import answer, said, threads
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.ids import new_ulid
 
 SYSTEMS = ("bare", "convmem", "message-history")
@@ -150,7 +150,9 @@ def measured(turns: int, lines: int, folder: Path) -> list[Window]:
         places = []
         for number, window in enumerate(found):
             shutil.copy(folder / "before.db", folder / f"memory{number}.db")
-            memory = ConversationMemory.open(folder / f"memory{number}.db")
+            memory = ConversationMemory.open(
+                folder / f"memory{number}.db", embeddings=EmbeddedEmbeddings()
+            )
             file = HistoryFile(folder / f"history{number}.db")
             stack.enter_context(memory)
             stack.enter_context(closing(file))
@@ -165,7 +167,7 @@ def measured(turns: int, lines: int, folder: Path) -> list[Window]:
 
 def _said_before(lines: int, path: Path) -> None:
     _progress(f"{lines:,} lines of earlier threads")
-    with ConversationMemory.open(path) as memory:
+    with ConversationMemory.open(path, embeddings=EmbeddedEmbeddings()) as memory:
         for number, messages in enumerate(threads(lines)):
             memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", relaxed=True)
         memory.refresh(user_id="ana")

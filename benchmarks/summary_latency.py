@@ -46,7 +46,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.synthetic_dialogue import answer, said
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing import SummarySettings
 from langchain_convmem.views.tokens import count_tokens
@@ -178,13 +178,17 @@ def _system(name: str, seconds: float, folder: Path, stack: ExitStack) -> System
     summarizer = SlowSummarizer(seconds)
     path = folder / f"{name}.db"
     if name == "without":
-        memory = ConversationMemory.open(path)
+        memory = ConversationMemory.open(path, embeddings=EmbeddedEmbeddings())
     else:
         when: Literal["foreground", "background"] = (
             "foreground" if name == "foreground" else "background"
         )
         memory = ConversationMemory.open(
-            path, summarizer=summarizer, summary_settings=SETTINGS, summarize_when=when
+            path,
+            embeddings=EmbeddedEmbeddings(),
+            summarizer=summarizer,
+            summary_settings=SETTINGS,
+            summarize_when=when,
         )
     return System(stack.enter_context(memory), summarizer)
 

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
 from benchmarks.long_chat.chat import Exchange, chat
-from langchain_convmem import ConversationMemory
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import Entry, SummaryRequest
 from langchain_convmem.summarizing import SummarySettings
@@ -124,6 +124,7 @@ class _LongChat:
         self._summarizer = _CountingSummarizer()
         self._memory = ConversationMemory.open(
             path,
+            embeddings=EmbeddedEmbeddings(),
             summarizer=self._summarizer,
             summary_settings=SETTINGS,
             summarize_when="foreground",
