@@ -37,6 +37,7 @@ from benchmarks.personal.report import markdown, table
 from benchmarks.recall.data import BadDataError
 from benchmarks.recall.embedders import EMBEDDERS, load_embedders
 from benchmarks.recall.parts import PARTS, settings_without
+from benchmarks.terminal import parse_positive, show_progress
 
 __all__ = ["main", "run"]
 
@@ -138,7 +139,7 @@ def _measure(
     }
     first = next(iter(reached.values()), None)
     if first is not None:
-        report["earlier_askings"] = earlier_askings(first, embeddings, _say)
+        report["earlier_askings"] = earlier_askings(first, embeddings, show_progress)
         if ablates:
             report["ablation"] = _ablate(data, first, embeddings)
     languages = [(one, data.memory_in_language(one)) for one in data.languages]
@@ -158,10 +159,10 @@ def _measure_size(
 ) -> dict[str, Any]:
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
     for person, threads in memories:
-        _say(f"{place}, {person.name}: embedding")
+        show_progress(f"{place}, {person.name}: embedding")
         memory = PersonalMemory(person.name, threads, embeddings)
         for name, way in ways_to_ask(memory).items():
-            _say(f"{place}, {person.name}: {name}")
+            show_progress(f"{place}, {person.name}: {name}")
             outcomes[name] += ask_all(way, (*person.questions, *data.requests))
     return {name: figures(part) for name, part in outcomes.items()}
 
@@ -175,7 +176,7 @@ def _ablate(
     for person, threads in memories:
         memory = PersonalMemory(person.name, threads, embeddings)
         for name, chosen in settings.items():
-            _say(f"{person.name}: {name}")
+            show_progress(f"{person.name}: {name}")
             for question in (*person.questions, *data.requests):
                 answer = memory.ask(question.text, max_tokens=BUDGET, settings=chosen)
                 outcomes[name].append(judge(question, answer))
@@ -186,7 +187,7 @@ def _measure_language(
     person: Person, threads: Sequence[Thread], embeddings: Embeddings
 ) -> dict[str, dict[str, float]]:
     """Return what is found, by way and budget and by kind of question."""
-    _say(f"language {person.language}")
+    show_progress(f"language {person.language}")
     memory = PersonalMemory(person.name, threads, embeddings)
     found: dict[str, dict[str, float]] = {}
     for max_tokens in _LANGUAGE_BUDGETS:
@@ -202,18 +203,6 @@ def _measure_language(
 # -- the command line ------------------------------------------------------------------------
 
 
-def _say(progress: str) -> None:
-    print(f"\r{progress[:99]:<100}", end="", file=sys.stderr, flush=True)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        msg = f"must be at least 1, got {value}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
     parser = argparse.ArgumentParser(
@@ -223,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--size",
-        type=_positive,
+        type=parse_positive,
         nargs="+",
         default=[_SIZE],
         metavar="N",

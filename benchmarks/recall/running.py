@@ -32,6 +32,7 @@ from benchmarks.recall.studies import (
     try_grid,
 )
 from benchmarks.recall.systems import System, recall_of, recallers_for, systems_for
+from benchmarks.terminal import parse_positive, show_progress
 
 __all__ = ["main"]
 
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         folders[name] = report
         if studied is None:
             continue
-        arguments = (dialogues, studied, options.max_tokens, _say)
+        arguments = (dialogues, studied, options.max_tokens, show_progress)
         if options.ablation:
             report["ablation"] = ablation(*arguments)
         if options.cross_validate:
@@ -65,7 +66,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             if len(dialogues) > 1:
                 report["cross_validation"] = cross_validation(tried[name])
         if questions is not None:
-            report["off_topic"] = off_topic(dialogues, studied, questions, options.max_tokens, _say)
+            report["off_topic"] = off_topic(
+                dialogues, studied, questions, options.max_tokens, show_progress
+            )
     print(file=sys.stderr)
     if len(folders) == 1:
         return next(iter(folders.values()))
@@ -97,7 +100,7 @@ def _measure_folder(
     for number, dialogue in enumerate(dialogues, start=1):
         systems = _systems(dialogue, embedders.loaded, unsegmented=parts)
         for system_name, system in systems.items():
-            _say(f"{number}/{len(dialogues)} {dialogue.name}: {system_name}")
+            show_progress(f"{number}/{len(dialogues)} {dialogue.name}: {system_name}")
             outcomes[system_name] += measure(system, dialogue, max_tokens)
             unanswered[system_name] += measure_unanswerable(system, dialogue, max_tokens)
     return {
@@ -124,18 +127,6 @@ def _systems(
     return systems
 
 
-def _say(progress: str) -> None:
-    print(f"\r{progress[:99]:<100}", end="", file=sys.stderr, flush=True)
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        msg = f"must be at least 1, got {value}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code, which is 1 when the data cannot be read."""
     parser = argparse.ArgumentParser(
@@ -151,7 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help="folder of dialogue JSON files; may be given several times",
     )
-    parser.add_argument("--max-tokens", type=_positive, default=1000, help="budget per question")
+    parser.add_argument(
+        "--max-tokens", type=parse_positive, default=1000, help="budget per question"
+    )
     parser.add_argument(
         "--embedder", choices=EMBEDDERS, default="both", help="which rows of ours are measured"
     )
