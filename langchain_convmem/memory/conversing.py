@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.memory.chain_shape import chain_shape
 from langchain_convmem.memory.summarizing import SummarizingPart
-from langchain_convmem.memory.turn_switches import TurnSwitches
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.turns.chain_shape import chain_shape
+from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.budget import ContextBudget
 from langchain_convmem.views.profiles import Profile, resolved
 
@@ -100,7 +100,7 @@ class ConversingMemory(SummarizingPart):
         if whole is not None:
             budget = ContextBudget(whole, options.get("reserved_tokens", 0))
             self.check_budget(budget.of_messages(self.wished_tokens(recall, most))[0])
-        switches = TurnSwitches(
+        switches = TurnOptions(
             recall=recall,
             max_tokens=most,
             k=options.get("k"),

@@ -16,7 +16,6 @@ from pydantic import ConfigDict, Field, InstanceOf, field_validator
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.memory.summary_cache import SummaryCache, digests
-from langchain_convmem.memory.turn_entries import entry_said
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
@@ -26,6 +25,7 @@ from langchain_convmem.summarizing.planning import make_plan
 from langchain_convmem.summarizing.settings import SummarySettings
 from langchain_convmem.summarizing.summarizers import as_summarizer
 from langchain_convmem.summarizing.writing import written_steps
+from langchain_convmem.turns.entries import entry_said
 from langchain_convmem.views.context import SUMMARY_SOURCE
 from langchain_convmem.views.summary_text import shown_summary
 from langchain_convmem.views.window import SummaryWindow, window_of

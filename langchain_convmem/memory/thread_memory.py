@@ -14,16 +14,16 @@ from langchain_convmem.gates import Gate
 from langchain_convmem.history import LiveThread, fork_steps, note_steps, read_all_steps
 from langchain_convmem.history.live_reading import read_live_steps
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.memory.rendering import folded
-from langchain_convmem.memory.replies import with_free_ids
-from langchain_convmem.memory.turn_entries import entry_said
-from langchain_convmem.memory.turn_queue import TURN_QUEUE
-from langchain_convmem.memory.turn_switches import TurnSwitches
-from langchain_convmem.memory.turn_trace import TurnTrace
-from langchain_convmem.memory.turn_view import TurnView
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.entries import entry_said
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.queue import TURN_QUEUE
+from langchain_convmem.turns.rendering import folded
+from langchain_convmem.turns.replies import with_free_ids
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.view import TurnView
 from langchain_convmem.views.context import Profile
 from langchain_convmem.views.copies import handed_out
 from langchain_convmem.views.drafting import is_remembered
@@ -51,7 +51,7 @@ class MemoryThread:
 
     memory: ConversationMemory
     key: ThreadKey
-    switches: TurnSwitches
+    switches: TurnOptions
     profile: Profile
 
     def __repr__(self) -> str:

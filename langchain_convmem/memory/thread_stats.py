@@ -9,9 +9,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_convmem.memory.replies import INTERRUPTED
-from langchain_convmem.memory.turn_trace import OWN_TOKENS
 from langchain_convmem.records import Draft, Entry
+from langchain_convmem.turns.replies import INTERRUPTED
+from langchain_convmem.turns.tracing import OWN_TOKENS
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.turns import turns

@@ -18,13 +18,14 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 
-from langchain_convmem.memory.chain_shape import ChainShape, chain_shape
-from langchain_convmem.memory.replies import ReplyCollector
-from langchain_convmem.memory.turn import Turn, TurnSwitches
-from langchain_convmem.memory.turn_queue import TURN_QUEUE
-from langchain_convmem.memory.turn_trace import TurnTrace, stamped
 from langchain_convmem.steps import arun, run
 from langchain_convmem.streams import ClosingStreams, carried_through, closed, summed, unbroken
+from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.queue import TURN_QUEUE
+from langchain_convmem.turns.replies import ReplyCollector
+from langchain_convmem.turns.tracing import TurnTrace, stamped
+from langchain_convmem.turns.turn import Turn
 from langchain_convmem.views.budget import ContextBudget
 
 __all__ = ["RememberingRunnable"]
@@ -191,7 +192,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         return ContextBudget(self.context_tokens, self.reserved_tokens)
 
     def _turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> Turn:
-        defaults = TurnSwitches(
+        defaults = TurnOptions(
             recall=self.recall,
             max_tokens=self.max_tokens,
             k=self.k,

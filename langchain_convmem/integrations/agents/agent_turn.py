@@ -30,10 +30,10 @@ from langchain_convmem.integrations.agents.turn_places import (
     turns_before,
     versions_of,
 )
-from langchain_convmem.memory.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Changes, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import retracted_ids

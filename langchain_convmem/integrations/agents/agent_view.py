@@ -14,9 +14,9 @@ from langchain_convmem.history import LiveThread, note_steps, read_all_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.agents.agent_turn import Loop
 from langchain_convmem.integrations.agents.state_messages import is_stand_in, opening_of
-from langchain_convmem.memory.rendering import fenced, folded
-from langchain_convmem.memory.turn import TurnSwitches
-from langchain_convmem.memory.turn_entries import (
+from langchain_convmem.records import Context, Entry, ThreadKey
+from langchain_convmem.steps import Steps
+from langchain_convmem.turns.entries import (
     SPOKEN,
     entry_said,
     framing,
@@ -24,9 +24,9 @@ from langchain_convmem.memory.turn_entries import (
     start_of,
     user_text_before,
 )
-from langchain_convmem.memory.turn_recall import recalled_in_turn
-from langchain_convmem.records import Context, Entry, ThreadKey
-from langchain_convmem.steps import Steps
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.rendering import fenced, folded
+from langchain_convmem.turns.view import recalled_in_turn
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, context
 from langchain_convmem.views.live import live_entries
@@ -78,7 +78,7 @@ class AgentView:
 
     memory: ConversationMemory
     key: ThreadKey
-    switches: TurnSwitches
+    switches: TurnOptions
     profile: Profile
     recalled: RecalledTexts = field(repr=False)
 

@@ -15,7 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
-from langchain_convmem.memory.replies import ReplyCollector
+from langchain_convmem.turns.replies import ReplyCollector
 
 __all__ = ["HeardReplies", "hearing"]
 

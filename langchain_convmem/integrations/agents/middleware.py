@@ -19,8 +19,8 @@ from langchain_convmem.integrations.agents.agent_view import AgentView, Recalled
 from langchain_convmem.integrations.agents.broken_replies import HeardReplies, hearing
 from langchain_convmem.integrations.agents.run_scope import thread_of
 from langchain_convmem.integrations.agents.turn_mark import TurnMark, check_user
-from langchain_convmem.memory.turn import TurnSwitches
 from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.profiles import profile_for
 
 try:
@@ -104,7 +104,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
-        self._switches = TurnSwitches(
+        self._switches = TurnOptions(
             recall=recall, max_tokens=max_tokens, k=k, history_tokens=history_tokens
         )
         self._recalled = RecalledTexts()
@@ -293,7 +293,7 @@ def _configurable() -> Mapping[str, Any]:
     return found
 
 
-def _switched(switches: TurnSwitches, configurable: Mapping[str, Any]) -> TurnSwitches:
+def _switched(switches: TurnOptions, configurable: Mapping[str, Any]) -> TurnOptions:
     if configurable.get("remember") is False:
         msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
         raise ConfigError(msg)

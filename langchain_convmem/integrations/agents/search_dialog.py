@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.integrations.agents.run_scope import current_context, user_of
-from langchain_convmem.memory.rendering import fenced, in_sight
-from langchain_convmem.memory.turn_entries import SPOKEN
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
+from langchain_convmem.turns.entries import SPOKEN
+from langchain_convmem.turns.rendering import fenced, in_sight
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.times import iso_time
 

@@ -28,11 +28,11 @@ from langchain_convmem.integrations.langgraph.state import (
 from langchain_convmem.integrations.langgraph.syncing import latest_exchange
 from langchain_convmem.integrations.langgraph.viewing import Outlook, outlook_steps
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.memory.chain_shape import chain_shape
-from langchain_convmem.memory.replies import reply_messages
-from langchain_convmem.memory.turn import TurnSwitches
 from langchain_convmem.records import Entry
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.chain_shape import chain_shape
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.replies import reply_messages
 from langchain_convmem.views.context import Profile
 
 __all__ = ["Asking", "Jobs", "Update"]
@@ -81,7 +81,7 @@ class Jobs:
     """The jobs of the nodes. Thread-safe: it only holds settings."""
 
     memory: ConversationMemory
-    switches: TurnSwitches
+    switches: TurnOptions
     messages_key: str = "messages"
     follow_edits: bool = True
 
@@ -181,7 +181,7 @@ class Jobs:
 
     # -- what they share ------------------------------------------------------------------------
 
-    def _switched(self, moment: Moment) -> TurnSwitches:
+    def _switched(self, moment: Moment) -> TurnOptions:
         return self.switches.overridden(moment.configurable)
 
     def _keep(self, messages: Sequence[BaseMessage], moment: Moment, *, whole: bool) -> Steps[None]:

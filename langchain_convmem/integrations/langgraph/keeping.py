@@ -12,10 +12,10 @@ from langchain_convmem.integrations.langgraph.replies import Reply, reply_drafts
 from langchain_convmem.integrations.langgraph.rewinding import left_turns, rewinding
 from langchain_convmem.integrations.langgraph.syncing import edits, latest_exchange, news
 from langchain_convmem.memory.memory_part import MemoryPart
-from langchain_convmem.memory.turn_entries import start_of
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.entries import start_of
 from langchain_convmem.views.live import live_entries
 
 __all__ = ["asked_in_turn", "keep_asked", "keep_reply", "keep_state"]

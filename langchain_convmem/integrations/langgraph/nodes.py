@@ -17,9 +17,9 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.integrations.langgraph.jobs import Jobs, Update
 from langchain_convmem.memory import ConversationMemory
-from langchain_convmem.memory.turn import TurnSwitches
-from langchain_convmem.memory.turn_trace import TurnTrace
 from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.context import Profile
 
 __all__ = [
@@ -60,7 +60,7 @@ def recall_node(
         MissingExtraError: If langgraph is not installed.
     """
     _require_langgraph("recall_node")
-    switches = TurnSwitches(recall=recall, max_tokens=max_tokens, k=k)
+    switches = TurnOptions(recall=recall, max_tokens=max_tokens, k=k)
     jobs = Jobs(memory, switches, messages_key, follow_edits)
     return _node("recall", jobs.recalling)
 
@@ -82,7 +82,7 @@ def record_node(
         MissingExtraError: If langgraph is not installed.
     """
     _require_langgraph("record_node")
-    jobs = Jobs(memory, TurnSwitches(), messages_key, follow_edits)
+    jobs = Jobs(memory, TurnOptions(), messages_key, follow_edits)
     return _node("record", jobs.recording)
 
 
@@ -100,7 +100,7 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
         MissingExtraError: If langgraph is not installed.
     """
     _require_langgraph("summarize_node")
-    return _node("summarize", Jobs(memory, TurnSwitches()).summarizing)
+    return _node("summarize", Jobs(memory, TurnOptions()).summarizing)
 
 
 def model_node(
@@ -128,9 +128,7 @@ def model_node(
         MissingExtraError: If langgraph is not installed.
     """
     _require_langgraph("model_node")
-    switches = TurnSwitches(
-        recall=recall, max_tokens=max_tokens, k=k, history_tokens=history_tokens
-    )
+    switches = TurnOptions(recall=recall, max_tokens=max_tokens, k=k, history_tokens=history_tokens)
     return _calling(Jobs(memory, switches, messages_key), model)
 
 
@@ -163,7 +161,7 @@ def model_messages(
     Raises:
         ConfigError: If the config names no thread, or the state holds no turn.
     """
-    switches = TurnSwitches(max_tokens=max_tokens, k=k, history_tokens=history_tokens)
+    switches = TurnOptions(max_tokens=max_tokens, k=k, history_tokens=history_tokens)
     jobs = Jobs(memory, switches, messages_key)
     with TurnTrace(config).internal():
         return run(jobs.looking(state, config, profile)).given
@@ -181,7 +179,7 @@ async def amodel_messages(
     messages_key: str = "messages",
 ) -> list[BaseMessage]:
     """Return the messages to call a model with; see `model_messages`."""
-    switches = TurnSwitches(max_tokens=max_tokens, k=k, history_tokens=history_tokens)
+    switches = TurnOptions(max_tokens=max_tokens, k=k, history_tokens=history_tokens)
     jobs = Jobs(memory, switches, messages_key)
     with TurnTrace(config).internal():
         return (await arun(jobs.looking(state, config, profile))).given

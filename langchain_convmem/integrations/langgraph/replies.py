@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.integrations.langgraph.syncing import says
-from langchain_convmem.memory.replies import reply_messages, with_free_ids
-from langchain_convmem.memory.turn_entries import replies_of
 from langchain_convmem.records import Control, Draft, Entry, Metadata
+from langchain_convmem.turns.entries import replies_of
+from langchain_convmem.turns.replies import reply_messages, with_free_ids
 from langchain_convmem.views.codec import (
     decode_message,
     dumps,

@@ -16,14 +16,9 @@ from langchain_convmem.history import LiveThread, note_steps, read_all_steps, re
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.langgraph.moment import Moment
 from langchain_convmem.memory.conversation_memory import ConversationMemory
-from langchain_convmem.memory.rendering import (
-    MessageList,
-    fenced,
-    folded,
-    recalled_messages,
-)
-from langchain_convmem.memory.turn import TurnSwitches
-from langchain_convmem.memory.turn_entries import (
+from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
+from langchain_convmem.steps import Steps
+from langchain_convmem.turns.entries import (
     entry_said,
     framing,
     said_before,
@@ -31,9 +26,14 @@ from langchain_convmem.memory.turn_entries import (
     summary_text,
     user_text_before,
 )
-from langchain_convmem.memory.turn_recall import recalled_in_turn
-from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
-from langchain_convmem.steps import Steps
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.rendering import (
+    MessageList,
+    fenced,
+    folded,
+    recalled_messages,
+)
+from langchain_convmem.turns.view import recalled_in_turn
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, context
 from langchain_convmem.views.live import live_entries
@@ -123,7 +123,7 @@ class _Viewer:
 
     memory: ConversationMemory
     key: ThreadKey
-    switches: TurnSwitches
+    switches: TurnOptions
     profile: Profile
     known: Collection[str]
     now: Sequence[BaseMessage]
@@ -236,7 +236,7 @@ def outlook_steps(
     moment: Moment,
     known: Collection[str],
     *,
-    switches: TurnSwitches,
+    switches: TurnOptions,
     now: Sequence[BaseMessage] = (),
     profile: Profile = "strict",
     recalled_ids: Collection[str] | None = None,

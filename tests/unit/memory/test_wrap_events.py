@@ -16,9 +16,9 @@ from watched_runs import AskingEmbeddings, RunWatcher
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.memory.turn_trace import stamped
 from langchain_convmem.protocols import INTERNAL_TAG
 from langchain_convmem.recall import retriever
+from langchain_convmem.turns.tracing import stamped
 
 TOLD = "I parked the car on level 3."
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])

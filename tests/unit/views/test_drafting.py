@@ -236,7 +236,7 @@ def test_edits_say_nothing_and_pass():
 # -- the one place ------------------------------------------------------------------------------
 
 OTHER_DRAFTS = {
-    "memory/turn.py",  # of what the hook left of the user's message
+    "turns/turn.py",  # of what the hook left of the user's message
     "moving/exported.py",  # checks what it read
     "moving/threads.py",  # checks what it read
 }
@@ -246,7 +246,7 @@ OTHER_DRAFTS = {
 def test_messages_become_drafts_in_one_place():
     found = {
         path.relative_to(PACKAGE).as_posix()
-        for part in ("memory", "history", "moving", "recall", "cli")
+        for part in ("memory", "turns", "history", "moving", "recall", "cli")
         for path in (PACKAGE / part).rglob("*.py")
         if "draft_of" in _names(path)
     }

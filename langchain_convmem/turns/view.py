@@ -5,29 +5,30 @@ Both share one budget, where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.history import LiveThread
-from langchain_convmem.memory.rendering import shown_blocks
-from langchain_convmem.memory.turn_entries import framing, summary_text, user_text_before
-from langchain_convmem.memory.turn_recall import recalled_in_turn
-from langchain_convmem.memory.turn_switches import TurnSwitches
-from langchain_convmem.memory.turn_trace import TurnTrace
-from langchain_convmem.records import Context, Entry, RecalledBlock, ThreadKey
+from langchain_convmem.records import Context, Entry, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps
+from langchain_convmem.turns.entries import framing, summary_text, user_text_before
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.rendering import in_sight, shown_blocks
+from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.budget import ContextBudget
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, SummaryPlace, context
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
 if TYPE_CHECKING:
-    from langchain_convmem.memory.conversation_memory import ConversationMemory
+    from langchain_convmem.recall import DialogRecall
+    from langchain_convmem.turns.turn_memory import TurnMemory
 
-__all__ = ["TurnView"]
+__all__ = ["TurnView", "recalled_in_turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,11 @@ class TurnView:
         trace: Where recall is told.
     """
 
-    memory: ConversationMemory
+    memory: TurnMemory
     key: ThreadKey
     human: HumanMessage
     kept: BaseMessage | None
-    switches: TurnSwitches
+    switches: TurnOptions
     slots: frozenset[str] | None
     profile: Profile
     trace: TurnTrace
@@ -127,3 +128,55 @@ class TurnView:
             **limits,
         )
         return shown_blocks(blocks, by_time=by_time, max_tokens=room)
+
+
+# -- recalled lines -------------------------------------------------------------------------------
+
+_PATIENCE_S = 0.3
+"""How long a turn waits for lines of other threads that were said a moment ago."""
+
+Watched: TypeAlias = "Callable[[str, Callable[[], Steps[Recall]]], Steps[Recall]]"
+
+
+def recalled_in_turn(
+    engine: DialogRecall,
+    key: ThreadKey,
+    query: str,
+    seen: Collection[int],
+    *,
+    before: str | None = None,
+    remember: bool = True,
+    watched: Watched | None = None,
+    **limits: Any,
+) -> Steps[tuple[tuple[RecalledBlock, ...], bool]]:
+    """Return the blocks that a model is shown, and whether they come by time, oldest first.
+
+    Where there is nothing to search for, they are those of the relevance buffer, if there is one.
+
+    Args:
+        engine: Finds the lines.
+        key: The thread of the turn.
+        query: What to search for; empty for nothing.
+        seen: Positions of the thread that the model sees anyway.
+        before: What the user said just before in the thread.
+        remember: Whether what is found enters the buffer.
+        watched: Runs the recall where somebody watches it.
+        **limits: How much; see `RecallOptions`.
+    """
+    exclude = {key: seen}
+    if query:
+        recall = partial(
+            engine.recall_steps,
+            key.owner,
+            query,
+            exclude=exclude,
+            buffer=key,
+            before=before,
+            remember=remember,
+            patience_s=_PATIENCE_S,
+            **limits,
+        )
+        found = yield from (recall() if watched is None else watched(query, recall))
+    else:
+        found = yield from engine.buffer_steps(key, exclude=exclude, **limits)
+    return in_sight(found, has_buffer=bool(engine.settings.buffer_size))

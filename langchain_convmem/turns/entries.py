@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.memory.replies import INTERRUPTED
 from langchain_convmem.records import Entry, Role, ThreadKey
+from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.views.codec import role_of, text_pieces
 from langchain_convmem.views.live import live_entries, live_summary
 

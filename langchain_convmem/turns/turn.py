@@ -19,28 +19,6 @@ from langchain_convmem.history import (
     read_live_steps,
 )
 from langchain_convmem.ids import new_ulid, now_ms
-from langchain_convmem.memory.chain_shape import ChainShape
-from langchain_convmem.memory.rendering import MessageList, folded, recalled_messages
-from langchain_convmem.memory.replies import (
-    INTERRUPTED,
-    ReplyCollector,
-    is_unfinished,
-    reply_messages,
-    with_free_ids,
-    without_cut_calls,
-)
-from langchain_convmem.memory.spoken import human_of
-from langchain_convmem.memory.turn_entries import (
-    entry_said,
-    is_answered,
-    replies_of,
-    said_before,
-    start_of,
-    summary_text,
-)
-from langchain_convmem.memory.turn_switches import TurnSwitches
-from langchain_convmem.memory.turn_trace import OWN_TOKENS, TurnTrace
-from langchain_convmem.memory.turn_view import TurnView
 from langchain_convmem.records import (
     Context,
     Control,
@@ -51,15 +29,37 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.chain_shape import ChainShape
+from langchain_convmem.turns.entries import (
+    entry_said,
+    is_answered,
+    replies_of,
+    said_before,
+    start_of,
+    summary_text,
+)
+from langchain_convmem.turns.messages import human_of
+from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.rendering import MessageList, folded, recalled_messages
+from langchain_convmem.turns.replies import (
+    INTERRUPTED,
+    ReplyCollector,
+    is_unfinished,
+    reply_messages,
+    with_free_ids,
+    without_cut_calls,
+)
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.view import TurnView
 from langchain_convmem.views.codec import draft_of, text_pieces
 from langchain_convmem.views.context import Profile
 from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.live import live_entries
 
 if TYPE_CHECKING:
-    from langchain_convmem.memory.conversation_memory import ConversationMemory
+    from langchain_convmem.turns.turn_memory import TurnMemory
 
-__all__ = ["Turn", "TurnSwitches"]
+__all__ = ["Turn"]
 
 _ATTEMPT = "attempt_of"
 """Key in the user entry's `aux`: the run whose retries are the same turn."""
@@ -69,13 +69,13 @@ _ATTEMPT = "attempt_of"
 class Turn:
     """A turn in the making. Not thread-safe: one turn, one caller."""
 
-    memory: ConversationMemory
+    memory: TurnMemory
     key: ThreadKey
     human: HumanMessage
     kept: BaseMessage | None
     """What the write hook left of `human`, to store and to search for; the model gets `human`."""
     extra: Mapping[str, Any]
-    switches: TurnSwitches
+    switches: TurnOptions
     slots: frozenset[str] | None
     profile: Profile
     attempt_of: str | None
@@ -90,11 +90,11 @@ class Turn:
     @classmethod
     def of(
         cls,
-        memory: ConversationMemory,
+        memory: TurnMemory,
         value: Any,
         configurable: Mapping[str, Any],
         *,
-        defaults: TurnSwitches,
+        defaults: TurnOptions,
         shape: ChainShape,
         attempt_of: str | None,
         trace: TurnTrace,

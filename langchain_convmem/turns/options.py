@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from langchain_convmem.views.budget import ContextBudget
 
-__all__ = ["TurnSwitches"]
+__all__ = ["TurnOptions"]
 
 
 class RecallLimits(TypedDict):
@@ -19,7 +19,7 @@ class RecallLimits(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnSwitches:
+class TurnOptions:
     """What a call may change under `configurable`."""
 
     recall: bool = True
@@ -34,7 +34,7 @@ class TurnSwitches:
         """How much a recall may bring: a number of blocks, or a budget."""
         return {"k": self.k, "max_tokens": self.max_tokens if self.k is None else None}
 
-    def overridden(self, configurable: Mapping[str, Any]) -> TurnSwitches:
+    def overridden(self, configurable: Mapping[str, Any]) -> TurnOptions:
         """Return the switches with what the call sets."""
         named = {
             name: configurable[name]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.memory.replies import ReplyCollector, reply_messages
+from langchain_convmem.turns.replies import ReplyCollector, reply_messages
 
 ASKED = HumanMessage("Where?", id="q1")
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}

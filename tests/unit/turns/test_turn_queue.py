@@ -15,8 +15,8 @@ from contextlib import contextmanager
 import pytest
 
 from langchain_convmem.errors import ThreadBusyError
-from langchain_convmem.memory.turn_queue import TurnQueue
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.turns.queue import TurnQueue
 
 PLACE = ("log", ThreadKey("ana", "t"))
 OTHER = ("log", ThreadKey("ben", "t"))
