@@ -6,14 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.history import LiveThread, note_steps, read_all_steps
+from langchain_convmem.history import LiveThread, note_steps, read_all_steps, read_live_steps
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.integrations.agents.agent_turn import Loop
-from langchain_convmem.integrations.agents.state_messages import is_stand_in, opening_of
 from langchain_convmem.records import Context, Entry, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.turns.entries import (
@@ -26,6 +25,7 @@ from langchain_convmem.turns.entries import (
 )
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.rendering import fenced, folded
+from langchain_convmem.turns.state_sync import SyncedTurn, is_stand_in
 from langchain_convmem.turns.view import recalled_in_turn
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, context
@@ -83,7 +83,7 @@ class AgentView:
     recalled: RecalledTexts = field(repr=False)
 
     def messages(
-        self, loop: Loop, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
+        self, loop: SyncedTurn, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
     ) -> Steps[list[BaseMessage]]:
         """Return the thread up to the turn, and the turn, with recalled lines in its question.
 
@@ -96,7 +96,8 @@ class AgentView:
         earlier = {message.id for message in state} - own
         turn = _turn_entries(loop, shown, earlier, self.key)
         asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
-        thread, view, alone = yield from self._viewed(loop.thread, turn, asked, shown, earlier)
+        thread = yield from read_live_steps(self.memory.log, self.key)
+        thread, view, alone = yield from self._viewed(thread, turn, asked, shown, earlier)
         yield from note_steps(self.memory.log, thread, view, self._options(alone))
         recalled = ""
         if self.switches.recall:
@@ -148,7 +149,7 @@ class AgentView:
 
     # -- recalling ------------------------------------------------------------------------------
 
-    def _recalled(self, loop: Loop, seen: Collection[int], before: str | None) -> Steps[str]:
+    def _recalled(self, loop: SyncedTurn, seen: Collection[int], before: str | None) -> Steps[str]:
         """Return fenced lines of other places than the positions that the model sees anyway.
 
         Args:
@@ -157,10 +158,10 @@ class AgentView:
             before: What the user said just before.
         """
         # What the write hook takes out of a message must not reach an embedder either.
-        asked = [self.memory.drafting.hooked(message) for message in opening_of(loop.messages)]
+        asked = [self.memory.drafting.hooked(message) for message in _opening_of(loop.messages)]
         query = "\n".join(piece for one in asked if one is not None for piece in text_pieces(one))
         limits = self.switches.recall_limits
-        name = (self.key, loop.mark["id"], query, *limits.values())
+        name = (self.key, str(loop.id), query, *limits.values())
         text = self.recalled.get(name)
         if text is None:
             blocks, by_time = yield from recalled_in_turn(
@@ -178,11 +179,17 @@ def _later(thread: LiveThread, asked: Entry | None) -> set[int]:
     return set() if start is None else {at for at in positions if at >= start}
 
 
+def _opening_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return what the user said before anyone answered."""
+    before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
+    return [message for message in before if isinstance(message, HumanMessage)]
+
+
 # -- entries of a view ----------------------------------------------------------------------------
 
 
 def _turn_entries(
-    loop: Loop, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
+    loop: SyncedTurn, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
 ) -> list[Entry]:
     """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
     own = [one for one in shown if one.id not in earlier and not is_stand_in(one)]
@@ -191,7 +198,7 @@ def _turn_entries(
         stored = loop.known.get(message.id or "")
         # Names that a view makes up are made of the entry's id: they must not change in a loop.
         entry_id = new_ulid() if stored is None else stored.id
-        turn_id = loop.mark["id"]
+        turn_id = str(loop.id)
         entries.append(
             entry_said(message, entry_id=entry_id, key=key, position=number, turn_id=turn_id)
         )

@@ -14,13 +14,19 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import now_ms
-from langchain_convmem.integrations.agents.agent_turn import AgentThread, Loop
 from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTexts
 from langchain_convmem.integrations.agents.broken_replies import HeardReplies, hearing
 from langchain_convmem.integrations.agents.run_scope import thread_of
-from langchain_convmem.integrations.agents.turn_mark import TurnMark, check_user
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.state_sync import (
+    NOTE_KEY,
+    NodeContext,
+    StateSync,
+    SyncedTurn,
+    TurnNote,
+    check_user,
+)
 from langchain_convmem.views.profiles import profile_for
 
 try:
@@ -43,13 +49,12 @@ KeepState: TypeAlias = Literal["all", "turn"]
 T = TypeVar("T")
 
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
-_MARK: Literal["convmem_turn"] = "convmem_turn"
 
 
 class RememberedState(AgentState[Any]):
     """The agent's state, and which turn of the log is under way; callers see nothing of that."""
 
-    convmem_turn: NotRequired[Annotated[TurnMark, PrivateStateAttr]]
+    convmem_turn: NotRequired[Annotated[TurnNote, PrivateStateAttr]]
 
 
 class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
@@ -125,14 +130,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> Steps[dict[str, Any] | None]:
         messages = state["messages"]
-        thread = self._thread(runtime)
-        earlier = state.get(_MARK)
-        check_user(earlier, thread.key)
-        begun = yield from thread.begin(messages, earlier)
-        if begun is None:
+        sync = self._sync(runtime)
+        earlier = state.get(NOTE_KEY)
+        check_user(earlier, sync.context.key)
+        note = yield from sync.begin(messages, earlier)
+        if note is None:
             return None
-        mark, before = begun
-        update: dict[str, Any] = {_MARK: mark}
+        update: dict[str, Any] = {NOTE_KEY: note}
+        before = next(n for n, message in enumerate(messages) if message.id == note["first"])
         if self.keep_state == "turn" and before:
             # Removals would show up among the messages of a stream; this does not.
             update["messages"] = Overwrite(messages[before:])
@@ -147,11 +152,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         await arun(self._ending(state, runtime))
 
     def _ending(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[None]:
-        thread = self._thread(runtime)
-        mark = yield from _mark_of(state, thread)
-        if mark is not None:
-            yield from thread.finish(mark, state["messages"])
-            yield from self.memory.after_turn_steps(thread.key)
+        sync = self._sync(runtime)
+        note = yield from _note_of(state, sync)
+        if note is not None:
+            yield from sync.finish(note, state["messages"])
+            yield from self.memory.after_turn_steps(sync.context.key)
 
     # -- the model ------------------------------------------------------------------------------
 
@@ -189,16 +194,18 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise
         return await _to_its_end(arun(self._answered(request, loop, response, started_ms)))
 
-    def _prepared(self, request: ModelRequest[Any]) -> Steps[tuple[Loop | None, ModelRequest[Any]]]:
-        thread = self._thread(request.runtime)
+    def _prepared(
+        self, request: ModelRequest[Any]
+    ) -> Steps[tuple[SyncedTurn | None, ModelRequest[Any]]]:
+        sync = self._sync(request.runtime)
         state = request.state
-        mark = yield from _mark_of(state, thread)
-        if mark is None:
+        note = yield from _note_of(state, sync)
+        if note is None:
             return None, request
-        loop = yield from thread.caught_up(mark, state["messages"])
+        loop = yield from sync.catch_up(state["messages"], note)
         view = AgentView(
             self.memory,
-            thread.key,
+            sync.context.key,
             _switched(self._switches, _configurable()),
             profile_for(request.model),
             self._recalled,
@@ -209,25 +216,29 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     def _answered(
         self,
         request: ModelRequest[Any],
-        loop: Loop | None,
+        loop: SyncedTurn | None,
         response: ModelResponse[Any],
         started_ms: int,
     ) -> Steps[ModelResponse[Any]]:
         if loop is None:
             return response
-        thread = self._thread(request.runtime)
+        sync = self._sync(request.runtime)
         timing = {"llmStart": started_ms, "llmEnd": now_ms()}
-        said = yield from thread.replied(loop, response.result, request.state["messages"], timing)
+        said = yield from sync.reply(loop, response.result, request.state["messages"], timing)
         return replace(response, result=said)
 
     def _broken_off(
-        self, request: ModelRequest[Any], loop: Loop | None, heard: HeardReplies, started_ms: int
+        self,
+        request: ModelRequest[Any],
+        loop: SyncedTurn | None,
+        heard: HeardReplies,
+        started_ms: int,
     ) -> Steps[None]:
         said = heard.broken()
         if loop is not None and said:
             timing = {"llmStart": started_ms, "llmEnd": now_ms()}
-            thread = self._thread(request.runtime)
-            yield from thread.broken_off(loop, said, request.state["messages"], timing)
+            sync = self._sync(request.runtime)
+            yield from sync.reply_broken(loop, said, request.state["messages"], timing)
 
     # -- tools ----------------------------------------------------------------------------------
 
@@ -253,39 +264,38 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def _calling(
         self, request: ToolCallRequest
-    ) -> Steps[tuple[TurnMark, BaseMessage | None] | None]:
-        thread = self._thread(request.runtime)
-        mark = yield from _mark_of(request.state, thread)
-        if mark is None:
+    ) -> Steps[tuple[TurnNote, BaseMessage | None] | None]:
+        sync = self._sync(request.runtime)
+        note = yield from _note_of(request.state, sync)
+        if note is None:
             return None
         messages = request.state["messages"]
-        return mark, (yield from thread.calling(mark, messages, request.tool_call["id"]))
+        return note, (yield from sync.call(note, messages, request.tool_call["id"]))
 
     def _returned(
         self,
         request: ToolCallRequest,
-        caller: tuple[TurnMark, BaseMessage | None] | None,
+        caller: tuple[TurnNote, BaseMessage | None] | None,
         result: _ToolResult,
     ) -> Steps[_ToolResult]:
         call_id = request.tool_call["id"]
         if caller is None or call_id is None:
             return result
-        mark, message = caller
-        thread = self._thread(request.runtime)
+        note, message = caller
+        sync = self._sync(request.runtime)
 
         def keep(answer: ToolMessage) -> Steps[ToolMessage]:
-            return thread.returned(mark, message, answer, call_id)
+            return sync.result(note, message, answer, call_id)
 
         kept: _ToolResult = yield from _kept(result, keep)
         return kept
 
     # -- the run --------------------------------------------------------------------------------
 
-    def _thread(self, runtime: Any) -> AgentThread:
-        configurable = _configurable()
-        key = thread_of(configurable, runtime.context, what="an agent with a memory")
-        since = get_config().get("metadata", {}).get("checkpoint_id")
-        return AgentThread(self.memory.log, self.memory.drafting, key, since is not None)
+    def _sync(self, runtime: Any) -> StateSync:
+        key = thread_of(_configurable(), runtime.context, what="an agent with a memory")
+        context = NodeContext.of(get_config(), key)
+        return StateSync(self.memory.log, self.memory.drafting, context, is_one_turn=True)
 
 
 def _configurable() -> Mapping[str, Any]:
@@ -300,14 +310,11 @@ def _switched(switches: TurnOptions, configurable: Mapping[str, Any]) -> TurnOpt
     return switches.overridden(configurable)
 
 
-def _mark_of(state: Any, thread: AgentThread) -> Steps[TurnMark | None]:
+def _note_of(state: Any, sync: StateSync) -> Steps[TurnNote | None]:
     """Return the turn under way, also where the run went past the hook that notes it."""
-    mark: TurnMark | None = state.get(_MARK)
-    check_user(mark, thread.key)
-    if mark is None:
-        begun = yield from thread.begin(state["messages"])
-        mark = None if begun is None else begun[0]
-    return mark
+    note: TurnNote | None = state.get(NOTE_KEY)
+    check_user(note, sync.context.key)
+    return (yield from sync.begin(state["messages"])) if note is None else note
 
 
 def _showing(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:

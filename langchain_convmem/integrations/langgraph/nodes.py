@@ -204,12 +204,16 @@ def _calling(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
         with TurnTrace(config).internal():
             asking = run(jobs.asking(state, config, model))
-        return asking.answered(model.invoke(asking.payload, config))
+        update = asking.answered(model.invoke(asking.payload, config))
+        with TurnTrace(config).internal():
+            return run(jobs.calling(state, config, asking, update))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         with TurnTrace(config).internal():
             asking = await arun(jobs.asking(state, config, model))
-        return asking.answered(await model.ainvoke(asking.payload, config))
+        update = asking.answered(await model.ainvoke(asking.payload, config))
+        with TurnTrace(config).internal():
+            return await arun(jobs.calling(state, config, asking, update))
 
     return RunnableLambda(call, acall, name="model")
 

@@ -6,13 +6,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.integrations.langgraph.syncing import says
+from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Control, Draft, Entry, Metadata
-from langchain_convmem.turns.entries import replies_of
+from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.entries import replies_of, start_of
 from langchain_convmem.turns.replies import reply_messages, with_free_ids
+from langchain_convmem.turns.state_sync import (
+    NodeContext,
+    find_left_turns,
+    rewind_drafts,
+    says_same,
+)
+from langchain_convmem.turns.turn_memory import TurnMemory
 from langchain_convmem.views.codec import (
     decode_message,
     dumps,
@@ -22,7 +30,10 @@ from langchain_convmem.views.codec import (
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
-__all__ = ["Reply", "reply_drafts"]
+__all__ = ["Reply", "asked_in_turn", "keep_asked", "keep_reply"]
+
+_PAGE = 64
+"""So many of the latest entries are read first: a turn in progress is among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,7 @@ def _carried(reply: Any) -> Reply:
         raise ConfigError(msg) from error
 
 
-def reply_drafts(
+def _reply_drafts(
     drafting: Drafting,
     entries: Sequence[Entry],
     turn_id: str,
@@ -131,4 +142,81 @@ def reply_drafts(
 
 def _is_same(entry: Entry, draft: Draft) -> bool:
     has_id = draft.message is not None and draft.message.id == entry.message_id
-    return has_id and says(entry, draft)
+    return has_id and says_same(entry, draft)
+
+
+# -- a state without messages --------------------------------------------------------------------
+
+
+def keep_asked(
+    memory: TurnMemory, context: NodeContext, asked: HumanMessage, current: str | None
+) -> Steps[Entry]:
+    """Store what the user says, and go back first where the run was told where to begin.
+
+    Args:
+        memory: Whose log.
+        context: Where the node stands.
+        asked: What is said, with an id; something of it is to be stored.
+        current: The turn that the state knows, if it knows one.
+
+    Returns:
+        The entry, which may have been there before.
+    """
+    back = yield from _going_back(memory.log, context, current)
+    metadata = context.metadata("turn", current or None)
+    draft = memory.drafting.draft(asked, metadata=metadata)
+    *_, entry = yield step(memory.log, "append", context.key, [*back, draft])
+    return entry  # type: ignore[no-any-return]  # what a step returns is not typed
+
+
+def keep_reply(memory: TurnMemory, context: NodeContext, turn_id: str, reply: Reply) -> Steps[None]:
+    """Store the reply of a turn, in the place of an earlier reply to the same."""
+    log = memory.log
+    turn = yield from _turn_entries(log, context, turn_id)
+    back = yield from _going_back(log, context, turn_id)
+    names = {message.id for message in reply.messages if message.id}
+    found: list[Entry] = yield step(log, "find", context.key, names)
+    start = start_of(turn, turn[0])
+    entries: list[Entry] = yield step(log, "entries", context.key, after=start - 1)
+    drafts = [*back, *_reply_drafts(memory.drafting, entries, turn_id, reply, found)]
+    if drafts:
+        yield step(log, "append", context.key, drafts)
+
+
+def asked_in_turn(memory: TurnMemory, context: NodeContext, turn_id: str) -> Steps[list[str]]:
+    """Return the ids of what the user said in a turn."""
+    turn = yield from _turn_entries(memory.log, context, turn_id)
+    return [entry.message_id for entry in turn if entry.role == "user"]
+
+
+def _turn_entries(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[list[Entry]]:
+    """Return the live entries of a turn.
+
+    Raises:
+        ConfigError: If the thread has none.
+    """
+    for last in (_PAGE, None):
+        entries: list[Entry] = yield step(log, "entries", context.key, last=last)
+        turn = [entry for entry in live_entries(entries) if entry.turn_id == turn_id]
+        # Where the page begins within the turn, some of it may lie before.
+        is_all = last is None or len(entries) < last
+        if turn and (is_all or entries[0].turn_id != turn_id):
+            return turn
+    msg = (
+        f"thread {context.key.thread_id!r} of user {context.key.user_id!r} has no turn "
+        f"{turn_id!r}, which the graph's state names: it was forgotten or undone, or this call names another "
+        "user; pass the same user_id in every call, also beside the config of a snapshot"
+    )
+    raise ConfigError(msg)
+
+
+def _going_back(log: MessageLog, context: NodeContext, current: str | None) -> Steps[list[Draft]]:
+    """Return what takes back the turns that the graph has left by beginning from a checkpoint."""
+    if context.since is None:
+        return []
+    entries: list[Entry] = yield step(log, "entries", context.key)
+    context.check_known(len(entries))
+    turns, kept = find_left_turns(entries, context, current)
+    left = {entry.id for entry in live_entries(entries) if entry.turn_id in turns}
+    wanted = {entry.id for entry in entries if entry.turn_id in kept}
+    return rewind_drafts(entries, context, left=left, wanted=wanted)

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations.langgraph.moment import Moment
+from langchain_convmem.turns.state_sync import NodeContext
 
 __all__ = ["MemoryState", "asked_in", "messages_in", "not_to_store", "value_in"]
 
@@ -41,7 +41,7 @@ def value_in(state: Any, key: str) -> Any:
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
-def messages_in(state: Any, key: str, moment: Moment) -> list[BaseMessage] | None:
+def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage] | None:
     """Return the messages of a state, each with an id; None if the state keeps none.
 
     What a `Send` carries has passed no reducer, so messages without an id get one here, in place
@@ -57,17 +57,17 @@ def messages_in(state: Any, key: str, moment: Moment) -> list[BaseMessage] | Non
         msg = f"state[{key!r}] must be a list of messages, got {found!r:.80}"
         raise ConfigError(msg)
     for number, message in enumerate(found):
-        if not message.id and not moment.is_sent:
+        if not message.id and not context.is_sent:
             msg = (
                 f"message {number} of state[{key!r}] has no id, so the log could not know it "
                 "again; declare the key as Annotated[list[AnyMessage], add_messages]"
             )
             raise ConfigError(msg)
-        message.id = message.id or f"{moment.task}-{number}"
+        message.id = message.id or f"{context.task}-{number}"
     return list(found)
 
 
-def asked_in(state: Any, moment: Moment) -> HumanMessage:
+def asked_in(state: Any, context: NodeContext) -> HumanMessage:
     """Return what the user says in a state without messages, with an id.
 
     The id is the same in every attempt of this node, so that a retry stores nothing twice.
@@ -84,7 +84,7 @@ def asked_in(state: Any, moment: Moment) -> HumanMessage:
             f" blocks or a HumanMessage), or give it a 'messages' key; got input={said!r:.80}"
         )
         raise ConfigError(msg)
-    return said if said.id else said.model_copy(update={"id": moment.task})
+    return said if said.id else said.model_copy(update={"id": context.task})
 
 
 def not_to_store(message: BaseMessage) -> BaseMessage:

@@ -14,7 +14,6 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.history import LiveThread, note_steps, read_all_steps, read_live_steps
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.integrations.langgraph.moment import Moment
 from langchain_convmem.memory.conversation_memory import ConversationMemory
 from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps
@@ -233,7 +232,7 @@ class _Viewer:
 
 def outlook_steps(
     memory: ConversationMemory,
-    moment: Moment,
+    key: ThreadKey,
     known: Collection[str],
     *,
     switches: TurnOptions,
@@ -245,7 +244,7 @@ def outlook_steps(
 
     Args:
         memory: Whose log and recall.
-        moment: Where the node stands.
+        key: The thread.
         known: Ids of the messages of this turn that the log has, be they retracted since.
         switches: Budgets.
         now: The messages of this turn as the state has them, stored or not; nothing if only the
@@ -253,7 +252,7 @@ def outlook_steps(
         profile: Whose rules the messages keep.
         recalled_ids: Lines that were recalled before: others are left out. None recalls anew.
     """
-    viewer = _Viewer(memory, moment.key, switches, profile, known, now)
+    viewer = _Viewer(memory, key, switches, profile, known, now)
     view, thread, own = yield from viewer.viewed()
     is_first = recalled_ids is None
     blocks, by_time = yield from viewer.recalled(view, thread, own, is_first=is_first)
