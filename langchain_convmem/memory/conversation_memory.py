@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from pydantic import SecretStr
@@ -20,7 +21,7 @@ from langchain_convmem.memory.portable_address import portable_address
 from langchain_convmem.memory.reindexing import ReindexingMemory
 from langchain_convmem.memory.remembering import RememberingMemory
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.profiles import Profile, resolved
 
@@ -141,11 +142,12 @@ class ConversationMemory(
         inner: Runnable[Any, Any],
         *,
         recall: bool = True,
-        max_tokens: int | None = None,
-        k: int | None = None,
+        recall_tokens: int | None = None,
+        recall_k: int | None = None,
         history_tokens: int | None = None,
         context_tokens: int | None = None,
         reserved_tokens: int = 0,
+        remember: bool = True,
         queue_timeout_s: float = 300.0,
         profile: Profile | None = None,
         user_id_key: str | None = None,
@@ -153,8 +155,8 @@ class ConversationMemory(
         """Return `inner` with a memory: a Runnable that takes what the user says.
 
         Call it with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is
-        required. Per call, `configurable` also takes `recall`, `max_tokens`, `k` and
-        `remember=False`.
+        required, and may be called `session_id`. A call may set options for itself, by the same
+        names: `config={"configurable": {..., "memory": {"recall": False}}}`.
 
         Args:
             inner: A chat model, or a chain that begins with one, which gets messages; or any
@@ -162,9 +164,9 @@ class ConversationMemory(
                 lists), `summary` (text) and `messages` (the whole). It returns text, a message,
                 messages or `{"messages": [...]}`.
             recall: Whether to recall lines of earlier conversations.
-            max_tokens: Budget of the recalled text (characters / 4).
-            k: Recall exactly so many blocks instead. Neither: what the settings say, which is a
-                budget of 1,000 by default.
+            recall_tokens: Budget of the recalled text (characters / 4).
+            recall_k: Recall exactly so many blocks instead. Neither: what the settings say, which
+                is a budget of 1,000 by default.
             history_tokens: Budget of what was said in the thread before; None is all of it. The
                 oldest exchanges are left out whole; the new message does not count.
             context_tokens: One budget for all that the model gets: system messages, summary,
@@ -172,6 +174,7 @@ class ConversationMemory(
                 be cut, then recalled lines, then as many of the latest exchanges as fit.
             reserved_tokens: Of these, so many are left for what stands outside the messages, such
                 as the prompt's own words and the descriptions of tools.
+            remember: Whether turns are stored.
             queue_timeout_s: How long a turn waits for earlier turns of its thread.
             profile: Whose rules the messages keep, as in `history.context`; None goes by the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
@@ -186,19 +189,20 @@ class ConversationMemory(
 
         if profile is not None:
             resolved(profile)
-        self.check_budget(history_tokens)
-        if context_tokens is not None:
-            budget = ContextBudget(context_tokens, reserved_tokens)
-            self.check_budget(budget.of_messages(self.wished_tokens(recall, max_tokens))[0])
-        return RememberingRunnable(
-            memory=self,
-            inner=inner,
+        options = TurnOptions(
             recall=recall,
-            max_tokens=max_tokens,
-            k=k,
+            recall_tokens=recall_tokens,
+            recall_k=recall_k,
             history_tokens=history_tokens,
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
+            remember=remember,
+        )
+        self.check_options(options)
+        return RememberingRunnable(
+            memory=self,
+            inner=inner,
+            **asdict(options),
             queue_timeout_s=queue_timeout_s,
             profile=profile,
             user_id_key=None if user_id_key is None else SecretStr(user_id_key),

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.memory.summarizing import SummarizingPart
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.turns.chain_shape import chain_shape
-from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.turns.options import TurnOptions, TurnSettings
 from langchain_convmem.views.profiles import Profile, resolved
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langchain_convmem.conversation import Conversation, Engine
-    from langchain_convmem.memory.conversation_memory import ConversationMemory
     from langchain_convmem.protocols import TextEngine, ThreadMemory
 
 __all__ = ["ConversingMemory", "ThreadOptions"]
 
 
-class ThreadOptions(TypedDict, total=False):
-    """What a conversation sees of its thread and of others; see `ConversationMemory.wrap`.
+class ThreadOptions(TurnSettings, total=False):
+    """What a conversation sees of its thread and of others: `TurnOptions`, and a profile.
 
     Attributes:
-        recall: Whether to recall lines of earlier conversations; True by default.
-        max_tokens: Budget of the recalled text.
-        k: Recall exactly so many blocks instead.
-        history_tokens: Budget of what was said before.
-        context_tokens: One budget for all that the model gets.
-        reserved_tokens: Of these, so many are left for the preface and for tools.
         profile: Whose rules the messages keep. None goes by the chat model, and keeps those of all
             (`"strict"`) for text engines.
     """
 
-    recall: bool
-    max_tokens: int | None
-    k: int | None
-    history_tokens: int | None
-    context_tokens: int | None
-    reserved_tokens: int
     profile: Profile | None
 
 
@@ -61,6 +47,7 @@ class ConversingMemory(SummarizingPart):
 
         A turn is stored in one write when the reply is there. A turn that fails is stored too, and
         taken back. What is recalled stands before the user's words; the log keeps these alone.
+        A send may set options for itself: `config={"configurable": {"memory": {"recall": False}}}`.
 
         Args:
             model: A chat model, a text engine, or an engine that several conversations share.
@@ -93,23 +80,11 @@ class ConversingMemory(SummarizingPart):
         """
         from langchain_convmem.memory.thread_memory import MemoryThread
 
-        recall, most = options.get("recall", True), options.get("max_tokens")
-        history_tokens, whole = options.get("history_tokens"), options.get("context_tokens")
-        budget = None
-        self.check_budget(history_tokens)
-        if whole is not None:
-            budget = ContextBudget(whole, options.get("reserved_tokens", 0))
-            self.check_budget(budget.of_messages(self.wished_tokens(recall, most))[0])
-        switches = TurnOptions(
-            recall=recall,
-            max_tokens=most,
-            k=options.get("k"),
-            history_tokens=history_tokens,
-            budget=budget,
-        )
-        memory = cast("ConversationMemory", self)
-        profile = resolved(options.get("profile") or "strict")
-        return MemoryThread(memory, ThreadKey(user_id, thread_id), switches, profile)
+        settings: dict[str, Any] = {**options}
+        profile = resolved(settings.pop("profile", None) or "strict")
+        turn_options = TurnOptions.of(settings, where="a conversation")
+        self.check_options(turn_options)
+        return MemoryThread(self, ThreadKey(user_id, thread_id), turn_options, profile)
 
 
 def _profile_of(model: Any) -> Profile | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall.dialog_recall import EmbedderUse
     from langchain_convmem.recall.embedder_choice import Embedder
     from langchain_convmem.recall.scopes import LineFilter, Moment, Owners
+    from langchain_convmem.turns.options import TurnOptions
 
 __all__ = ["RecallCallOptions", "RecallingMemory"]
 
@@ -113,18 +114,13 @@ class RecallingMemory(MemoryPart):
         if self._recall is not None:
             self._recall.embed_behind(owner)
 
-    def wished_tokens(self, recall: bool, max_tokens: int | None) -> int:
-        """Return how many tokens of recalled lines a turn wishes for.
-
-        Args:
-            recall: Whether for any.
-            max_tokens: What it says itself.
-        """
-        if not recall:
+    def wished_tokens(self, options: TurnOptions) -> int:
+        """Return how many tokens of recalled lines a turn with these options wishes for."""
+        if not options.recall:
             return 0
         given = self._options.get("line_recall")
         settings = self._options.get("settings") if given is None else given.settings
-        return max_tokens or (settings and settings.max_tokens) or _RECALL_TOKENS
+        return options.recall_tokens or (settings and settings.max_tokens) or _RECALL_TOKENS
 
     def retriever(
         self,

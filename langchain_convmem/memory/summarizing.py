@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
     from langchain_convmem.summarizing.background import BackgroundJobs
     from langchain_convmem.summarizing.summarizers import SummarizerLike
+    from langchain_convmem.turns.options import TurnOptions
 
 __all__ = ["SummarizeWhen", "SummarizingPart"]
 
@@ -217,15 +218,18 @@ class SummarizingPart(RecallingMemory):
 
             called(self._summarize_when, key)
 
-    def check_budget(self, budget: int | None) -> None:
-        """Refuse a budget of messages that leaves something out before it is summarised.
-
-        Args:
-            budget: Tokens that a model gets of a thread at most; None for any number.
+    def check_options(self, options: TurnOptions) -> None:
+        """Refuse options by which something is left out before it is summarised.
 
         Raises:
-            ConfigError: If the high mark lies above it.
+            ConfigError: If the high mark lies above a budget of messages.
         """
+        self._check_budget(options.history_tokens)
+        if options.budget is not None:
+            self._check_budget(options.budget.of_messages(self.wished_tokens(options))[0])
+
+    def _check_budget(self, budget: int | None) -> None:
+        """Refuse a number of tokens that a model gets of a thread at most; None is any."""
         if budget is None or self._summarizer is None:
             return
         settings = self.compactor.settings

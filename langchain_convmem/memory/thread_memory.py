@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 
-from langchain_convmem.errors import HistoryWriteError, LogError, UnknownCheckpointError
+from langchain_convmem.errors import (
+    ConfigError,
+    HistoryWriteError,
+    LogError,
+    UnknownCheckpointError,
+)
 from langchain_convmem.gates import Gate
-from langchain_convmem.history import LiveThread, fork_steps, note_steps, read_all_steps
-from langchain_convmem.history.live_reading import read_live_steps
+from langchain_convmem.history import fork_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import entry_said
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.entries import entry_said, start_of
+from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
 from langchain_convmem.turns.queue import TURN_QUEUE
 from langchain_convmem.turns.rendering import folded
 from langchain_convmem.turns.replies import with_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.view import TurnView
+from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
+from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile
 from langchain_convmem.views.copies import handed_out
 from langchain_convmem.views.drafting import is_remembered
@@ -31,7 +37,7 @@ from langchain_convmem.views.editing import rewinding, undoing
 from langchain_convmem.views.live import live_entries
 
 if TYPE_CHECKING:
-    from langchain_convmem.memory.conversation_memory import ConversationMemory
+    from langchain_convmem.turns.turn_memory import TurnMemory
 
 __all__ = ["MemoryThread"]
 
@@ -45,13 +51,13 @@ class MemoryThread:
     Attributes:
         memory: The memory.
         key: The thread.
-        switches: Budgets, and what is recalled.
+        options: Budgets, and what is recalled; a send may set its own.
         profile: Whose rules the messages keep.
     """
 
-    memory: ConversationMemory
+    memory: TurnMemory
     key: ThreadKey
-    switches: TurnOptions
+    options: TurnOptions
     profile: Profile
 
     def __repr__(self) -> str:
@@ -66,47 +72,56 @@ class MemoryThread:
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
-        log = self.memory.log
-        thread = yield from read_live_steps(log, self.key)
-        look, seen = self._look(asked), self._with(thread, asked)
-        view = look.viewed(seen)
-        if view is None:
-            thread = yield from read_all_steps(log, thread)
-            seen = self._with(thread, asked)
-            view = look.viewed(seen) or look.viewed_without_unanswered(seen)
-        note = _Note(look, view)
+        look, kept = self._look(), self._searched(asked)
+        context = yield from look.view_steps(partial(self._locate, asked))
+        note = _Note(look.options, context.view, *kept)
         if not asked:
-            return ThreadView(tuple(view.messages), (), note)
-        yield from note_steps(log, thread, view, look.options(seen.entries))
-        _, recalled = yield from look.recalled(seen.entries, view, view.positions)
-        return _parted(note, asked, recalled)
+            return ThreadView(tuple(context.view.messages), (), note)
+        query = "" if note.kept is None else "\n".join(text_pieces(note.kept))
+        context = context.with_recalled((yield from look.recall_steps(context, query)))
+        yield from look.trace.told("convmem.context", context.counts)
+        return _parted(context, asked, note)
 
-    def _look(self, asked: Sequence[BaseMessage]) -> TurnView:
-        human = next(
-            (one for one in reversed(asked) if isinstance(one, HumanMessage)), HumanMessage("")
-        )
-        return TurnView(
-            self.memory,
-            self.key,
-            human,
-            self.memory.drafting.hooked(human) if is_remembered(human) and human.content else None,
-            self.switches,
-            None,
-            self.profile,
-            TurnTrace(ensure_config()),
-        )
+    def _look(self) -> TurnView:
+        config = ensure_config()
+        options = self._options_of(config)
+        return TurnView(self.memory, self.key, options, self.profile, TurnTrace(config))
 
-    def _with(self, thread: LiveThread, asked: Sequence[BaseMessage]) -> LiveThread:
-        """Return the thread as it would be if this had been said."""
-        first = thread.entries[-1].position + 1 if thread.entries else 1
-        turn_id = new_ulid()
-        said = [
+    def _options_of(self, config: RunnableConfig) -> TurnOptions:
+        """Return the options of a send.
+
+        Raises:
+            ConfigError: If its config sets one that there is not, or names another user.
+        """
+        configurable = config.get("configurable", {})
+        user_id = read_user_id(configurable, current_context())
+        if None not in (user_id, self.key.user_id) and user_id != self.key.user_id:
+            msg = (
+                f"the conversation is of the user {self.key.user_id!r}, and this call names "
+                f"{user_id!r}; name that user, or none"
+            )
+            raise ConfigError(msg)
+        return self.options.for_call(configurable)
+
+    def _searched(
+        self, asked: Sequence[BaseMessage]
+    ) -> tuple[HumanMessage | None, BaseMessage | None]:
+        """Return what the user says now, and what of it may be searched for."""
+        human = next((one for one in reversed(asked) if isinstance(one, HumanMessage)), None)
+        if human is None or not human.content or not is_remembered(human):
+            return human, None
+        return human, self.memory.drafting.hooked(human)
+
+    def _locate(self, asked: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnEntries:
+        """Return what is asked as the turn that it would be."""
+        first, turn_id = start_of(entries, None), new_ulid()
+        own = [
             entry_said(
                 message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
             )
             for n, message in enumerate(asked)
         ]
-        return replace(thread, entries=[*thread.entries, *said])
+        return TurnEntries(entries, own, first)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -121,6 +136,7 @@ class MemoryThread:
         drafts[-1] = replace(drafts[-1], metadata=Metadata((), dict(timing)))
         try:
             yield step(self.memory.log, "append", self.key, drafts)
+            yield from TurnTrace(ensure_config()).told_stored(drafts)
         except LogError as error:
             msg = f"the turn could not be stored ({error}); the reply is in `text`"
             thread_id = self.key.thread_id
@@ -133,7 +149,7 @@ class MemoryThread:
     ) -> Steps[None]:
         """Store the messages of a failed turn and take them back: views skip them."""
         drafts = yield from self._drafts([_unnamed(message) for message in messages])
-        if drafts:
+        if drafts and self._options_of(ensure_config()).remember:
             entries: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
             control = Control(tuple(entry.id for entry in entries), reason)
             draft = Draft(role="control", turn_id=entries[0].turn_id, control=control)
@@ -142,6 +158,8 @@ class MemoryThread:
     def _drafts(
         self, messages: Iterable[BaseMessage], note: _Note | None = None
     ) -> Steps[list[Draft]]:
+        if note is not None and not note.options.remember:
+            return []
         kept = [message for message in messages if is_remembered(message)]
         answers = {} if note is None else dict(note.answers(kept))
         names = {message.id for message in kept if message.id}
@@ -197,20 +215,22 @@ class MemoryThread:
 class _Note(NamedTuple):
     """How a turn looked at the thread, and what it saw."""
 
-    look: TurnView
+    options: TurnOptions
     view: Context
+    human: HumanMessage | None
+    kept: BaseMessage | None
 
     def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
         """Yield what the write hook, asked for the view, answered to the user's message."""
         for number, message in enumerate(messages):
-            if message is self.look.human and message.content:
-                yield number, self.look.kept
+            if message is self.human and message.content:
+                yield number, self.kept
 
 
-def _parted(note: _Note, asked: Sequence[BaseMessage], recalled: str) -> ThreadView:
+def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:
     """Return what was seen in two: what was said before, and what is asked."""
     names = {message.id for message in asked}
-    messages = note.view.messages
+    messages = context.view.messages
     first = len(messages)
     while first and messages[first - 1].id in names:
         first -= 1
@@ -219,7 +239,7 @@ def _parted(note: _Note, asked: Sequence[BaseMessage], recalled: str) -> ThreadV
         human = now[number]
         if isinstance(human, HumanMessage):
             # Templates put the parts of a message together without a space between them.
-            now[number] = folded(human, recalled and f"{recalled}\n\n")
+            now[number] = folded(human, context.recalled and f"{context.recalled}\n\n")
             break
     return ThreadView(tuple(before), tuple(now), note)
 

@@ -8,6 +8,7 @@ reply is stored as one message when it is complete, and what a cut stream had br
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import fields
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -21,12 +22,11 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr
 from langchain_convmem.steps import arun, run
 from langchain_convmem.streams import ClosingStreams, carried_through, closed, summed, unbroken
 from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings
 from langchain_convmem.turns.queue import TURN_QUEUE
 from langchain_convmem.turns.replies import ReplyCollector
 from langchain_convmem.turns.tracing import TurnTrace, stamped
 from langchain_convmem.turns.turn import Turn
-from langchain_convmem.views.budget import ContextBudget
 
 __all__ = ["RememberingRunnable"]
 
@@ -37,11 +37,12 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     memory: Any = Field(exclude=True, repr=False)
     inner: Runnable[Any, Any]
     recall: bool = True
-    max_tokens: int | None = None
-    k: int | None = None
+    recall_tokens: int | None = None
+    recall_k: int | None = None
     history_tokens: int | None = None
     context_tokens: int | None = None
     reserved_tokens: int = 0
+    remember: bool = True
     queue_timeout_s: float = 300.0
     profile: Any = Field(default=None, repr=False)
     user_id_key: SecretStr | None = Field(default=None, repr=False)
@@ -66,12 +67,10 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """What a call may carry under `configurable`."""
         own = [
-            _spec("thread_id", str, "The conversation; required.", None),
-            _spec("user_id", str, "Whose lines are recalled.", None),
-            _spec("recall", bool, "Whether to recall lines.", self.recall),
-            _spec("max_tokens", int, "Budget of the recalled text.", self.max_tokens),
-            _spec("k", int, "Recall exactly so many blocks.", self.k),
-            _spec("remember", bool, "Whether to store this turn.", True),
+            _spec("thread_id", str, "The conversation; required, here or as session_id."),
+            _spec("session_id", str, "Another name of thread_id."),
+            _spec("user_id", str, "Whose lines are recalled."),
+            _spec(NAMESPACE, TurnSettings, "What this call sets of the memory's options."),
         ]
         named = {spec.id for spec in own}
         return [*own, *(spec for spec in self.inner.config_specs if spec.id not in named)]
@@ -186,25 +185,20 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     # -- the turn -------------------------------------------------------------------------------
 
     @property
-    def _budget(self) -> ContextBudget | None:
-        if self.context_tokens is None:
-            return None
-        return ContextBudget(self.context_tokens, self.reserved_tokens)
+    def options(self) -> TurnOptions:
+        """What holds for every turn, unless a call sets it."""
+        return TurnOptions(
+            **{field.name: getattr(self, field.name) for field in fields(TurnOptions)}
+        )
 
     def _turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> Turn:
-        defaults = TurnOptions(
-            recall=self.recall,
-            max_tokens=self.max_tokens,
-            k=self.k,
-            history_tokens=self.history_tokens,
-            budget=self._budget,
-        )
         configurable = config.get("configurable", {})
         return Turn.of(
             self.memory,
             value,
             configurable,
-            defaults=defaults,
+            defaults=self.options,
+            inner=self.inner,
             shape=self._shape(configurable),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
             trace=TurnTrace(config),
@@ -223,7 +217,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         return shape
 
 
-def _spec(name: str, annotation: Any, text: str, default: Any) -> ConfigurableFieldSpec:
+def _spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
     return ConfigurableFieldSpec(
-        id=name, annotation=annotation, name=name, description=text, default=default, is_shared=True
+        id=name, annotation=annotation, name=name, description=text, default=None, is_shared=True
     )

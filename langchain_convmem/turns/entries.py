@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.records import Entry, Role, ThreadKey
+from langchain_convmem.logs.rows import same_payload
+from langchain_convmem.records import Draft, Entry, Role, ThreadKey
 from langchain_convmem.turns.replies import INTERRUPTED
-from langchain_convmem.views.codec import role_of, text_pieces
+from langchain_convmem.views.codec import encode_body, role_of, text_pieces
 from langchain_convmem.views.live import live_entries, live_summary
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "is_answered",
     "replies_of",
     "said_before",
+    "says_same",
     "start_of",
     "summary_text",
     "user_text_before",
@@ -73,8 +75,10 @@ def user_text_before(entries: Iterable[Entry], turn_id: str | None) -> str | Non
     return "\n".join(said[-1].contents) if said else None
 
 
-def start_of(entries: Sequence[Entry], mine: Entry) -> int:
-    """Return the position at which the turn of `mine` began."""
+def start_of(entries: Sequence[Entry], mine: Entry | None) -> int:
+    """Return the position at which the turn of `mine` began; None: at which one would begin."""
+    if mine is None:
+        return max((entry.position for entry in entries), default=0) + 1
     turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
     return min(turn, default=mine.position)
 
@@ -87,6 +91,12 @@ def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
         and INTERRUPTED not in entry.metadata.attributes
         for entry in live
     )
+
+
+def says_same(entry: Entry, draft: Draft) -> bool:
+    """Return whether an entry holds what a draft does, the message's id aside."""
+    told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
+    return same_payload(encode_body(told), encode_body(draft))
 
 
 def replies_of(entries: Sequence[Entry], turn_id: str) -> tuple[str, ...]:

@@ -1,46 +1,267 @@
-"""What a call of a wrapped chain may change for itself."""
+"""What a call sets for its turn: whose thread it is in, and what a model gets of it and of others.
+
+The same at every host: wrapped chains, conversations, graphs and agents.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
+from typing_extensions import TypedDict
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.budget import ContextBudget
 
-__all__ = ["TurnOptions"]
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
+
+__all__ = [
+    "NAMESPACE",
+    "TurnOptions",
+    "TurnSettings",
+    "current_context",
+    "read_key",
+    "read_thread_id",
+    "read_user_id",
+]
+
+NAMESPACE = "memory"
+"""Where a call sets options: `configurable={"memory": {"recall": False}}`."""
+
+_RENAMED = {"max_tokens": "recall_tokens", "k": "recall_k"}
+_OWN_NAMES = ("recall", "recall_tokens", "recall_k", "remember")
+"""Options that nothing else goes by: outside of the namespace they are a mistake."""
 
 
-class RecallLimits(TypedDict):
-    """Options of a recall; see `RecallOptions`."""
+class TurnSettings(TypedDict, total=False):
+    """Options of a turn by name, for a host or for a single call; see `TurnOptions`."""
 
-    k: int | None
-    max_tokens: int | None
+    recall: bool
+    recall_tokens: int | None
+    recall_k: int | None
+    history_tokens: int | None
+    context_tokens: int | None
+    reserved_tokens: int
+    remember: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """What a call may change under `configurable`."""
+    """What a model gets in a turn, and whether the turn is stored.
+
+    Tokens are counted as everywhere: characters / 4.
+
+    Attributes:
+        recall: Whether to recall lines of earlier conversations.
+        recall_tokens: Budget of the recalled text. None, and no `recall_k`: what the settings of
+            recall say, which is a budget of 1,000 by default.
+        recall_k: Recall exactly so many blocks instead.
+        history_tokens: Budget of what was said in the thread before; None is all of it. The oldest
+            exchanges are left out whole; the turn itself does not count.
+        context_tokens: One budget for all that the model gets: system messages, summary, recalled
+            lines, what was said before and the turn itself. First comes what cannot be cut, then
+            recalled lines, then as many of the latest exchanges as fit.
+        reserved_tokens: Of these, so many are left for what stands outside the messages, such as
+            the prompt's own words and the descriptions of tools.
+        remember: Whether the turn is stored.
+
+    Raises:
+        ConfigError: If a value is of the wrong type, or leaves no room for messages.
+    """
 
     recall: bool = True
-    max_tokens: int | None = None
-    k: int | None = None
+    recall_tokens: int | None = None
+    recall_k: int | None = None
     history_tokens: int | None = None
-    budget: ContextBudget | None = None
+    context_tokens: int | None = None
+    reserved_tokens: int = 0
     remember: bool = True
 
-    @property
-    def recall_limits(self) -> RecallLimits:
-        """How much a recall may bring: a number of blocks, or a budget."""
-        return {"k": self.k, "max_tokens": self.max_tokens if self.k is None else None}
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        for name in ("recall", "remember"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name} must be True or False, got {getattr(self, name)!r:.80}")
+        _check_count("recall_tokens", self.recall_tokens, least=1)
+        _check_count("recall_k", self.recall_k, least=1)
+        _check_count("history_tokens", self.history_tokens, least=0)
+        _check_count("context_tokens", self.context_tokens, least=1)
+        _check_count("reserved_tokens", self.reserved_tokens, least=0, is_optional=False)
+        _ = self.budget
 
-    def overridden(self, configurable: Mapping[str, Any]) -> TurnOptions:
-        """Return the switches with what the call sets."""
-        named = {
-            name: configurable[name]
-            for name in ("recall", "max_tokens", "k", "remember")
-            if configurable.get(name) is not None
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], *, where: str) -> TurnOptions:
+        """Return the options that a host was given by name.
+
+        Args:
+            settings: Values by the names of the options.
+            where: What has them, for the error.
+
+        Raises:
+            ConfigError: If there is no such option, or a value makes no sense.
+        """
+        return cls(**_known_settings(settings, where))
+
+    @property
+    def budget(self) -> ContextBudget | None:
+        """The budget of all that the model gets, if there is one."""
+        if self.context_tokens is None:
+            return None
+        return ContextBudget(self.context_tokens, self.reserved_tokens)
+
+    @property
+    def recall_limits(self) -> dict[str, int | None]:
+        """How much a recall may bring, by the names of `RecallOptions`: blocks, or a budget."""
+        return {
+            "k": self.recall_k,
+            "max_tokens": self.recall_tokens if self.recall_k is None else None,
         }
-        if "max_tokens" in named and "k" not in named:
-            named["k"] = None  # a budget asked for by the call replaces a number set for the chain
-        return replace(self, **named)
+
+    def for_call(
+        self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
+    ) -> TurnOptions:
+        """Return the options with what a call sets under `configurable["memory"]`.
+
+        A budget of recalled text that the call asks for replaces a number of blocks.
+
+        Args:
+            configurable: What the call carries under `configurable`.
+            inner: What the memory is wrapped around, whose own fields are not touched.
+
+        Raises:
+            ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
+        """
+        self._check_places(configurable, inner)
+        given = configurable.get(NAMESPACE)
+        if given is None:
+            return self
+        if not isinstance(given, Mapping):
+            msg = (
+                f"configurable[{NAMESPACE!r}] must be a map of options such as "
+                f"{{'recall': False}}, got a {type(given).__name__}"
+            )
+            raise ConfigError(msg)
+        changes = _known_settings(given, f"configurable[{NAMESPACE!r}]")
+        if changes.get("recall_tokens") is not None:
+            changes.setdefault("recall_k", None)
+        return replace(self, **changes)
+
+    def _check_places(
+        self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None
+    ) -> None:
+        """Refuse options of a call that stand beside the namespace and would change something."""
+        misplaced = [
+            name
+            for name in _OWN_NAMES
+            if configurable.get(name) is not None and configurable[name] != getattr(self, name)
+        ]
+        if misplaced and inner is not None:
+            declared = {spec.id for spec in inner.config_specs}
+            misplaced = [name for name in misplaced if name not in declared]
+        if misplaced:
+            name, value = misplaced[0], configurable[misplaced[0]]
+            msg = (
+                f"configurable[{name!r}] is not read; set it for a call with "
+                f'config={{"configurable": {{"{NAMESPACE}": {{"{name}": {value!r:.80}}}}}}}'
+            )
+            raise ConfigError(msg)
+
+
+def _known_settings(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    """Return settings by name, all of them options.
+
+    Raises:
+        ConfigError: If one is not; the message names it.
+    """
+    known = [field.name for field in fields(TurnOptions)]
+    for name in settings:
+        if name not in known:
+            instead = f"; use {_RENAMED[name]!r}" if name in _RENAMED else ""
+            msg = f"{where} has no option {name!r:.80}{instead}; it has {', '.join(known)}"
+            raise ConfigError(msg)
+    return dict(settings)
+
+
+def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True) -> None:
+    if value is None and is_optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        none = " or None" if is_optional else ""
+        msg = f"{name} must be a whole number of at least {least}{none}, got {value!r:.80}"
+        raise ConfigError(msg)
+
+
+# -- whose turn it is -----------------------------------------------------------------------------
+
+
+def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str) -> ThreadKey:
+    """Return the thread of a call.
+
+    Args:
+        configurable: What the call carries under `configurable`: `thread_id` or `session_id`, and
+            `user_id`, which the context of a graph may name instead.
+        context: The context; None is that of the graph that runs here, if one does.
+        host: What is called, for the error.
+
+    Raises:
+        ConfigError: If no thread is named, or two threads or two users are.
+    """
+    thread_id = read_thread_id(configurable)
+    if thread_id is None:
+        msg = (
+            f"thread_id is missing; call {host} with "
+            'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
+        )
+        raise ConfigError(msg)
+    found = current_context() if context is None else context
+    return ThreadKey(read_user_id(configurable, found), thread_id)
+
+
+def read_thread_id(configurable: Mapping[str, Any]) -> Any:
+    """Return the thread that a call names as `thread_id` or as `session_id`; None if it does not.
+
+    Raises:
+        ConfigError: If it names two.
+    """
+    thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
+    if thread_id is not None and session_id is not None and thread_id != session_id:
+        msg = (
+            f"configurable names the thread_id {thread_id!r} and the session_id {session_id!r}, "
+            "which are two names for the same thing; pass one, or the same in both"
+        )
+        raise ConfigError(msg)
+    return session_id if thread_id is None else thread_id
+
+
+def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
+    """Return the user of a call, if config or context names one.
+
+    Raises:
+        ConfigError: If they name two.
+    """
+    said = configurable.get("user_id")
+    is_map = isinstance(context, Mapping)
+    meant = context.get("user_id") if is_map else getattr(context, "user_id", None)
+    if said is not None and meant is not None and said != meant:
+        msg = (
+            f"the config names the user {said!r} and the context {meant!r}; "
+            "name one, or the same in both"
+        )
+        raise ConfigError(msg)
+    return said if meant is None else meant
+
+
+def current_context() -> Any:
+    """Return the context of the graph run that is going on here; None outside of one."""
+    # Inside a run it is loaded; elsewhere nobody must pay for the import.
+    runtime = sys.modules.get("langgraph.runtime")
+    if runtime is None:
+        return None
+    try:
+        return getattr(runtime.get_runtime(), "context", None)
+    except (RuntimeError, KeyError):
+        return None

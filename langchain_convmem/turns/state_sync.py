@@ -18,7 +18,6 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
-from langchain_convmem.logs.rows import same_payload
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
     Changes,
@@ -30,8 +29,10 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.steps import Steps, step
+from langchain_convmem.turns.entries import says_same
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
-from langchain_convmem.views.codec import draft_of, encode_body, role_of
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.views.codec import draft_of, role_of
 from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
@@ -50,7 +51,6 @@ __all__ = [
     "is_stand_in",
     "latest_exchange",
     "rewind_drafts",
-    "says_same",
 ]
 
 NOTE_KEY: Final = "convmem_turn"
@@ -274,6 +274,7 @@ class StateSync:
         follows_removals: Whether messages that were taken out of the state go out of the views.
         is_one_turn: Whether all that follows the beginning of a turn belongs to it, as in an agent;
             in a graph, what the user says begins another.
+        trace: Where it is reported what was stored of replies; None reports nothing.
     """
 
     log: MessageLog
@@ -281,6 +282,7 @@ class StateSync:
     context: NodeContext
     follows_removals: bool = False
     is_one_turn: bool = False
+    trace: TurnTrace | None = field(default=None, repr=False)
 
     @property
     def _key(self) -> ThreadKey:
@@ -322,7 +324,7 @@ class StateSync:
         differ.compare(spoken, now=start, settled=settled)
         back = self._follow(differ, spoken, entries) if is_whole else []
         if back or differ.news:
-            yield step(self.log, "append", self._key, [*back, *differ.news])
+            yield from self._append([*back, *differ.news])
         turn_id = differ.turns[asked] or new_ulid()
         return TurnNote(
             id=turn_id,
@@ -442,7 +444,7 @@ class StateSync:
         ]
         if not controls and not news:
             return turn
-        stored: list[Entry] = yield step(self.log, "append", self._key, [*controls, *news])
+        stored = yield from self._append([*controls, *news])
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         return SyncedTurn(
             id=turn.id,
@@ -498,7 +500,7 @@ class StateSync:
         gone = [name for name in turn.abandoned if name not in again]
         if gone or news:
             controls = self.context.retract(gone, "replaced")
-            yield step(self.log, "append", self._key, [*controls, *news])
+            yield from self._append([*controls, *news])
         return own
 
     def reply_broken(
@@ -546,7 +548,7 @@ class StateSync:
         metadata = self.context.metadata("message", behind or None)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
-            yield step(self.log, "append", self._key, [draft])
+            yield from self._append([draft])
         return result
 
     def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> Steps[None]:
@@ -554,9 +556,15 @@ class StateSync:
         turn = yield from self.catch_up(messages, note)
         if turn.abandoned:
             controls = self.context.retract(turn.abandoned, "replaced")
-            yield step(self.log, "append", self._key, controls)
+            yield from self._append(controls)
 
-    # -- reading --------------------------------------------------------------------------------
+    # -- the log --------------------------------------------------------------------------------
+
+    def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
+        entries: list[Entry] = yield step(self.log, "append", self._key, drafts)
+        if self.trace is not None and any(draft.role != "user" for draft in drafts):
+            yield from self.trace.told_stored(drafts)
+        return entries
 
     def _read_all(self) -> Steps[list[Entry]]:
         entries: list[Entry] = yield step(self.log, "entries", self._key)
@@ -701,12 +709,6 @@ class StateDiffer:
         else:
             return
         self.after = message.id
-
-
-def says_same(entry: Entry, draft: Draft) -> bool:
-    """Return whether an entry holds what a draft does, the message's id aside."""
-    told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
-    return same_payload(encode_body(told), encode_body(draft))
 
 
 def _known_versions(entries: Iterable[Entry]) -> dict[str, Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
@@ -32,9 +32,10 @@ from langchain_core.runnables.config import (
 
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.steps import Step, Steps
+from langchain_convmem.turns.recording import stored_counts
 
 if TYPE_CHECKING:
-    from langchain_convmem.records import Recall
+    from langchain_convmem.records import Draft, Recall
 
 __all__ = ["OWN_TOKENS", "OwnTokens", "TurnTrace", "stamped"]
 
@@ -56,8 +57,9 @@ def stamped(config: RunnableConfig | None, user_id_key: str | None) -> RunnableC
     metadata, configurable = stamped["metadata"], stamped["configurable"]
     versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _version()}
     noted: dict[str, Any] = {"lc_versions": versions}
-    if isinstance(configurable.get("thread_id"), str):
-        noted["thread_id"] = configurable["thread_id"]
+    thread_id = configurable.get("thread_id", configurable.get("session_id"))
+    if isinstance(thread_id, str):
+        noted["thread_id"] = thread_id
     user_id = configurable.get("user_id")
     if user_id_key is not None and user_id is not None:
         noted["user_id"] = _hashed(str(user_id), user_id_key)
@@ -127,6 +129,11 @@ class TurnTrace:
         callbacks = self._config.get("callbacks")
         return not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
 
+    @property
+    def _is_in_run(self) -> bool:
+        callbacks = self._config.get("callbacks")
+        return isinstance(callbacks, BaseCallbackManager) and callbacks.parent_run_id is not None
+
     @contextmanager
     def internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
         """Run what the memory itself calls: tagged, counted, and under the given run."""
@@ -177,9 +184,22 @@ class TurnTrace:
 
         return Step(start, astart)
 
+    def told_stored(self, drafts: Sequence[Draft]) -> Steps[None]:
+        """Dispatch what an append of a reply stored."""
+        yield from self.told("convmem.stored", stored_counts(drafts))
+
+    def told_own_models(self) -> Steps[None]:
+        """Dispatch what the memory's own models took so far, if any was called."""
+        own = self.own_tokens.counts()
+        if own:
+            yield from self.told("convmem.own_models", own)
+
     def told(self, name: str, counts: Mapping[str, int]) -> Steps[None]:
-        """Dispatch a custom event of the chain's run; its data are counts."""
-        if self._is_watched:
+        """Dispatch a custom event of the run; its data are counts.
+
+        Without a run, as where a conversation stores what its reader left, there is none.
+        """
+        if self._is_watched and self._is_in_run:
             data, config = dict(counts), self._config
             yield Step(
                 lambda: dispatch_custom_event(name, data, config=config),

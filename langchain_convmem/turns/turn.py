@@ -7,52 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import Runnable
 
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.history import (
-    LiveThread,
-    note_steps,
-    read_all_steps,
-    read_live_steps,
-)
+from langchain_convmem.history import read_live_steps
 from langchain_convmem.ids import new_ulid, now_ms
-from langchain_convmem.records import (
-    Context,
-    Control,
-    Draft,
-    Entry,
-    Metadata,
-    RecalledBlock,
-    ThreadKey,
-)
+from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.chain_shape import ChainShape
-from langchain_convmem.turns.entries import (
-    entry_said,
-    is_answered,
-    replies_of,
-    said_before,
-    start_of,
-    summary_text,
-)
+from langchain_convmem.turns.entries import entry_said, is_answered, said_before, start_of
 from langchain_convmem.turns.messages import human_of
-from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.rendering import MessageList, folded, recalled_messages
+from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.recording import draft_reply, measure_times
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     ReplyCollector,
     is_unfinished,
     reply_messages,
-    with_free_ids,
     without_cut_calls,
 )
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.turns.view import TurnView
+from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import draft_of, text_pieces
-from langchain_convmem.views.context import Profile
 from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.live import live_entries
 
@@ -75,15 +54,12 @@ class Turn:
     kept: BaseMessage | None
     """What the write hook left of `human`, to store and to search for; the model gets `human`."""
     extra: Mapping[str, Any]
-    switches: TurnOptions
-    slots: frozenset[str] | None
-    profile: Profile
+    options: TurnOptions
+    shape: ChainShape
     attempt_of: str | None
     trace: TurnTrace
     turn_id: str = ""
-    start: int = 0
-    given: Sequence[BaseMessage] = ()
-    view: Context | None = None
+    context: ModelContext | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
 
@@ -95,6 +71,7 @@ class Turn:
         configurable: Mapping[str, Any],
         *,
         defaults: TurnOptions,
+        inner: Runnable[Any, Any],
         shape: ChainShape,
         attempt_of: str | None,
         trace: TurnTrace,
@@ -102,25 +79,18 @@ class Turn:
         """Return the turn for one call.
 
         Raises:
-            ConfigError: If the call names no thread.
+            ConfigError: If the call names no thread, two threads or two users, or sets an option
+                that there is not.
             InvalidMessageError: If the input is not one message of the user.
         """
-        if configurable.get("thread_id") is None:
-            msg = (
-                "thread_id is missing; call the chain with "
-                'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
-            )
-            raise ConfigError(msg)
-        key = ThreadKey(configurable.get("user_id"), configurable["thread_id"])
+        key = read_key(configurable, host="the chain")
+        options = defaults.for_call(configurable, inner)
         human, extra = human_of(value)
         with trace.internal():
             kept = memory.drafting.hooked(human)
-        switches = defaults.overridden(configurable)
         if not (is_remembered(human) and is_remembered(kept)):
-            switches = replace(switches, remember=False)
-        return cls(
-            memory, key, human, kept, extra, switches, shape.slots, shape.profile, attempt_of, trace
-        )
+            options = replace(options, remember=False)
+        return cls(memory, key, human, kept, extra, options, shape, attempt_of, trace)
 
     # -- before the model -----------------------------------------------------------------------
 
@@ -133,42 +103,22 @@ class Turn:
         log = self.memory.log
         thread = yield from read_live_steps(log, self.key)
         mine = self._earlier_attempt(thread.entries)
-        if mine is None and self.kept is not None and self.switches.remember:
+        if mine is None and self.kept is not None and self.options.remember:
             [mine] = yield step(log, "append", self.key, [self._user_draft(self.kept)])
-        view: Context | None = None
-        if mine is None or thread.holds(mine.position):
-            asked, seen = self._so_far(thread, mine)
-            view = self._view.viewed(seen)
-        if view is None:  # an old message is said again, or the budget reaches further back
-            thread = yield from read_all_steps(log, thread)
-            asked, seen = self._so_far(thread, mine)
-            view = self._view.viewed(seen) or self._view.viewed_without_unanswered(seen)
-        if self.switches.remember:
-            yield from note_steps(log, thread, view, self._view.options(seen.entries))
-        self.view = view
-        self.turn_id = asked.turn_id
-        self.start = start_of(thread.entries, asked)
-        later = {one.position for one in thread.entries if one.position >= self.start}
-        blocks, recalled = yield from self._view.recalled(
-            seen.entries, view, view.positions | later
+        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
+        context = yield from self._view.context_steps(
+            partial(self._locate, mine), query, thread=thread
         )
-        payload = self._payload(view, asked, recalled, seen.entries)
-        yield from self.trace.told("convmem.context", _counts(seen.entries, view, blocks))
+        self.context = context
+        self.turn_id = context.turn.own[-1].turn_id
+        yield from self.trace.told("convmem.context", context.counts)
         self.started_ms = now_ms()
-        return payload
+        return context.payload(self.extra)
 
     @property
     def _view(self) -> TurnView:
-        return TurnView(
-            self.memory,
-            self.key,
-            self.human,
-            self.kept,
-            self.switches,
-            self.slots,
-            self.profile,
-            self.trace,
-        )
+        shape = self.shape
+        return TurnView(self.memory, self.key, self.options, shape.profile, self.trace, shape.slots)
 
     @property
     def place(self) -> tuple[Hashable, ThreadKey]:
@@ -198,11 +148,17 @@ class Turn:
             and entry.message.content == self.kept.content
         )
 
-    def _so_far(self, thread: LiveThread, mine: Entry | None) -> tuple[Entry, LiveThread]:
-        """Return the user's entry, and the thread up to it as it was when the turn began."""
-        before = said_before(thread.entries, mine)
+    def _locate(self, mine: Entry | None, entries: Sequence[Entry]) -> TurnEntries:
+        """Return the turn among the entries of its thread, which is seen as it was before.
+
+        Args:
+            mine: The user's entry; None for a turn whose question is not stored.
+            entries: The thread.
+        """
+        before = said_before(entries, mine)
         asked = self._unstored(before) if mine is None else self._in_full(mine)
-        return asked, replace(thread, entries=[*before, asked])
+        start = start_of(entries, mine)
+        return TurnEntries(before, [asked], start)
 
     def _in_full(self, mine: Entry) -> Entry:
         """Return the user's entry with what the user said: the write hook is not for this turn."""
@@ -216,29 +172,12 @@ class Turn:
             self.human, entry_id=entry_id, key=self.key, position=position, turn_id=entry_id
         )
 
-    def _payload(
-        self, view: Context, asked: Entry, recalled: str, entries: Sequence[Entry]
-    ) -> list[BaseMessage] | dict[str, Any]:
-        # The view joins what one person said since the last reply into one message, so that roles
-        # alternate; it goes by the id of the newest.
-        *history, last = view.messages
-        human = self.human.model_copy(
-            update={"id": asked.message_id, "content": last.content, "name": last.name}, deep=True
-        )
-        spoken = human if self._view.has_slot("recalled") else folded(human, recalled)
-        self.given = [*history, spoken]
-        if self.slots is None:
-            return list(self.given)
-        return {
-            **self.extra,
-            "history": MessageList(history),
-            "input": MessageList([spoken]),
-            "recalled": recalled_messages(recalled),
-            "summary": summary_text(entries),
-            "messages": MessageList([*history, folded(human, recalled)]),
-        }
-
     # -- after the model ------------------------------------------------------------------------
+
+    @property
+    def given(self) -> Sequence[BaseMessage]:
+        """The messages that the inner chain was called with."""
+        return () if self.context is None else self.context.given
 
     def saw(self, reply: ReplyCollector, chunk: Any) -> None:
         """Take a chunk of the reply, and the time of the first one."""
@@ -268,57 +207,28 @@ class Turn:
     def _store(
         self, messages: Sequence[BaseMessage], attributes: tuple[str, ...] = ()
     ) -> Steps[None]:
-        if self.switches.remember and messages:
+        if self.options.remember and messages:
             with self.trace.internal():
                 yield from self._stored(messages, attributes)
 
     def _stored(self, messages: Sequence[BaseMessage], attributes: tuple[str, ...]) -> Steps[None]:
-        names = {message.id for message in messages if message.id}
-        found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
-        taken = {entry.message_id for entry in found if entry.turn_id != self.turn_id}
-        fresh = with_free_ids(messages, taken, lambda _: None)
-        drafts = self.memory.drafting.drafts(fresh, turn_id=self.turn_id)
-        if not drafts:
+        context = self.context
+        if context is None:
             return
-        own = self.trace.own_tokens.counts()
-        metadata = Metadata(attributes, self._timing(), aux={OWN_TOKENS: own} if own else {})
-        drafts[-1] = replace(drafts[-1], metadata=metadata)
-        log = self.memory.log
-        entries: list[Entry] = yield step(log, "entries", self.key, after=self.start - 1)
-        outdated = replies_of(entries, self.turn_id)
-        if outdated:
-            drafts.insert(0, Draft(role="control", control=Control(outdated, "replaced")))
-        yield step(log, "append", self.key, drafts)
-        yield from self.trace.told(
-            "convmem.stored",
-            {
-                "messages": len(drafts) - bool(outdated),
-                "replaced": len(outdated),
-                "interrupted": len(attributes),
-            },
+        log, own = self.memory.log, self.trace.own_tokens.counts()
+        names = {message.id for message in messages if message.id}
+        timing = measure_times(self.started_ms, self.first_token_ms)
+        drafts = draft_reply(
+            self.memory.drafting,
+            messages,
+            turn_id=self.turn_id,
+            entries=(yield step(log, "entries", self.key, after=context.turn.start - 1)),
+            found=(yield step(log, "find", self.key, names)),
+            metadata=Metadata(attributes, timing, aux={OWN_TOKENS: own} if own else {}),
         )
-        if own:
-            yield from self.trace.told("convmem.own_models", own)
-        if self.view is not None:
+        if drafts:
+            yield step(log, "append", self.key, drafts)
+            yield from self.trace.told_stored(drafts)
+            yield from self.trace.told_own_models()
             said = [draft.message for draft in drafts if draft.message is not None]
-            yield from self.memory.after_turn_steps(self.key, self.view, said)
-
-    def _timing(self) -> dict[str, int]:
-        timing = {"llmStart": self.started_ms, "llmEnd": now_ms()}
-        if self.first_token_ms is not None:
-            timing["firstToken"] = self.first_token_ms
-        return timing
-
-
-def _counts(
-    entries: Sequence[Entry], view: Context, blocks: Sequence[RecalledBlock]
-) -> dict[str, int]:
-    """Return what a model gets, in numbers."""
-    return {
-        "entries": len(entries),
-        "messages": len(view.messages),
-        "tokens": view.tokens,
-        "repairs": len(view.repairs),
-        "blocks": len(blocks),
-        "lines": sum(len(block.lines) for block in blocks),
-    }
+            yield from self.memory.after_turn_steps(self.key, context.view, said)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
     from langchain_convmem.records import Context, ThreadKey
     from langchain_convmem.steps import Steps
+    from langchain_convmem.turns.options import TurnOptions
     from langchain_convmem.views.drafting import Drafting
 
 __all__ = ["TurnMemory"]
@@ -43,13 +44,8 @@ class TurnMemory(Protocol):
         """Finds lines of earlier conversations."""
         ...
 
-    def wished_tokens(self, recall: bool, max_tokens: int | None) -> int:
-        """Return how many tokens of recalled lines a turn wishes for.
-
-        Args:
-            recall: Whether for any.
-            max_tokens: What it says itself.
-        """
+    def wished_tokens(self, options: TurnOptions) -> int:
+        """Return how many tokens of recalled lines a turn with these options wishes for."""
         ...
 
     def after_turn_steps(

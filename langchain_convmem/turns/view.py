@@ -1,182 +1,389 @@
-"""What a model gets of a thread, and of others, in one turn: the view and the recalled lines.
+"""What a model gets in one turn, of the thread and of others: once for every host of a turn.
 
-Both share one budget, where there is one.
+The thread's view and the recalled lines share one budget, where there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.history import LiveThread
-from langchain_convmem.records import Context, Entry, Recall, RecalledBlock, ThreadKey
+from langchain_convmem.history import LiveThread, note_steps, read_all_steps, read_live_steps
+from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.turns.entries import framing, summary_text, user_text_before
 from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.rendering import in_sight, shown_blocks
+from langchain_convmem.turns.rendering import (
+    MessageList,
+    folded,
+    in_sight,
+    recalled_messages,
+    shown_blocks,
+)
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.budget import ContextBudget
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile, SummaryPlace, context
+from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
 if TYPE_CHECKING:
-    from langchain_convmem.recall import DialogRecall
     from langchain_convmem.turns.turn_memory import TurnMemory
 
-__all__ = ["TurnView", "recalled_in_turn"]
+__all__ = [
+    "Locate",
+    "ModelContext",
+    "Recalled",
+    "TurnEntries",
+    "TurnView",
+    "line_ref",
+    "searchable_text",
+]
+
+_PATIENCE_S = 0.3
+"""How long a turn waits for lines of other threads that were said a moment ago."""
+
+
+# -- a turn among entries -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEntries:
+    """A turn among the entries of its thread.
+
+    Attributes:
+        before: What the thread held when the turn began, control entries included.
+        own: What the model sees of the turn itself, in order, stored or not.
+        start: The position at which it began in the log, or would begin.
+        is_whole: Whether the entries that were read hold all of the turn.
+    """
+
+    before: Sequence[Entry]
+    own: Sequence[Entry]
+    start: int
+    is_whole: bool = True
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The thread as the turn sees it."""
+        return [*self.before, *self.own]
+
+
+Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
+"""Finds the turn among the entries of its thread, as far as they were read."""
+
+
+# -- what a model gets ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Lines of other places for a model.
+
+    Attributes:
+        blocks: Best first, or in the order of a relevance buffer.
+        by_time: Whether they are shown oldest first instead.
+        room: How many tokens their text may take; None for any number.
+    """
+
+    blocks: Sequence[RecalledBlock] = ()
+    by_time: bool = True
+    room: int | None = None
+
+    def shown(self) -> tuple[Sequence[RecalledBlock], str]:
+        """Return the blocks that fit, and how a model reads them."""
+        return shown_blocks(self.blocks, by_time=self.by_time, max_tokens=self.room)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What a model gets in a turn.
+
+    Attributes:
+        thread: What was read of the thread.
+        turn: The turn in it.
+        view: The messages, up to and with those of the turn; fresh copies.
+        asked: Which of them holds what the user says in the turn; None if none does.
+        slots: The variables of the prompt; None for a chain that takes messages.
+        blocks: The recalled blocks.
+        recalled: Their text; may be empty.
+    """
+
+    thread: LiveThread
+    turn: TurnEntries
+    view: Context
+    asked: int | None
+    slots: Collection[str] | None = None
+    blocks: Sequence[RecalledBlock] = ()
+    recalled: str = ""
+
+    def with_recalled(self, found: Recalled) -> ModelContext:
+        """Return the context with recalled lines."""
+        blocks, text = found.shown()
+        return replace(self, blocks=blocks, recalled=text)
+
+    @property
+    def given(self) -> list[BaseMessage]:
+        """The messages, with the recalled lines in what the user says unless a slot takes them."""
+        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
+
+    @property
+    def _whole(self) -> list[BaseMessage]:
+        messages = list(self.view.messages)
+        if self.asked is not None:
+            message = messages[self.asked]
+            if isinstance(message, HumanMessage):
+                messages[self.asked] = folded(message, self.recalled)
+        return messages
+
+    def payload(self, extra: Mapping[str, Any] | None = None) -> list[BaseMessage] | dict[str, Any]:
+        """Return what a chain is called with: messages, or a dict for one with slots.
+
+        Args:
+            extra: What else the dict holds.
+        """
+        given = self.given
+        if self.slots is None:
+            return given
+        at = len(given) if self.asked is None else self.asked
+        return {
+            **(extra or {}),
+            "history": MessageList(given[:at]),
+            "input": MessageList(given[at:]),
+            "recalled": recalled_messages(self.recalled),
+            "summary": summary_text(self.turn.entries),
+            "messages": MessageList(self._whole),
+        }
+
+    @property
+    def line_refs(self) -> list[str]:
+        """What names the recalled lines in a state."""
+        return [line_ref(line) for block in self.blocks for line in block.lines]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the model gets, in numbers."""
+        return {
+            "entries": len(self.turn.before) + len(self.turn.own),
+            "messages": len(self.view.messages),
+            "tokens": self.view.tokens,
+            "repairs": len(self.view.repairs),
+            "blocks": len(self.blocks),
+            "lines": sum(len(block.lines) for block in self.blocks),
+        }
+
+
+def line_ref(line: DialogLine) -> str:
+    """Return what names a line in a state: its entry, and which line of it."""
+    return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
+
+
+# -- the view -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """How a turn looks at its thread.
+    """How a turn looks at its thread and at others. Thread-safe: it only holds settings.
 
     Attributes:
-        memory: Whose lines are recalled.
+        memory: Whose log and recall.
         key: The thread.
-        human: What the user says.
-        kept: What the write hook left of it, to search for.
-        switches: Budgets and limits.
-        slots: The places of the prompt that can be filled; None where it gets messages alone.
+        options: Budgets and limits.
         profile: Whose rules the messages keep.
-        trace: Where recall is told.
+        trace: Where recall is reported.
+        slots: The variables of the prompt that can be filled; None where it gets messages alone.
     """
 
     memory: TurnMemory
     key: ThreadKey
-    human: HumanMessage
-    kept: BaseMessage | None
-    switches: TurnOptions
-    slots: frozenset[str] | None
+    options: TurnOptions
     profile: Profile
-    trace: TurnTrace
+    trace: TurnTrace = field(repr=False)
+    slots: Collection[str] | None = None
 
-    def has_slot(self, name: str) -> bool:
-        """Return whether the prompt has a place of this name."""
-        return self.slots is not None and name in self.slots
+    def context_steps(
+        self,
+        locate: Locate,
+        query: str | None = None,
+        *,
+        thread: LiveThread | None = None,
+        only: Collection[str] | None = None,
+    ) -> Steps[ModelContext]:
+        """Return what the model gets.
 
-    def options(self, entries: Sequence[Entry]) -> dict[str, Any]:
-        """Return the options of the view that is tried first."""
-        return self._options(self._budgets(entries)[0])
+        Args:
+            locate: Finds the turn among the entries that were read.
+            query: What to search for, empty for nothing; None is what the user says in the turn.
+            thread: What was read of the thread already; None reads it.
+            only: Names of lines that were recalled before in the turn: others are left out.
+        """
+        seen = yield from self.view_steps(locate, thread)
+        if query is None:
+            asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
+            query = searchable_text(filter(None, asked), self.memory.drafting)
+        found = yield from self.recall_steps(seen, query, is_first=only is None)
+        if only is not None:
+            blocks = [b for b in found.blocks if any(line_ref(line) in only for line in b.lines)]
+            found = replace(found, blocks=blocks)
+        return seen.with_recalled(found)
 
-    def _budgets(self, entries: Sequence[Entry]) -> tuple[int | None, ...]:
+    def view_steps(self, locate: Locate, thread: LiveThread | None = None) -> Steps[ModelContext]:
+        """Return what the model gets of the thread, nothing recalled yet; see `context_steps`."""
+        log = self.memory.log
+        if thread is None:
+            thread = yield from read_live_steps(log, self.key)
+        turn = locate(thread.entries)
+        view: Context | None = None
+        if turn.is_whole and thread.holds(turn.start):
+            view = self._fitting_view(thread, turn)
+        if view is None:
+            # The turn began long ago, or the budget reaches further back than what was read.
+            thread = yield from read_all_steps(log, thread)
+            turn = locate(thread.entries)
+            view = self._fitting_view(thread, turn) or self._view_without_unanswered(turn)
+        if self.options.remember:
+            yield from note_steps(log, thread, view, self._view_options(self._budgets(turn)[0]))
+        asked = self._asked_in(view, turn.own)
+        return ModelContext(thread, turn, view, asked, self.slots)
+
+    def recall_steps(
+        self, seen: ModelContext, query: str, *, is_first: bool = True
+    ) -> Steps[Recalled]:
+        """Return lines of other places than what the model sees anyway.
+
+        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
+        there is nothing to search for, the lines are those of the relevance buffer, if there is
+        one.
+
+        Args:
+            seen: What the model sees of the thread.
+            query: What to search for; empty for nothing.
+            is_first: Whether this is the turn's first recall: it alone is reported, and enters the
+                relevance buffer.
+        """
+        room = self.recall_room(seen)
+        if not self.options.recall or room == 0:
+            return Recalled()
+        limits: dict[str, Any] = {**self.options.recall_limits}
+        if room is not None:
+            limits["max_tokens"] = room
+        entries, start = seen.thread.entries, seen.turn.start
+        later = {entry.position for entry in entries if entry.position >= start}
+        engine = self.memory.line_recall
+        limits["exclude"] = {self.key: seen.view.positions | later}
+        if query:
+            recall = partial(
+                engine.recall_steps,
+                self.key.owner,
+                query,
+                buffer=self.key,
+                before=_said_before(entries, start),
+                remember=is_first and self.options.remember,
+                patience_s=_PATIENCE_S,
+                **limits,
+            )
+            found = yield from (self.trace.recalled(query, recall) if is_first else recall())
+        else:
+            found = yield from engine.buffer_steps(self.key, **limits)
+        blocks, by_time = in_sight(found, has_buffer=bool(engine.settings.buffer_size))
+        return Recalled(blocks, by_time, room)
+
+    def recall_room(self, seen: ModelContext) -> int | None:
+        """Return how many tokens recalled text may take beside what the model sees; None: any."""
+        budget = self._budget(seen.turn.entries)
+        return None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
+
+    # -- budgets --------------------------------------------------------------------------------
+
+    def _budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
-        own = self.switches.history_tokens
-        # The history's budget does not count what the user says now.
-        most = None if own is None else own + count_tokens([self.human])
-        if self.switches.budget is None:
+        own = self.options.history_tokens
+        # The history's budget does not count the turn.
+        most = None if own is None else own + self._own_tokens(turn.own)
+        budget = self._budget(turn.entries)
+        if budget is None:
             return (most,)
-        shares = self._budget(entries).of_messages(self._wished)
+        shares = budget.of_messages(self._wished)
         return tuple(share if most is None else min(share, most) for share in shares)
 
-    def _budget(self, entries: Sequence[Entry]) -> ContextBudget:
+    def _own_tokens(self, own: Sequence[Entry]) -> int:
+        if len(own) > 1:  # calls and results, as the model reads them
+            return context(own, profile=self.profile).tokens
+        return count_tokens([entry.message for entry in own if entry.message is not None])
+
+    def _budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
-        budget = cast(ContextBudget, self.switches.budget)
-        if not self.has_slot("summary"):
+        budget = self.options.budget
+        if budget is None or not self._has_slot("summary"):
             return budget
         # The prompt shows the summary in a place of its own, outside the messages.
         return budget.without(count_text_tokens(summary_text(entries)))
 
     @property
     def _wished(self) -> int:
-        return self.memory.wished_tokens(self.switches.recall, self.switches.max_tokens)
+        return self.memory.wished_tokens(self.options)
 
-    def _options(self, budget: int | None) -> dict[str, Any]:
-        place: SummaryPlace = "omit" if self.has_slot("summary") else "system"
+    # -- messages -------------------------------------------------------------------------------
+
+    def _has_slot(self, name: str) -> bool:
+        return self.slots is not None and name in self.slots
+
+    def _view_options(self, budget: int | None) -> dict[str, Any]:
+        place: SummaryPlace = "omit" if self._has_slot("summary") else "system"
         return {"profile": self.profile, "max_tokens": budget, "summary": place}
 
-    def viewed(self, thread: LiveThread) -> Context | None:
-        """Return the messages up to the user's; see `LiveThread.viewed`."""
-        views = (thread.viewed(**self._options(budget)) for budget in self._budgets(thread.entries))
+    def _fitting_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
+        """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
+        seen = replace(thread, entries=turn.entries)
+        views = (seen.viewed(**self._view_options(budget)) for budget in self._budgets(turn))
         return next((view for view in views if view is not None), None)
 
-    def viewed_without_unanswered(self, thread: LiveThread) -> Context:
-        """Return the user's message alone behind the system messages.
+    def _view_without_unanswered(self, turn: TurnEntries) -> Context:
+        """Return the turn alone, after the system messages.
 
         What was said before and never answered is one exchange with it, which is never cut; but an
         old message must not block the thread for good.
         """
-        *before, asked = thread.entries
-        return context([*framing(before), asked], **self._options(self._budgets(before)[-1]))
+        options = self._view_options(self._budgets(turn)[-1])
+        return context([*framing(turn.before), *turn.own], **options)
 
-    def recalled(
-        self, entries: Sequence[Entry], view: Context, seen: Collection[int]
-    ) -> Steps[tuple[Sequence[RecalledBlock], str]]:
-        """Return lines of other places than what the model sees anyway, and how it reads them.
+    def _asked_in(self, view: Context, own: Sequence[Entry]) -> int | None:
+        """Return where the view holds what the user said first in the turn.
 
-        A turn that is tried again must not quote its own earlier answer, nor what followed.
+        The message may hold what was said before and never answered as well. Where it holds what
+        is said now alone, or with it, it goes by the id of what is said now.
         """
-        limits: dict[str, Any] = {**self.switches.recall_limits}
-        room: int | None = None
-        if self.switches.budget is not None:
-            room = self._budget(entries).of_recall(self._wished, view.tokens)
-            limits["max_tokens"] = room
-        if not self.switches.recall or room == 0:
-            return (), ""
-        blocks, by_time = yield from recalled_in_turn(
-            self.memory.line_recall,
-            self.key,
-            "" if self.kept is None else "\n".join(text_pieces(self.kept)),
-            seen,
-            before=user_text_before(entries, entries[-1].turn_id if entries else None),
-            remember=self.switches.remember,
-            watched=self.trace.recalled,
-            **limits,
-        )
-        return shown_blocks(blocks, by_time=by_time, max_tokens=room)
+        humans = [n for n, one in enumerate(view.messages) if isinstance(one, HumanMessage)]
+        if not humans:
+            return None
+        said = [entry for entry in own if entry.role == "user"]
+        if len(said) > 1:
+            alone = context(own, profile=self.profile).messages
+            count = sum(isinstance(message, HumanMessage) for message in alone)
+            return humans[-count] if 0 < count <= len(humans) else None
+        at = humans[-1]
+        if said and isinstance(said[0].message, HumanMessage):
+            shown = view.messages[at]
+            update = {"id": said[0].message_id, "content": shown.content, "name": shown.name}
+            view.messages[at] = said[0].message.model_copy(update=update, deep=True)
+        return at
 
 
-# -- recalled lines -------------------------------------------------------------------------------
+def searchable_text(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
+    """Return what may be searched for of what the user says.
 
-_PATIENCE_S = 0.3
-"""How long a turn waits for lines of other threads that were said a moment ago."""
-
-Watched: TypeAlias = "Callable[[str, Callable[[], Steps[Recall]]], Steps[Recall]]"
-
-
-def recalled_in_turn(
-    engine: DialogRecall,
-    key: ThreadKey,
-    query: str,
-    seen: Collection[int],
-    *,
-    before: str | None = None,
-    remember: bool = True,
-    watched: Watched | None = None,
-    **limits: Any,
-) -> Steps[tuple[tuple[RecalledBlock, ...], bool]]:
-    """Return the blocks that a model is shown, and whether they come by time, oldest first.
-
-    Where there is nothing to search for, they are those of the relevance buffer, if there is one.
-
-    Args:
-        engine: Finds the lines.
-        key: The thread of the turn.
-        query: What to search for; empty for nothing.
-        seen: Positions of the thread that the model sees anyway.
-        before: What the user said just before in the thread.
-        remember: Whether what is found enters the buffer.
-        watched: Runs the recall where somebody watches it.
-        **limits: How much; see `RecallOptions`.
+    What the write hook takes out of a message must not reach an embedder either.
     """
-    exclude = {key: seen}
-    if query:
-        recall = partial(
-            engine.recall_steps,
-            key.owner,
-            query,
-            exclude=exclude,
-            buffer=key,
-            before=before,
-            remember=remember,
-            patience_s=_PATIENCE_S,
-            **limits,
-        )
-        found = yield from (recall() if watched is None else watched(query, recall))
-    else:
-        found = yield from engine.buffer_steps(key, exclude=exclude, **limits)
-    return in_sight(found, has_buffer=bool(engine.settings.buffer_size))
+    kept = [drafting.hooked(message) for message in messages]
+    return "\n".join(piece for one in kept if one is not None for piece in text_pieces(one))
+
+
+def _said_before(entries: Sequence[Entry], start: int) -> str | None:
+    """Return what the user said last before the turn."""
+    return user_text_before(
+        (entry for entry in entries if entry.control is not None or entry.position < start), None
+    )

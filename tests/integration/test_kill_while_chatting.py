@@ -36,7 +36,7 @@ def acknowledged_append(key, drafts, **options):
     return entries
 
 log.append = acknowledged_append
-chain = memory.wrap(OfflineChatModel(), max_tokens=100)
+chain = memory.wrap(OfflineChatModel(), recall_tokens=100)
 config = {"configurable": {"user_id": "ana", "thread_id": "t"}}
 turn = 0
 while True:

@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.turns.options import TurnSettings
 
 
 class ProviderError(Exception):
@@ -112,9 +113,12 @@ def chunks_of(message: AIMessage) -> Iterator[AIMessageChunk]:
 # -- calling ------------------------------------------------------------------------------------
 
 
-def at(thread_id: str = "t", user_id: str | None = "ana", **switches: Any) -> RunnableConfig:
-    """Return the config of a call in a thread."""
-    return {"configurable": {"thread_id": thread_id, "user_id": user_id, **switches}}
+def at(thread_id: str = "t", user_id: str | None = "ana", **values: Any) -> RunnableConfig:
+    """Return the config of a call in a thread: options of its turn, and what else it carries."""
+    names = TurnSettings.__annotations__.keys() & values.keys()
+    options = {name: values.pop(name) for name in names}
+    memory = {"memory": options} if options else {}
+    return {"configurable": {"thread_id": thread_id, "user_id": user_id, **memory, **values}}
 
 
 def _stream(chain: Runnable[Any, Any], value: Any, config: RunnableConfig) -> Any:

@@ -447,7 +447,7 @@ class WirePromises(ABC):
             thread_id="earlier",
         )
         async with self._opened("On level 3.") as (model, requests):
-            chain = memory.wrap(model, k=1)
+            chain = memory.wrap(model, recall_k=1)
             await WAYS[way](chain, "Where did I park the car?", at("now"))
             [[said]] = requests()
         assert said.startswith("user: <recalled>")
@@ -464,7 +464,7 @@ class WirePromises(ABC):
             [HumanMessage("I parked the car on level 3.")], user_id="ana", thread_id="earlier"
         )
         async with self._opened(["On level 3.", "You're welcome."]) as (model, requests):
-            chain = memory.wrap(model, k=1)
+            chain = memory.wrap(model, recall_k=1)
             await WAYS[way](chain, "Where did I park the car?", at("now"))
             await WAYS[way](chain, "Thanks!", at("now", recall=False))
             assert requests()[1] == [

@@ -7,40 +7,31 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.history import LiveThread, note_steps, read_all_steps, read_live_steps
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.records import Context, Entry, ThreadKey
+from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.steps import Steps
-from langchain_convmem.turns.entries import (
-    SPOKEN,
-    entry_said,
-    framing,
-    said_before,
-    start_of,
-    user_text_before,
-)
-from langchain_convmem.turns.options import TurnOptions
-from langchain_convmem.turns.rendering import fenced, folded
+from langchain_convmem.turns.entries import SPOKEN, entry_said, said_before, start_of
 from langchain_convmem.turns.state_sync import SyncedTurn, is_stand_in
-from langchain_convmem.turns.view import recalled_in_turn
-from langchain_convmem.views.codec import text_pieces
-from langchain_convmem.views.context import Profile, context
+from langchain_convmem.turns.view import (
+    ModelContext,
+    Recalled,
+    TurnEntries,
+    TurnView,
+    searchable_text,
+)
 from langchain_convmem.views.live import live_entries
 
-if TYPE_CHECKING:
-    from langchain_convmem.memory import ConversationMemory
-
-__all__ = ["AgentView", "RecalledTexts"]
+__all__ = ["AgentView", "RecalledTurns"]
 
 _FRONT = 0
 """Where a stand-in stands: before every position of a log."""
 
 
-class RecalledTexts:
+class RecalledTurns:
     """What was recalled for the latest turns, so that all calls of one loop read the same.
 
     Thread-safe. In another process a turn that goes on recalls anew.
@@ -49,19 +40,19 @@ class RecalledTexts:
     def __init__(self, most: int = 256) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._texts: OrderedDict[Any, str] = OrderedDict()
+        self._found: OrderedDict[Any, Recalled] = OrderedDict()
 
-    def get(self, name: Any) -> str | None:
-        """Return the text, if it is still here."""
+    def get(self, name: Any) -> Recalled | None:
+        """Return what was recalled, if it is still here."""
         with self._lock:
-            return self._texts.get(name)
+            return self._found.get(name)
 
-    def keep(self, name: Any, text: str) -> None:
-        """Keep the text; the oldest one leaves."""
+    def keep(self, name: Any, found: Recalled) -> None:
+        """Keep what was recalled; the oldest one leaves."""
         with self._lock:
-            self._texts[name] = text
-            while len(self._texts) > self._most:
-                self._texts.popitem(last=False)
+            self._found[name] = found
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +60,16 @@ class AgentView:
     """The messages for one call of the model.
 
     Attributes:
-        memory: Where the thread is, and what is recalled.
-        key: The thread.
-        switches: How much of both.
-        profile: Whose rules the messages keep.
+        view: How the turn looks at its thread and at others.
         recalled: What earlier calls of the same turn recalled.
     """
 
-    memory: ConversationMemory
-    key: ThreadKey
-    switches: TurnOptions
-    profile: Profile
-    recalled: RecalledTexts = field(repr=False)
+    view: TurnView
+    recalled: RecalledTurns = field(repr=False)
 
-    def messages(
+    def context_steps(
         self, loop: SyncedTurn, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
-    ) -> Steps[list[BaseMessage]]:
+    ) -> Steps[ModelContext]:
         """Return the thread up to the turn, and the turn, with recalled lines in its question.
 
         Args:
@@ -94,89 +79,28 @@ class AgentView:
         """
         own = {message.id for message in loop.messages}
         earlier = {message.id for message in state} - own
-        turn = _turn_entries(loop, shown, earlier, self.key)
+        key = self.view.key
+        turn = _turn_entries(loop, shown, earlier, key)
         asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
-        thread = yield from read_live_steps(self.memory.log, self.key)
-        thread, view, alone = yield from self._viewed(thread, turn, asked, shown, earlier)
-        yield from note_steps(self.memory.log, thread, view, self._options(alone))
-        recalled = ""
-        if self.switches.recall:
-            later = _later(thread, asked)
-            before = user_text_before(said_before(thread.entries, asked), None)
-            recalled = yield from self._recalled(loop, view.positions | later, before)
-        return _with_recalled(view.messages, alone.messages, recalled)
 
-    # -- the thread -----------------------------------------------------------------------------
-
-    def _options(self, alone: Context) -> dict[str, Any]:
-        budget = self.switches.history_tokens
-        # The history's budget does not count the turn that is under way.
-        tokens = None if budget is None else budget + alone.tokens
-        return {"profile": self.profile, "max_tokens": tokens}
-
-    def _viewed(
-        self,
-        thread: LiveThread,
-        turn: Sequence[Entry],
-        asked: Entry | None,
-        shown: Sequence[BaseMessage],
-        earlier: Collection[str | None],
-    ) -> Steps[tuple[LiveThread, Context, Context]]:
-        """Return what was read of the thread, the view, and what of it cannot be left out."""
-
-        def seen(thread: LiveThread) -> list[Entry]:
-            before = _condensed(said_before(thread.entries, asked), shown, earlier, self.key)
+        def locate(entries: Sequence[Entry]) -> TurnEntries:
+            before = _condensed(said_before(entries, asked), shown, earlier, key)
             end = max((entry.position for entry in before), default=0)
-            own = [replace(entry, position=end + entry.position) for entry in turn]
-            return [*before, *own]
+            placed = [replace(entry, position=end + entry.position) for entry in turn]
+            return TurnEntries(before, placed, start_of(entries, asked))
 
-        def alone(entries: Sequence[Entry]) -> Context:
-            own = entries[len(entries) - len(turn) :]
-            return context([*framing(entries), *own], profile=self.profile)
+        context = yield from self.view.view_steps(locate)
+        return context.with_recalled((yield from self._recalled(loop, context)))
 
-        entries = seen(thread)
-        rest = alone(entries)
-        view = None
-        if asked is None or thread.holds(start_of(thread.entries, asked)):
-            view = replace(thread, entries=entries).viewed(**self._options(rest))
-        if view is None:
-            thread = yield from read_all_steps(self.memory.log, thread)
-            entries = seen(thread)
-            rest = alone(entries)
-            # What was never answered is one exchange with the turn, and larger than any budget.
-            view = replace(thread, entries=entries).viewed(**self._options(rest)) or rest
-        return thread, view, rest
-
-    # -- recalling ------------------------------------------------------------------------------
-
-    def _recalled(self, loop: SyncedTurn, seen: Collection[int], before: str | None) -> Steps[str]:
-        """Return fenced lines of other places than the positions that the model sees anyway.
-
-        Args:
-            loop: The turn.
-            seen: The positions.
-            before: What the user said just before.
-        """
-        # What the write hook takes out of a message must not reach an embedder either.
-        asked = [self.memory.drafting.hooked(message) for message in _opening_of(loop.messages)]
-        query = "\n".join(piece for one in asked if one is not None for piece in text_pieces(one))
-        limits = self.switches.recall_limits
-        name = (self.key, str(loop.id), query, *limits.values())
-        text = self.recalled.get(name)
-        if text is None:
-            blocks, by_time = yield from recalled_in_turn(
-                self.memory.line_recall, self.key, query, seen, before=before, **limits
-            )
-            text = fenced(blocks, by_time=by_time)
-            self.recalled.keep(name, text)
-        return text
-
-
-def _later(thread: LiveThread, asked: Entry | None) -> set[int]:
-    """Return the positions of the turn, and of what was said since it began."""
-    start = None if asked is None else start_of(thread.entries, asked)
-    positions = [entry.position for entry in thread.entries]
-    return set() if start is None else {at for at in positions if at >= start}
+    def _recalled(self, loop: SyncedTurn, context: ModelContext) -> Steps[Recalled]:
+        """Return what the turn recalled first, as far as it fits beside what it has become."""
+        query = searchable_text(_opening_of(loop.messages), self.view.memory.drafting)
+        name = (self.view.key, loop.id, query, self.view.options)
+        found = self.recalled.get(name)
+        if found is None:
+            found = yield from self.view.recall_steps(context, query)
+            self.recalled.keep(name, found)
+        return replace(found, room=self.view.recall_room(context))
 
 
 def _opening_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -223,24 +147,3 @@ def _condensed(
     entry_id = new_ulid()
     front = entry_said(stand_in, entry_id=entry_id, key=key, position=_FRONT, turn_id=entry_id)
     return [front, *(entry for entry in before if entry.id not in gone)]
-
-
-def _with_recalled(
-    view: list[BaseMessage], alone: Sequence[BaseMessage], recalled: str
-) -> list[BaseMessage]:
-    """Return the view with the recalled text in the message that the turn begins with.
-
-    Args:
-        view: The messages.
-        alone: The turn without what was said before it.
-        recalled: May be empty.
-    """
-    asked = sum(isinstance(message, HumanMessage) for message in alone)
-    humans = [number for number, one in enumerate(view) if isinstance(one, HumanMessage)]
-    if not recalled or not 0 < asked <= len(humans):
-        return view
-    at = humans[-asked]
-    message = view[at]
-    if isinstance(message, HumanMessage):
-        view[at] = folded(message, recalled)
-    return view

@@ -6,7 +6,7 @@ Every hook is one job of steps, run by both of its forms.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
 
@@ -14,11 +14,11 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import now_ms
-from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTexts
+from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTurns
 from langchain_convmem.integrations.agents.broken_replies import HeardReplies, hearing
-from langchain_convmem.integrations.agents.run_scope import thread_of
 from langchain_convmem.steps import Steps, arun, run
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -27,7 +27,9 @@ from langchain_convmem.turns.state_sync import (
     TurnNote,
     check_user,
 )
-from langchain_convmem.views.profiles import profile_for
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.view import TurnView
+from langchain_convmem.views.profiles import Profile, profile_for, resolved
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState
@@ -68,8 +70,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     another middleware makes of a stored message replaces it. A write that fails is raised.
 
     Call the agent with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id`
-    is required. The context may name the user instead (`user_id`). Per call, `configurable` also
-    takes `recall`, `max_tokens` and `k`. Without a checkpointer, pass what is new only.
+    is required. The context may name the user instead (`user_id`). A call may set options for
+    itself, by the same names: `"memory": {"recall": False}`, also under `configurable`; only
+    `remember` is none of an agent, whose state would hold what the log lacks. Without a
+    checkpointer, pass what is new only.
 
     Put it last in the list, so that it sees the model that is really called. Thread-safe; one
     object serves any number of threads.
@@ -82,9 +86,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         memory: ConversationMemory,
         *,
         recall: bool = True,
-        max_tokens: int = 1000,
-        k: int | None = None,
+        recall_tokens: int | None = None,
+        recall_k: int | None = None,
         history_tokens: int | None = None,
+        context_tokens: int | None = None,
+        reserved_tokens: int = 0,
+        profile: Profile | None = None,
         keep_state: KeepState = "all",
     ) -> None:
         """Give agents this memory.
@@ -92,16 +99,19 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         Args:
             memory: Stays the caller's to close.
             recall: Whether to recall lines of earlier conversations.
-            max_tokens: Budget of the recalled text (characters / 4).
-            k: Recall exactly so many blocks instead.
+            recall_tokens: Budget of the recalled text (characters / 4).
+            recall_k: Recall exactly so many blocks instead.
             history_tokens: Budget of what was said before the turn; None is all of it. The oldest
                 exchanges are left out whole; the turn under way does not count.
+            context_tokens: One budget for all that the model gets; see `ConversationMemory.wrap`.
+            reserved_tokens: Of these, so many are left for the agent's own prompt and its tools.
+            profile: Whose rules the messages keep; None goes by the model of each call.
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
                 earlier turns out of the state when a new one begins, once the log has them: the
                 checkpoints stop growing, and the agent returns the messages of its turn only.
 
         Raises:
-            ConfigError: If `keep_state` is neither.
+            ConfigError: If `keep_state` is neither, or an option makes no sense.
         """
         super().__init__()
         if keep_state not in ("all", "turn"):
@@ -109,22 +119,29 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self.memory = memory
         self.keep_state = keep_state
         self.tools = []
-        self._switches = TurnOptions(
-            recall=recall, max_tokens=max_tokens, k=k, history_tokens=history_tokens
+        self._options = TurnOptions(
+            recall=recall,
+            recall_tokens=recall_tokens,
+            recall_k=recall_k,
+            history_tokens=history_tokens,
+            context_tokens=context_tokens,
+            reserved_tokens=reserved_tokens,
         )
-        self._recalled = RecalledTexts()
+        memory.check_options(self._options)
+        self._profile = None if profile is None else resolved(profile)
+        self._recalled = RecalledTurns()
 
     # -- a turn begins and ends -----------------------------------------------------------------
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what the user says, and what else the log does not have yet."""
-        return run(self._beginning(state, runtime))
+        return run(_internal(self._beginning(state, runtime)))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what the user says; see `before_agent`."""
-        return await arun(self._beginning(state, runtime))
+        return await arun(_internal(self._beginning(state, runtime)))
 
     def _beginning(
         self, state: RememberedState, runtime: Runtime[Any]
@@ -145,11 +162,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
         """Store what other middleware said last."""
-        run(self._ending(state, runtime))
+        run(_internal(self._ending(state, runtime)))
 
     async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
         """Store what other middleware said last; see `after_agent`."""
-        await arun(self._ending(state, runtime))
+        await arun(_internal(self._ending(state, runtime)))
 
     def _ending(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[None]:
         sync = self._sync(runtime)
@@ -166,15 +183,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says."""
-        loop, shown = run(self._prepared(request))
+        loop, shown = run(_internal(self._prepared(request)))
         started_ms = now_ms()
         with hearing() as heard:
             try:
                 response = handler(shown)
             except BaseException:
-                run(self._broken_off(request, loop, heard, started_ms))
+                run(_internal(self._broken_off(request, loop, heard, started_ms)))
                 raise
-        return run(self._answered(request, loop, response, started_ms))
+        return run(_internal(self._answered(request, loop, response, started_ms)))
 
     async def awrap_model_call(
         self,
@@ -182,7 +199,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says; see `wrap_model_call`."""
-        loop, shown = await arun(self._prepared(request))
+        loop, shown = await arun(_internal(self._prepared(request)))
         started_ms = now_ms()
         with hearing() as heard:
             try:
@@ -190,9 +207,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
-                await _to_its_end(arun(self._broken_off(request, loop, heard, started_ms)))
+                job = self._broken_off(request, loop, heard, started_ms)
+                await _to_its_end(arun(_internal(job)))
                 raise
-        return await _to_its_end(arun(self._answered(request, loop, response, started_ms)))
+        return await _to_its_end(
+            arun(_internal(self._answered(request, loop, response, started_ms)))
+        )
 
     def _prepared(
         self, request: ModelRequest[Any]
@@ -203,15 +223,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return None, request
         loop = yield from sync.catch_up(state["messages"], note)
-        view = AgentView(
-            self.memory,
-            sync.context.key,
-            _switched(self._switches, _configurable()),
-            profile_for(request.model),
-            self._recalled,
+        profile = self._profile or profile_for(request.model)
+        trace = TurnTrace(get_config())
+        view = TurnView(self.memory, sync.context.key, self._chosen(), profile, trace)
+        context = yield from AgentView(view, self._recalled).context_steps(
+            loop, state["messages"], request.messages
         )
-        messages = yield from view.messages(loop, state["messages"], request.messages)
-        return loop, _showing(request, messages)
+        yield from trace.told("convmem.context", context.counts)
+        return loop, _showing(request, context.given)
 
     def _answered(
         self,
@@ -223,7 +242,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if loop is None:
             return response
         sync = self._sync(request.runtime)
-        timing = {"llmStart": started_ms, "llmEnd": now_ms()}
+        timing = measure_times(started_ms)
         said = yield from sync.reply(loop, response.result, request.state["messages"], timing)
         return replace(response, result=said)
 
@@ -236,7 +255,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> Steps[None]:
         said = heard.broken()
         if loop is not None and said:
-            timing = {"llmStart": started_ms, "llmEnd": now_ms()}
+            timing = measure_times(started_ms)
             sync = self._sync(request.runtime)
             yield from sync.reply_broken(loop, said, request.state["messages"], timing)
 
@@ -249,8 +268,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may return lists of messages and commands, too, whatever LangChain's types say.
         """
-        caller = run(self._calling(request))
-        return run(self._returned(request, caller, handler(request)))
+        caller = run(_internal(self._calling(request)))
+        return run(_internal(self._returned(request, caller, handler(request))))
 
     async def awrap_tool_call(
         self,
@@ -258,9 +277,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store what a tool returns; see `wrap_tool_call`."""
-        caller = await arun(self._calling(request))
+        caller = await arun(_internal(self._calling(request)))
         result = await handler(request)
-        return await _to_its_end(arun(self._returned(request, caller, result)))
+        return await _to_its_end(arun(_internal(self._returned(request, caller, result))))
 
     def _calling(
         self, request: ToolCallRequest
@@ -293,21 +312,34 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     # -- the run --------------------------------------------------------------------------------
 
     def _sync(self, runtime: Any) -> StateSync:
-        key = thread_of(_configurable(), runtime.context, what="an agent with a memory")
-        context = NodeContext.of(get_config(), key)
-        return StateSync(self.memory.log, self.memory.drafting, context, is_one_turn=True)
+        config = get_config()
+        self._chosen()  # options that make no sense are refused before anything is stored
+        key = read_key(config.get("configurable", {}), runtime.context, host="the agent")
+        context, trace = NodeContext.of(config, key), TurnTrace(config)
+        return StateSync(
+            self.memory.log, self.memory.drafting, context, is_one_turn=True, trace=trace
+        )
+
+    def _chosen(self) -> TurnOptions:
+        """Return the options of the run.
+
+        Raises:
+            ConfigError: If it sets one that there is not, or `remember`.
+        """
+        options = self._options.for_call(get_config().get("configurable", {}))
+        if not options.remember:
+            msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
+            raise ConfigError(msg)
+        return options
 
 
-def _configurable() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = get_config().get("configurable", {})
-    return found
-
-
-def _switched(switches: TurnOptions, configurable: Mapping[str, Any]) -> TurnOptions:
-    if configurable.get("remember") is False:
-        msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
-        raise ConfigError(msg)
-    return switches.overridden(configurable)
+def _internal(job: Steps[T]) -> Steps[T]:
+    """Run the steps of a hook as the memory's own work, and report what it took."""
+    trace = TurnTrace(get_config())
+    with trace.internal():
+        done = yield from job
+        yield from trace.told_own_models()
+    return done
 
 
 def _note_of(state: Any, sync: StateSync) -> Steps[TurnNote | None]:

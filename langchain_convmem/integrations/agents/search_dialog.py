@@ -10,10 +10,10 @@ from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.integrations.agents.run_scope import current_context, user_of
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.steps import Steps, arun, run, step
 from langchain_convmem.turns.entries import SPOKEN
+from langchain_convmem.turns.options import current_context, read_thread_id, read_user_id
 from langchain_convmem.turns.rendering import fenced, in_sight
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.times import iso_time
@@ -98,8 +98,8 @@ def search_dialog_tool(
 def _scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, ThreadKey | None]:
     """Return whose lines are searched, and the thread that asks, if there is one."""
     configurable: Mapping[str, Any] = config.get("configurable", {})
-    thread_id = configurable.get("thread_id")
-    user = user_of(configurable, current_context()) if user_id is None else user_id
+    thread_id = read_thread_id(configurable)
+    user = read_user_id(configurable, current_context()) if user_id is None else user_id
     if user is None and thread_id is None:
         msg = (
             "search_dialog does not know whose lines to search; call the agent with "

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.integrations.langgraph.nodes import (
-    model_node,
-    recall_node,
-    record_node,
-    summarize_node,
-)
+from langchain_convmem.integrations.langgraph.nodes import memory_nodes
 from langchain_convmem.integrations.langgraph.state import MemoryState
 from langchain_convmem.memory import ConversationMemory
+from langchain_convmem.turns.options import TurnSettings
+from langchain_convmem.views.context import Profile
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -28,9 +26,13 @@ def memory_graph(
     *,
     state_schema: type[Any] = MemoryState,
     recall: bool = True,
-    max_tokens: int = 1000,
-    k: int | None = None,
+    recall_tokens: int | None = None,
+    recall_k: int | None = None,
     history_tokens: int | None = None,
+    context_tokens: int | None = None,
+    reserved_tokens: int = 0,
+    remember: bool = True,
+    profile: Profile | None = None,
     follow_edits: bool = True,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "memory",
@@ -38,8 +40,9 @@ def memory_graph(
     """Return a graph of the nodes `recall`, `model` and `record`, and `summarize` if there is need.
 
     It runs by itself, or as a node of another graph whose state has the same keys. Call it with
-    `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is required. Per
-    call, `configurable` also takes `recall`, `max_tokens`, `k` and `remember=False`.
+    `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is required. A call
+    may set options for itself, by the same names: `"memory": {"recall": False}`, also under
+    `configurable`.
 
     Args:
         memory: Whose log and recall; stays the caller's to close.
@@ -48,34 +51,38 @@ def memory_graph(
             LangGraph's `MessagesState`) the state keeps the messages, and the log follows it; with
             the keys of `MemoryState` it holds ids and plain values.
         recall: Whether to recall lines of earlier conversations.
-        max_tokens: Budget of the recalled text (characters / 4).
-        k: Recall exactly so many blocks instead.
+        recall_tokens: Budget of the recalled text (characters / 4).
+        recall_k: Recall exactly so many blocks instead.
         history_tokens: Budget of what was said in the thread before; None is all of it.
+        context_tokens: One budget for all that the model gets; see `ConversationMemory.wrap`.
+        reserved_tokens: Of these, so many are left for what stands outside the messages.
+        remember: Whether turns are stored.
+        profile: Whose rules the messages keep; None goes by the model.
         follow_edits: See `recall_node`.
         checkpointer: LangGraph's; None takes that of the graph around it, if there is one.
         name: The graph's name in traces.
 
     Raises:
+        ConfigError: If an option makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    limits: dict[str, Any] = {"recall": recall, "max_tokens": max_tokens, "k": k}
-    recalling = recall_node(memory, **limits, follow_edits=follow_edits)
-    calling = model_node(memory, model, **limits, history_tokens=history_tokens)
-    recording = record_node(memory, follow_edits=follow_edits)
+    options: TurnSettings = {
+        "recall": recall,
+        "recall_tokens": recall_tokens,
+        "recall_k": recall_k,
+        "history_tokens": history_tokens,
+        "context_tokens": context_tokens,
+        "reserved_tokens": reserved_tokens,
+        "remember": remember,
+    }
+    nodes = memory_nodes(memory, options, follow_edits=follow_edits, model=model, profile=profile)
 
     from langgraph.graph import END, START, StateGraph
 
     builder = StateGraph(state_schema)
-    builder.add_node("recall", recalling)
-    builder.add_node("model", calling)
-    builder.add_node("record", recording)
-    builder.add_edge(START, "recall")
-    builder.add_edge("recall", "model")
-    builder.add_edge("model", "record")
-    if memory.summarizes:
-        builder.add_node("summarize", summarize_node(memory))
-        builder.add_edge("record", "summarize")
-        builder.add_edge("summarize", END)
-    else:
-        builder.add_edge("record", END)
+    names = ["recall", "model", "record", *(["summarize"] if memory.summarizes else [])]
+    for node in names:
+        builder.add_node(node, nodes[node])
+    for before, after in pairwise([START, *names, END]):
+        builder.add_edge(before, after)
     return builder.compile(checkpointer=checkpointer, name=name)

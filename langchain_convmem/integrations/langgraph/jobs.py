@@ -11,7 +11,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import new_ulid, now_ms
-from langchain_convmem.integrations.agents.run_scope import current_context, thread_of
 from langchain_convmem.integrations.langgraph.replies import (
     Reply,
     asked_in_turn,
@@ -24,12 +23,13 @@ from langchain_convmem.integrations.langgraph.state import (
     not_to_store,
     value_in,
 )
-from langchain_convmem.integrations.langgraph.viewing import Outlook, outlook_steps
+from langchain_convmem.integrations.langgraph.viewing import StateTurn
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.records import Entry
 from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.chain_shape import chain_shape
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
+from langchain_convmem.turns.options import TurnOptions, read_key
+from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.replies import reply_messages
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
@@ -39,11 +39,16 @@ from langchain_convmem.turns.state_sync import (
     check_user,
     latest_exchange,
 )
+from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.view import ModelContext, TurnView
 from langchain_convmem.views.context import Profile
 
 __all__ = ["Asking", "Jobs", "Update"]
 
 Update = dict[str, Any]
+
+_PLAIN = ChainShape(slots=None, profile="strict", is_fixed=True)
+"""What is known of a model that a node does not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Asking:
     """A call of the model in the making.
 
     Attributes:
-        outlook: What there is to answer from.
+        context: What there is to answer from.
         payload: What the model is called with.
         taken: Ids of the state's messages; None if the state keeps none.
         messages_key: Where the state keeps them.
@@ -59,7 +64,7 @@ class Asking:
         started_ms: When the call begins.
     """
 
-    outlook: Outlook
+    context: ModelContext
     payload: Any
     taken: Collection[str | None] | None
     messages_key: str
@@ -68,10 +73,9 @@ class Asking:
 
     def answered(self, output: Any) -> Update:
         """Return what the state learns of the model's output."""
-        messages = reply_messages(output, self.outlook.given)
+        messages = reply_messages(output, self.context.given)
         if self.taken is None:
-            timing = {"llmStart": self.started_ms, "llmEnd": now_ms()}
-            reply = Reply(messages, timing, self.is_kept)
+            reply = Reply(messages, measure_times(self.started_ms), self.is_kept)
             return {"reply": reply.to_text(), "answer": reply.text}
         return {self.messages_key: [self._with_free_id(message) for message in messages]}
 
@@ -83,174 +87,210 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One execution of a node.
+
+    Attributes:
+        node: Where in the run of the graph it is, and in which thread.
+        options: What holds for the turn.
+        trace: Its callbacks.
+    """
+
+    node: NodeContext
+    options: TurnOptions
+    trace: TurnTrace
+
+
+@dataclass(frozen=True, slots=True)
 class Jobs:
-    """The jobs of the nodes. Thread-safe: it only holds settings."""
+    """The jobs of the nodes. Thread-safe: it only holds settings.
+
+    Attributes:
+        memory: Whose log and recall.
+        options: What holds for every turn, unless a call sets it.
+        messages_key: Where a state keeps its messages, if it does.
+        follow_edits: Whether what leaves the state leaves the views.
+        model: What the node `model` calls; None where that is a node of the application's.
+        profile: Whose rules the messages keep; None goes by the model.
+    """
 
     memory: ConversationMemory
-    switches: TurnOptions
+    options: TurnOptions
     messages_key: str = "messages"
     follow_edits: bool = True
+    model: Runnable[Any, Any] | None = None
+    profile: Profile | None = None
 
     # -- recall ---------------------------------------------------------------------------------
 
-    def recalling(self, state: Any, config: RunnableConfig) -> Steps[Update]:
+    def recalling(self, state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Update]:
         """Store what the user says, and look for lines."""
-        context = _context_of(config)
-        messages = messages_in(state, self.messages_key, context)
+        run = self._run(config, trace)
+        messages = messages_in(state, self.messages_key, run.node)
         if messages is None:
-            return (yield from self._recalling_input(state, context))
+            return (yield from self._recalling_input(state, run))
         note: TurnNote | None = None
-        if self._switched(context).remember:
-            note = yield from self._sync(state, context).begin(messages, _note_in(state))
-        now, found = yield from self._exchange(messages, context)
-        outlook = yield from self._facing(now, found, context)
+        if run.options.remember:
+            note = yield from self._sync(state, run).begin(messages, _note_in(state))
+        turn, found = yield from self._exchange(messages, run)
+        context = yield from self._context(turn, run)
         update: Update = {
             "turn_id": found[-1].turn_id if found else "",
-            "recalled_ids": outlook.line_refs,
+            "recalled_ids": context.line_refs,
             **_noted(state, note),
         }
-        if not self._switched(context).remember and not context.is_sent:
+        if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
-            known = {entry.message_id for entry in found}
-            update[self.messages_key] = [not_to_store(one) for one in now if one.id not in known]
+            new = [message for message in turn.now if message.id not in turn.known]
+            update[self.messages_key] = [not_to_store(message) for message in new]
         return update
 
-    def _recalling_input(self, state: Any, context: NodeContext) -> Steps[Update]:
-        asked = asked_in(state, context)
-        if not self._switched(context).remember or self.memory.drafting.draft(asked) is None:
-            outlook = yield from self._outlook(context, now=[asked])
+    def _recalling_input(self, state: Any, run: NodeRun) -> Steps[Update]:
+        asked = asked_in(state, run.node)
+        if not run.options.remember or self.memory.drafting.draft(asked) is None:
+            context = yield from self._context(StateTurn(run.node.key, (), [asked]), run)
             reply = Reply((), is_kept=False).to_text()
-            return {"reply": reply, "answer": "", "recalled_ids": outlook.line_refs}
+            return {"reply": reply, "answer": "", "recalled_ids": context.line_refs}
         before = value_in(state, "turn_id")
-        entry = yield from keep_asked(self.memory, context, asked, before)
-        outlook = yield from self._outlook(context, [entry.message_id])
+        entry = yield from keep_asked(self.memory, run.node, asked, before)
+        context = yield from self._context(StateTurn(run.node.key, [entry.message_id]), run)
         return {
             "reply": "",
             "answer": "",
             "turn_id": entry.turn_id,
-            "recalled_ids": outlook.line_refs,
+            "recalled_ids": context.line_refs,
             "input": _emptied(state),
         }
 
     # -- record ---------------------------------------------------------------------------------
 
-    def recording(self, state: Any, config: RunnableConfig) -> Steps[Update]:
+    def recording(self, state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Update]:
         """Store the reply."""
-        context = _context_of(config)
-        messages = messages_in(state, self.messages_key, context)
+        run = self._run(config, trace)
+        messages = messages_in(state, self.messages_key, run.node)
         if messages is not None:
-            return (yield from self._catch_up(state, messages, context))
+            return (yield from self._catch_up(state, messages, run))
         reply = Reply.of(value_in(state, "reply"), value_in(state, "answer"))
         if reply is None:
             return {}
         update: Update = {"reply": "", "answer": reply.text}
         if not reply.is_kept:
             return {**update, "input": _emptied(state)}
-        if self._switched(context).remember:
-            yield from keep_reply(self.memory, context, _turn_in(state), reply)
+        if run.options.remember:
+            drafts = yield from keep_reply(self.memory, run.node, _turn_in(state), reply)
+            yield from trace.told_stored(drafts)
         return update
 
     # -- summarize ------------------------------------------------------------------------------
 
-    def summarizing(self, _state: Any, config: RunnableConfig) -> Steps[Update]:
+    def summarizing(self, _state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Update]:
         """Compact the thread if that is due; the state learns nothing of it."""
-        context = _context_of(config)
-        if self._switched(context).remember:
-            yield from self.memory.after_turn_steps(context.key)
+        run = self._run(config, trace)
+        if run.options.remember:
+            yield from self.memory.after_turn_steps(run.node.key)
         return {}
 
     # -- model ----------------------------------------------------------------------------------
 
-    def asking(
-        self, state: Any, config: RunnableConfig, model: Runnable[Any, Any]
-    ) -> Steps[Asking]:
+    def asking(self, state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Asking]:
         """Return the call of the model."""
-        shape = chain_shape(model, config.get("configurable", {}))
-        outlook = yield from self.looking(state, config, shape.profile)
+        shape = _PLAIN
+        if self.model is not None:
+            shape = chain_shape(self.model, config.get("configurable", {}), self.profile)
+        context = yield from self.looking(state, config, trace, shape=shape)
         messages = value_in(state, self.messages_key)
         taken = None if messages is None else {message.id for message in messages}
-        payload = outlook.payload(shape.slots)
         is_kept = messages is not None or Reply.is_kept_in(value_in(state, "reply"))
-        return Asking(outlook, payload, taken, self.messages_key, is_kept, now_ms())
+        return Asking(context, context.payload(), taken, self.messages_key, is_kept, now_ms())
 
-    def looking(self, state: Any, config: RunnableConfig, profile: Profile) -> Steps[Outlook]:
+    def looking(
+        self, state: Any, config: RunnableConfig, trace: TurnTrace, *, shape: ChainShape
+    ) -> Steps[ModelContext]:
         """Store what is new, and return what there is to answer from."""
-        context = _context_of(config)
-        options = {"profile": profile, "recalled_ids": value_in(state, "recalled_ids")}
-        messages = messages_in(state, self.messages_key, context)
+        run = self._run(config, trace)
+        messages = messages_in(state, self.messages_key, run.node)
         if messages is not None:
-            yield from self._catch_up(state, messages, context)
-            now, found = yield from self._exchange(messages, context)
-            return (yield from self._facing(now, found, context, **options))
-        if not Reply.is_kept_in(value_in(state, "reply")):
-            return (yield from self._outlook(context, now=[asked_in(state, context)], **options))
-        stored = yield from asked_in_turn(self.memory, context, _turn_in(state))
-        return (yield from self._outlook(context, stored, **options))
+            yield from self._catch_up(state, messages, run)
+            turn, _ = yield from self._exchange(messages, run)
+        elif Reply.is_kept_in(value_in(state, "reply")):
+            known = yield from asked_in_turn(self.memory, run.node, _turn_in(state))
+            turn = StateTurn(run.node.key, known)
+        else:
+            turn = StateTurn(run.node.key, (), [asked_in(state, run.node)])
+        only = value_in(state, "recalled_ids")
+        context = yield from self._context(turn, run, shape=shape, only=only)
+        yield from trace.told("convmem.context", context.counts)
+        return context
 
     def calling(
-        self, state: Any, config: RunnableConfig, asking: Asking, update: Update
+        self,
+        state: Any,
+        config: RunnableConfig,
+        trace: TurnTrace,
+        *,
+        asking: Asking,
+        update: Update,
     ) -> Steps[Update]:
         """Store a reply that calls tools before they run; return what the state learns."""
         replies = update.get(self.messages_key) if asking.taken is not None else None
         if not replies or not getattr(replies[-1], "tool_calls", None):
             return update
-        context = _context_of(config)
-        messages = messages_in(state, self.messages_key, context) or []
-        return {**update, **(yield from self._catch_up(state, [*messages, *replies], context))}
+        run = self._run(config, trace)
+        messages = messages_in(state, self.messages_key, run.node) or []
+        return {**update, **(yield from self._catch_up(state, [*messages, *replies], run))}
 
     # -- what they share ------------------------------------------------------------------------
 
-    def _switched(self, context: NodeContext) -> TurnOptions:
-        return self.switches.overridden(context.configurable)
+    def _run(self, config: RunnableConfig, trace: TurnTrace) -> NodeRun:
+        configurable = config.get("configurable", {})
+        node = NodeContext.of(config, read_key(configurable, host="the graph"))
+        return NodeRun(node, self.options.for_call(configurable, self.model), trace)
 
-    def _sync(self, state: Any, context: NodeContext) -> StateSync:
-        check_user(_note_in(state), context.key)
-        log, drafting = self.memory.log, self.memory.drafting
-        return StateSync(log, drafting, context, follows_removals=self.follow_edits)
+    def _sync(self, state: Any, run: NodeRun) -> StateSync:
+        check_user(_note_in(state), run.node.key)
+        return StateSync(
+            self.memory.log,
+            self.memory.drafting,
+            run.node,
+            follows_removals=self.follow_edits,
+            trace=run.trace,
+        )
 
-    def _catch_up(
-        self, state: Any, messages: Sequence[BaseMessage], context: NodeContext
-    ) -> Steps[Update]:
+    def _catch_up(self, state: Any, messages: Sequence[BaseMessage], run: NodeRun) -> Steps[Update]:
         """Store what the state has new of the latest turn; return what it learns of that."""
-        if not self._switched(context).remember:
+        if not run.options.remember:
             return {}
-        turn = yield from self._sync(state, context).catch_up(messages, _note_in(state))
+        turn = yield from self._sync(state, run).catch_up(messages, _note_in(state))
         return _noted(state, turn.note)
 
     def _exchange(
-        self, messages: Sequence[BaseMessage], context: NodeContext
-    ) -> Steps[tuple[Sequence[BaseMessage], list[Entry]]]:
+        self, messages: Sequence[BaseMessage], run: NodeRun
+    ) -> Steps[tuple[StateTurn, list[Entry]]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
         now = messages[latest_exchange(messages) :]
-        found: list[Entry] = yield step(
-            self.memory.log, "find", context.key, [message.id for message in now]
-        )
-        return now, found
+        names = [message.id for message in now]
+        found: list[Entry] = yield step(self.memory.log, "find", run.node.key, names)
+        return StateTurn(run.node.key, {entry.message_id for entry in found}, now), found
 
-    def _facing(
+    def _context(
         self,
-        now: Sequence[BaseMessage],
-        found: Sequence[Entry],
-        context: NodeContext,
-        **options: Any,
-    ) -> Steps[Outlook]:
-        """Return what there is to answer the latest exchange of a state from."""
-        known = {entry.message_id for entry in found}
-        return (yield from self._outlook(context, known, now=now, **options))
+        turn: StateTurn,
+        run: NodeRun,
+        *,
+        shape: ChainShape = _PLAIN,
+        only: Collection[str] | None = None,
+    ) -> Steps[ModelContext]:
+        """Return what there is to answer from.
 
-    def _outlook(
-        self, context: NodeContext, known: Collection[str] = (), **options: Any
-    ) -> Steps[Outlook]:
-        switches = self._switched(context)
-        return (
-            yield from outlook_steps(self.memory, context.key, known, switches=switches, **options)
-        )
-
-
-def _context_of(config: RunnableConfig) -> NodeContext:
-    configurable = config.get("configurable", {})
-    key = thread_of(configurable, current_context(), what="a graph with a memory")
-    return NodeContext.of(config, key)
+        Args:
+            turn: The turn that the state is in.
+            run: The node that runs.
+            shape: What the model takes.
+            only: Lines that were recalled before: others are left out. None recalls anew.
+        """
+        key, trace = run.node.key, run.trace
+        view = TurnView(self.memory, key, run.options, shape.profile, trace, shape.slots)
+        return (yield from view.context_steps(turn.locate, only=only))
 
 
 def _note_in(state: Any) -> TurnNote | None:

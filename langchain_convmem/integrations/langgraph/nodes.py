@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, Unpack
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -18,12 +19,15 @@ from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.integrations.langgraph.jobs import Jobs, Update
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.steps import Steps, arun, run
-from langchain_convmem.turns.options import TurnOptions
+from langchain_convmem.turns.chain_shape import ChainShape
+from langchain_convmem.turns.options import TurnOptions, TurnSettings
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.context import Profile
+from langchain_convmem.views.profiles import resolved
 
 __all__ = [
     "amodel_messages",
+    "memory_nodes",
     "model_messages",
     "model_node",
     "recall_node",
@@ -31,15 +35,15 @@ __all__ = [
     "summarize_node",
 ]
 
+T = TypeVar("T")
+
 
 def recall_node(
     memory: ConversationMemory,
     *,
-    recall: bool = True,
-    max_tokens: int = 1000,
-    k: int | None = None,
     messages_key: str = "messages",
     follow_edits: bool = True,
+    **options: Unpack[TurnSettings],
 ) -> Runnable[Any, Update]:
     """Return the node that stores what the user says, and looks for lines that fit it.
 
@@ -49,47 +53,52 @@ def recall_node(
 
     Args:
         memory: Whose log and recall; stays the caller's to close.
-        recall: Whether to look for lines.
-        max_tokens: Budget of the recalled text (characters / 4).
-        k: Recall exactly so many blocks instead.
         messages_key: Where a state keeps its messages, if it does.
         follow_edits: Whether a message that was taken out of the state goes out of the thread's
             views too. Turn it off where old messages are removed to keep the state small.
+        **options: `recall`, `recall_tokens` and the others of `TurnOptions`; the same as those of
+            the model's node.
 
     Raises:
+        ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    _require_langgraph("recall_node")
-    switches = TurnOptions(recall=recall, max_tokens=max_tokens, k=k)
-    jobs = Jobs(memory, switches, messages_key, follow_edits)
-    return _node("recall", jobs.recalling)
+    return memory_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)[
+        "recall"
+    ]
 
 
 def record_node(
-    memory: ConversationMemory, *, messages_key: str = "messages", follow_edits: bool = True
+    memory: ConversationMemory,
+    *,
+    messages_key: str = "messages",
+    follow_edits: bool = True,
+    remember: bool = True,
 ) -> Runnable[Any, Update]:
     """Return the node that stores the reply.
 
-    It comes behind the model, and behind the tool loop if there is one. A state without messages
+    It comes after the model, and after the tool loop if there is one. A state without messages
     brings the reply as the node `model` left it, or under `answer`: text, a message or messages.
 
     Args:
         memory: Whose log; stays the caller's to close.
         messages_key: Where a state keeps its messages, if it does.
         follow_edits: See `recall_node`.
+        remember: Whether turns are stored.
 
     Raises:
         MissingExtraError: If langgraph is not installed.
     """
-    _require_langgraph("record_node")
-    jobs = Jobs(memory, TurnOptions(), messages_key, follow_edits)
-    return _node("record", jobs.recording)
+    options: TurnSettings = {"remember": remember}
+    return memory_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)[
+        "record"
+    ]
 
 
 def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
     """Return the node that compacts the thread when that is due.
 
-    It comes behind `record`. It works by the memory's options: in the node, behind its back, or by
+    It comes after `record`. It works by the memory's options: in the node, in the background, or by
     telling whoever does it; a memory without a summarizer does nothing. What it covers leaves the
     model's view, not the log, and not the state of a graph that keeps messages.
 
@@ -99,37 +108,33 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
     Raises:
         MissingExtraError: If langgraph is not installed.
     """
-    _require_langgraph("summarize_node")
-    return _node("summarize", Jobs(memory, TurnOptions()).summarizing)
+    return memory_nodes(memory, {})["summarize"]
 
 
 def model_node(
     memory: ConversationMemory,
     model: Runnable[Any, Any],
     *,
-    recall: bool = True,
-    max_tokens: int = 1000,
-    k: int | None = None,
-    history_tokens: int | None = None,
+    profile: Profile | None = None,
     messages_key: str = "messages",
+    **options: Unpack[TurnSettings],
 ) -> Runnable[Any, Update]:
     """Return the node that calls a model with the thread, read from the log, and recalled lines.
 
     Args:
         memory: Whose log and recall; stays the caller's to close.
         model: What `ConversationMemory.wrap` takes: a chat model, a chain or an agent.
-        recall: Whether the model is shown recalled lines.
-        max_tokens: Budget of the recalled text; see `recall_node`, which takes the same.
-        k: Recall exactly so many blocks instead.
-        history_tokens: Budget of what was said in the thread before; None is all of it.
+        profile: Whose rules the messages keep; None goes by the model.
         messages_key: Where a state keeps its messages, if it does.
+        **options: `recall`, `history_tokens` and the others of `TurnOptions`; the same as those of
+            `recall_node`.
 
     Raises:
+        ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    _require_langgraph("model_node")
-    switches = TurnOptions(recall=recall, max_tokens=max_tokens, k=k, history_tokens=history_tokens)
-    return _calling(Jobs(memory, switches, messages_key), model)
+    nodes = memory_nodes(memory, options, messages_key=messages_key, model=model, profile=profile)
+    return nodes["model"]
 
 
 def model_messages(
@@ -138,10 +143,8 @@ def model_messages(
     config: RunnableConfig,
     *,
     profile: Profile = "strict",
-    max_tokens: int = 1000,
-    k: int | None = None,
-    history_tokens: int | None = None,
     messages_key: str = "messages",
+    **options: Unpack[TurnSettings],
 ) -> list[BaseMessage]:
     """Return the messages to call a model with, from a node of one's own.
 
@@ -153,18 +156,16 @@ def model_messages(
         state: The node's state.
         config: The node's config.
         profile: Whose rules the messages keep.
-        max_tokens: Budget of the recalled text; see `recall_node`, which takes the same.
-        k: Recall exactly so many blocks instead.
-        history_tokens: Budget of what was said in the thread before; None is all of it.
         messages_key: Where a state keeps its messages, if it does.
+        **options: See `model_node`.
 
     Raises:
-        ConfigError: If the config names no thread, or the state holds no turn.
+        ConfigError: If the config names no thread, the state holds no turn, or an option is
+            unknown or makes no sense.
     """
-    switches = TurnOptions(max_tokens=max_tokens, k=k, history_tokens=history_tokens)
-    jobs = Jobs(memory, switches, messages_key)
-    with TurnTrace(config).internal():
-        return run(jobs.looking(state, config, profile)).given
+    jobs = _jobs(memory, options, messages_key=messages_key)
+    looking = partial(jobs.looking, shape=_shape(profile))
+    return run(_traced(looking, state, config)).given
 
 
 async def amodel_messages(
@@ -173,53 +174,103 @@ async def amodel_messages(
     config: RunnableConfig,
     *,
     profile: Profile = "strict",
-    max_tokens: int = 1000,
-    k: int | None = None,
-    history_tokens: int | None = None,
     messages_key: str = "messages",
+    **options: Unpack[TurnSettings],
 ) -> list[BaseMessage]:
     """Return the messages to call a model with; see `model_messages`."""
-    switches = TurnOptions(max_tokens=max_tokens, k=k, history_tokens=history_tokens)
-    jobs = Jobs(memory, switches, messages_key)
-    with TurnTrace(config).internal():
-        return (await arun(jobs.looking(state, config, profile))).given
+    jobs = _jobs(memory, options, messages_key=messages_key)
+    looking = partial(jobs.looking, shape=_shape(profile))
+    return (await arun(_traced(looking, state, config))).given
 
 
 # -- as runnables --------------------------------------------------------------------------------
 
 
-def _node(name: str, job: Callable[[Any, RunnableConfig], Steps[Update]]) -> Runnable[Any, Update]:
+def memory_nodes(
+    memory: ConversationMemory,
+    options: TurnSettings,
+    *,
+    model: Runnable[Any, Any] | None = None,
+    **parts: Any,
+) -> dict[str, Runnable[Any, Update]]:
+    """Return all nodes by name; `model` is among them where there is one.
+
+    Args:
+        memory: Whose log and recall.
+        options: What holds for every turn.
+        model: What the node `model` calls.
+        **parts: The others of `Jobs`.
+
+    Raises:
+        ConfigError: If an option is unknown or makes no sense.
+        MissingExtraError: If langgraph is not installed.
+    """
+    jobs = _jobs(memory, options, model=model, **parts)
+    nodes = {
+        "recall": _node("recall", jobs.recalling),
+        "record": _node("record", jobs.recording),
+        "summarize": _node("summarize", jobs.summarizing),
+    }
+    return nodes if model is None else {**nodes, "model": _calling(jobs, model)}
+
+
+def _jobs(
+    memory: ConversationMemory,
+    options: TurnSettings,
+    **parts: Any,
+) -> Jobs:
+    _require_langgraph()
+    chosen = TurnOptions.of(options, where="a node")
+    memory.check_options(chosen)
+    if parts.get("profile") is not None:
+        resolved(parts["profile"])
+    return Jobs(memory, chosen, **parts)
+
+
+def _shape(profile: Profile) -> ChainShape:
+    return ChainShape(slots=None, profile=profile, is_fixed=True)
+
+
+def _traced(
+    job: Callable[[Any, RunnableConfig, TurnTrace], Steps[T]], state: Any, config: RunnableConfig
+) -> Steps[T]:
+    """Run a job as the memory's own work, and report what it took."""
+    trace = TurnTrace(config)
+    with trace.internal():
+        done = yield from job(state, config, trace)
+        yield from trace.told_own_models()
+    return done
+
+
+def _node(
+    name: str, job: Callable[[Any, RunnableConfig, TurnTrace], Steps[Update]]
+) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        with TurnTrace(config).internal():
-            return run(job(state, config))
+        return run(_traced(job, state, config))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        with TurnTrace(config).internal():
-            return await arun(job(state, config))
+        return await arun(_traced(job, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
 
 def _calling(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        with TurnTrace(config).internal():
-            asking = run(jobs.asking(state, config, model))
+        asking = run(_traced(jobs.asking, state, config))
         update = asking.answered(model.invoke(asking.payload, config))
-        with TurnTrace(config).internal():
-            return run(jobs.calling(state, config, asking, update))
+        return run(_traced(partial(jobs.calling, asking=asking, update=update), state, config))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        with TurnTrace(config).internal():
-            asking = await arun(jobs.asking(state, config, model))
+        asking = await arun(_traced(jobs.asking, state, config))
         update = asking.answered(await model.ainvoke(asking.payload, config))
-        with TurnTrace(config).internal():
-            return await arun(jobs.calling(state, config, asking, update))
+        calling = partial(jobs.calling, asking=asking, update=update)
+        return await arun(_traced(calling, state, config))
 
     return RunnableLambda(call, acall, name="model")
 
 
-def _require_langgraph(what: str) -> None:
+def _require_langgraph() -> None:
     try:
         importlib.import_module("langgraph.graph")
     except ImportError as error:
-        raise MissingExtraError.for_extra(what, "langgraph") from error
+        raise MissingExtraError.for_extra("this node", "langgraph") from error

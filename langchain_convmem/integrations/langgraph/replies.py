@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.protocols import MessageLog
-from langchain_convmem.records import Control, Draft, Entry, Metadata
+from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import replies_of, start_of
-from langchain_convmem.turns.replies import reply_messages, with_free_ids
+from langchain_convmem.turns.entries import start_of
+from langchain_convmem.turns.recording import draft_reply
+from langchain_convmem.turns.replies import reply_messages
 from langchain_convmem.turns.state_sync import (
     NodeContext,
     find_left_turns,
     rewind_drafts,
-    says_same,
 )
 from langchain_convmem.turns.turn_memory import TurnMemory
 from langchain_convmem.views.codec import (
@@ -27,7 +27,6 @@ from langchain_convmem.views.codec import (
     encode_message,
     loads,
 )
-from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
 __all__ = ["Reply", "asked_in_turn", "keep_asked", "keep_reply"]
@@ -107,44 +106,6 @@ def _carried(reply: Any) -> Reply:
         raise ConfigError(msg) from error
 
 
-def _reply_drafts(
-    drafting: Drafting,
-    entries: Sequence[Entry],
-    turn_id: str,
-    reply: Reply,
-    found: Collection[Entry],
-) -> list[Draft]:
-    """Return what to append: the reply in the place of an earlier one; nothing if it is there.
-
-    Args:
-        drafting: What is stored of a message.
-        entries: The thread's entries from the turn's first on.
-        turn_id: The turn.
-        reply: What was answered.
-        found: Entries that have ids of its messages.
-    """
-    taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
-    # The same ids in every attempt.
-    fresh = with_free_ids(reply.messages, taken, lambda number: f"{turn_id}-{number}")
-    drafts = drafting.drafts(fresh, turn_id=turn_id)
-    if not drafts:
-        return []
-    drafts[-1] = replace(drafts[-1], metadata=Metadata(timing=reply.timing))
-    outdated = set(replies_of(entries, turn_id))
-    stored = [entry for entry in live_entries(entries) if entry.id in outdated]
-    if len(stored) == len(drafts) and all(map(_is_same, stored, drafts)):
-        return []
-    if outdated:
-        ids = tuple(entry.id for entry in stored)
-        drafts.insert(0, Draft(role="control", control=Control(ids, "replaced")))
-    return drafts
-
-
-def _is_same(entry: Entry, draft: Draft) -> bool:
-    has_id = draft.message is not None and draft.message.id == entry.message_id
-    return has_id and says_same(entry, draft)
-
-
 # -- a state without messages --------------------------------------------------------------------
 
 
@@ -169,8 +130,10 @@ def keep_asked(
     return entry  # type: ignore[no-any-return]  # what a step returns is not typed
 
 
-def keep_reply(memory: TurnMemory, context: NodeContext, turn_id: str, reply: Reply) -> Steps[None]:
-    """Store the reply of a turn, in the place of an earlier reply to the same."""
+def keep_reply(
+    memory: TurnMemory, context: NodeContext, turn_id: str, reply: Reply
+) -> Steps[list[Draft]]:
+    """Store the reply of a turn, in the place of an earlier one; return what was appended."""
     log = memory.log
     turn = yield from _turn_entries(log, context, turn_id)
     back = yield from _going_back(log, context, turn_id)
@@ -178,9 +141,18 @@ def keep_reply(memory: TurnMemory, context: NodeContext, turn_id: str, reply: Re
     found: list[Entry] = yield step(log, "find", context.key, names)
     start = start_of(turn, turn[0])
     entries: list[Entry] = yield step(log, "entries", context.key, after=start - 1)
-    drafts = [*back, *_reply_drafts(memory.drafting, entries, turn_id, reply, found)]
-    if drafts:
-        yield step(log, "append", context.key, drafts)
+    drafts = draft_reply(
+        memory.drafting,
+        reply.messages,
+        turn_id=turn_id,
+        entries=entries,
+        found=found,
+        metadata=Metadata(timing=reply.timing),
+        new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
+    )
+    if back or drafts:
+        yield step(log, "append", context.key, [*back, *drafts])
+    return drafts
 
 
 def asked_in_turn(memory: TurnMemory, context: NodeContext, turn_id: str) -> Steps[list[str]]:
@@ -204,8 +176,9 @@ def _turn_entries(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[
             return turn
     msg = (
         f"thread {context.key.thread_id!r} of user {context.key.user_id!r} has no turn "
-        f"{turn_id!r}, which the graph's state names: it was forgotten or undone, or this call names another "
-        "user; pass the same user_id in every call, also beside the config of a snapshot"
+        f"{turn_id!r}, which the graph's state names: it was forgotten or undone, or this call "
+        "names another user; pass the same user_id in every call, also beside the config of a "
+        "snapshot"
     )
     raise ConfigError(msg)
 

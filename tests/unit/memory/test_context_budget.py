@@ -61,7 +61,7 @@ def test_more_reserved_leaves_at_least_one_token(budget, more):
 
 @pytest.mark.parametrize(("tokens", "reserved"), [(0, 0), (-5, 0), (100, 100), (100, -1)])
 def test_a_budget_without_room_is_refused(quick, tokens, reserved):
-    with pytest.raises(ConfigError, match="context_tokens"):
+    with pytest.raises(ConfigError, match=r"context_tokens|reserved_tokens"):
         quick.wrap(model(), context_tokens=tokens, reserved_tokens=reserved)
 
 
@@ -79,7 +79,7 @@ def test_a_chat_with_summaries_and_recall_stays_within_its_budget_at_every_turn(
         replies = ScriptedChatModel(
             replies=[lambda _: f"Number {chance.randint(1, 99)}. {'word ' * chance.randint(1, 30)}"]
         )
-        chain = memory.wrap(replies, max_tokens=120, context_tokens=700, reserved_tokens=100)
+        chain = memory.wrap(replies, recall_tokens=120, context_tokens=700, reserved_tokens=100)
         questions = [f"What is {n}? {'word ' * chance.randint(1, 30)}" for n in range(20)]
         for asked in [*questions, "Where is my boat Wilhelmina?"]:
             chain.invoke(asked, at())
@@ -95,11 +95,11 @@ def test_what_a_recall_of_its_own_wishes_for_counts_in_the_budget():
     settings = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 500))
     options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
     modest = ConversationMemory(log, line_recall=LineRecall(log), **options)
-    modest.wrap(model(), context_tokens=4000, max_tokens=None)
+    modest.wrap(model(), context_tokens=4000, recall_tokens=None)
     greedy = LineRecall(log, settings=RecallSettings(max_tokens=2500))
     with pytest.raises(ConfigError, match="1500 tokens"):
         ConversationMemory(log, line_recall=greedy, **options).wrap(
-            model(), context_tokens=4000, max_tokens=None
+            model(), context_tokens=4000, recall_tokens=None
         )
 
 
@@ -108,7 +108,7 @@ def test_a_message_that_leaves_no_room_for_recall_gets_none(quick):
     asked = "Where is my boat Wilhelmina? " + "word " * 60
     for budget, has_lines in ((2000, True), (110, False)):
         chat_model = model()
-        chain = quick.wrap(chat_model, max_tokens=90, context_tokens=budget)
+        chain = quick.wrap(chat_model, recall_tokens=90, context_tokens=budget)
         chain.invoke(asked, at(f"in {budget}"))
         assert count_tokens(chat_model.seen[-1]) <= budget
         assert ("Rotterdam" in str(chat_model.seen[-1])) is has_lines
@@ -160,7 +160,7 @@ def test_a_summary_in_a_place_of_its_own_is_counted_too(quick):
 def test_between_compactions_what_a_model_reads_begins_alike(quick):
     quick.add_messages([HumanMessage(FACT)], thread_id="before", user_id="ana")
     chat_model = model()
-    chain = quick.wrap(chat_model, max_tokens=100, context_tokens=4000)
+    chain = quick.wrap(chat_model, recall_tokens=100, context_tokens=4000)
     for number in range(6):
         chain.invoke(f"{number}: where is my boat Wilhelmina?", at())
     for earlier, later in zip(chat_model.seen, chat_model.seen[1:], strict=False):

@@ -195,7 +195,7 @@ def test_the_budget_of_a_call_holds_for_the_buffer(memory, model):
     chain = memory.wrap(model)
     for question in ("And the dog?", "What about the boat?"):
         chain.invoke(question, at("now"))
-    chain.invoke("What else?", at("now", max_tokens=20))
+    chain.invoke("What else?", at("now", recall_tokens=20))
     assert shown(model) == [BOAT]
 
 
@@ -243,5 +243,5 @@ def test_a_chain_goes_by_the_settings_unless_it_says_otherwise(memory, model):
         memory.add_messages([message], thread_id=f"b{number}", user_id="ana")
     memory.wrap(model).invoke("Which boat?", at("now", remember=False))
     by_settings = len(shown(model))
-    memory.wrap(model, k=5).invoke("Which boat?", at("now", remember=False))
+    memory.wrap(model, recall_k=5).invoke("Which boat?", at("now", remember=False))
     assert (by_settings, len(shown(model))) == (3, 5)

@@ -65,7 +65,7 @@ def test_options_of_the_chain_can_be_made_configurable(quick):
 
 def test_the_chain_names_what_a_call_may_configure(chain):
     fields = chain.config_schema().model_json_schema()["$defs"]["Configurable"]["properties"]
-    assert {"thread_id", "user_id", "recall", "max_tokens", "k", "remember"} <= set(fields)
+    assert {"thread_id", "session_id", "user_id", "memory"} <= set(fields)
 
 
 # -- inputs -------------------------------------------------------------------------------------

@@ -223,12 +223,12 @@ def test_the_budget_of_recalled_lines_can_be_set_per_call(memory, model):
     for number in range(30):
         said = HumanMessage(f"Bicycle number {number} has a bell and a basket.")
         memory.add_messages([said], thread_id=f"t{number}", user_id="ana")
-    chain = memory.wrap(model, k=2)
+    chain = memory.wrap(model, recall_k=2)
     chain.invoke("What has my bicycle?", at("now", remember=False))
     by_number = _last_shown(model).count("Bicycle number")
-    chain.invoke("What has my bicycle?", at("now", max_tokens=300, remember=False))
+    chain.invoke("What has my bicycle?", at("now", recall_tokens=300, remember=False))
     by_budget = _last_shown(model).count("Bicycle number")
-    chain.invoke("What has my bicycle?", at("now", k=1, remember=False))
+    chain.invoke("What has my bicycle?", at("now", recall_k=1, remember=False))
     assert (by_number, _last_shown(model).count("Bicycle number")) == (2, 1)
     assert by_budget > 5
 

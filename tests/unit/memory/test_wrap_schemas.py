@@ -53,10 +53,14 @@ def test_a_call_may_be_configured_by_every_setting_that_the_schema_names(quick, 
     chain = quick.wrap(PROMPT | inner)
     named = [spec.id for spec in chain.config_specs]
     assert sorted(named) == sorted({*named})
-    assert {*named} == {"thread_id", "user_id", "recall", "max_tokens", "k", "remember", "llm"}
-    fields = chain.config_schema().model_json_schema()["$defs"]["Configurable"]["properties"]
-    assert {*fields} == {*named}
-    everything = at(recall=True, max_tokens=50, k=1, remember=False, llm="other")
+    assert {*named} == {"thread_id", "session_id", "user_id", "memory", "llm"}
+    definitions = chain.config_schema().model_json_schema()["$defs"]
+    assert {*definitions["Configurable"]["properties"]} == {*named}
+    assert {*definitions["TurnSettings"]["properties"]} == {
+        *("recall", "recall_tokens", "recall_k", "history_tokens"),
+        *("context_tokens", "reserved_tokens", "remember"),
+    }
+    everything = at(recall=True, recall_tokens=50, recall_k=1, remember=False, llm="other")
     assert chain.invoke("Hello?", everything).text == "Yes."
 
 

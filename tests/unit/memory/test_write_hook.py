@@ -249,7 +249,7 @@ WRITING = {
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
     "refresh arefresh reindex areindex embedder_of aembedder_of forget aforget stats astats "
-    "compactor background after_turn_steps flush aflush summarizes check_budget wished_tokens "
+    "compactor background after_turn_steps flush aflush summarizes check_options wished_tokens "
     "log_place",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "

@@ -174,7 +174,7 @@ def test_the_state_never_holds_recalled_text(quick):
     assert set(returned) == {"messages"}
 
 
-@pytest.mark.parametrize("switches", [{"recall": False}, {"max_tokens": 1}])
+@pytest.mark.parametrize("switches", [{"recall": False}, {"recall_tokens": 1}])
 def test_a_call_may_switch_recall(quick, switches):
     quick.add_messages([HumanMessage("My bicycle is red.")], user_id="ana", thread_id="old")
     model = ScriptedChatModel(replies=["Red."])
