@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.integrations.langgraph.nodes import memory_nodes
-from langchain_convmem.integrations.langgraph.state import MemoryState
+from langchain_convmem.integrations.langgraph.state import MemoryState, with_note
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.turns.options import TurnSettings
 from langchain_convmem.views.context import Profile
@@ -79,10 +79,10 @@ def memory_graph(
 
     from langgraph.graph import END, START, StateGraph
 
-    builder = StateGraph(state_schema)
+    builder, noted = StateGraph(state_schema), with_note(state_schema)
     names = ["recall", "model", "record", *(["summarize"] if memory.summarizes else [])]
     for node in names:
-        builder.add_node(node, nodes[node])
+        builder.add_node(node, nodes[node], input_schema=noted)
     for before, after in pairwise([START, *names, END]):
         builder.add_edge(before, after)
     return builder.compile(checkpointer=checkpointer, name=name)

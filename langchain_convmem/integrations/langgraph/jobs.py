@@ -137,7 +137,7 @@ class Jobs:
         update: Update = {
             "turn_id": found[-1].turn_id if found else "",
             "recalled_ids": context.line_refs,
-            **_noted(state, note),
+            NOTE_KEY: note,
         }
         if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
@@ -169,7 +169,8 @@ class Jobs:
         run = self._run(config, trace)
         messages = messages_in(state, self.messages_key, run.node)
         if messages is not None:
-            return (yield from self._catch_up(state, messages, run))
+            yield from self._catch_up(state, messages, run)
+            return {}
         reply = Reply.of(value_in(state, "reply"), value_in(state, "answer"))
         if reply is None:
             return {}
@@ -228,16 +229,14 @@ class Jobs:
         config: RunnableConfig,
         trace: TurnTrace,
         *,
-        asking: Asking,
         update: Update,
-    ) -> Steps[Update]:
-        """Store a reply that calls tools before they run; return what the state learns."""
-        replies = update.get(self.messages_key) if asking.taken is not None else None
-        if not replies or not getattr(replies[-1], "tool_calls", None):
-            return update
-        run = self._run(config, trace)
-        messages = messages_in(state, self.messages_key, run.node) or []
-        return {**update, **(yield from self._catch_up(state, [*messages, *replies], run))}
+    ) -> Steps[None]:
+        """Store a reply that calls tools before they run."""
+        replies = update.get(self.messages_key)
+        if replies and getattr(replies[-1], "tool_calls", None):
+            run = self._run(config, trace)
+            messages = messages_in(state, self.messages_key, run.node) or []
+            yield from self._catch_up(state, [*messages, *replies], run)
 
     # -- what they share ------------------------------------------------------------------------
 
@@ -256,12 +255,10 @@ class Jobs:
             trace=run.trace,
         )
 
-    def _catch_up(self, state: Any, messages: Sequence[BaseMessage], run: NodeRun) -> Steps[Update]:
-        """Store what the state has new of the latest turn; return what it learns of that."""
-        if not run.options.remember:
-            return {}
-        turn = yield from self._sync(state, run).catch_up(messages, _note_in(state))
-        return _noted(state, turn.note)
+    def _catch_up(self, state: Any, messages: Sequence[BaseMessage], run: NodeRun) -> Steps[None]:
+        """Store what the state has new of the latest turn."""
+        if run.options.remember:
+            yield from self._sync(state, run).catch_up(messages, _note_in(state))
 
     def _exchange(
         self, messages: Sequence[BaseMessage], run: NodeRun
@@ -296,10 +293,6 @@ class Jobs:
 def _note_in(state: Any) -> TurnNote | None:
     note: TurnNote | None = value_in(state, NOTE_KEY)
     return note
-
-
-def _noted(state: Any, note: TurnNote | None) -> Update:
-    return {} if note is None or note == _note_in(state) else {NOTE_KEY: note}
 
 
 def _turn_in(state: Any) -> str:

@@ -258,13 +258,14 @@ def _calling(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
         asking = run(_traced(jobs.asking, state, config))
         update = asking.answered(model.invoke(asking.payload, config))
-        return run(_traced(partial(jobs.calling, asking=asking, update=update), state, config))
+        run(_traced(partial(jobs.calling, update=update), state, config))
+        return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         asking = await arun(_traced(jobs.asking, state, config))
         update = asking.answered(await model.ainvoke(asking.payload, config))
-        calling = partial(jobs.calling, asking=asking, update=update)
-        return await arun(_traced(calling, state, config))
+        await arun(_traced(partial(jobs.calling, update=update), state, config))
+        return update
 
     return RunnableLambda(call, acall, name="model")
 

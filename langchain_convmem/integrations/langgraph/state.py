@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.turns.state_sync import NodeContext
+from langchain_convmem.turns.state_sync import NOTE_KEY, NodeContext, TurnNote
 
-__all__ = ["MemoryState", "asked_in", "messages_in", "not_to_store", "value_in"]
+__all__ = ["MemoryState", "asked_in", "messages_in", "not_to_store", "value_in", "with_note"]
 
 
 class MemoryState(TypedDict, total=False):
@@ -34,6 +34,17 @@ class MemoryState(TypedDict, total=False):
     recalled_ids: list[str]
     reply: str
     answer: Any
+
+
+def with_note(schema: type[Any]) -> Any:
+    """Return what the nodes of a graph read: its state, and which turn is under way.
+
+    A state without messages names its turn itself. Callers see nothing of the note.
+    """
+    keys = get_type_hints(schema, include_extras=True)
+    if "messages" not in keys:
+        return schema
+    return TypedDict("NotedState", {**keys, NOTE_KEY: TurnNote}, total=False)  # type: ignore[operator]
 
 
 def value_in(state: Any, key: str) -> Any:
@@ -63,7 +74,7 @@ def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage]
                 "again; declare the key as Annotated[list[AnyMessage], add_messages]"
             )
             raise ConfigError(msg)
-        message.id = message.id or f"{context.task}-{number}"
+        message.id = message.id or f"{context.place.task}-{number}"
     return list(found)
 
 
@@ -84,7 +95,7 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
             f" blocks or a HumanMessage), or give it a 'messages' key; got input={said!r:.80}"
         )
         raise ConfigError(msg)
-    return said if said.id else said.model_copy(update={"id": context.task})
+    return said if said.id else said.model_copy(update={"id": context.place.task})
 
 
 def not_to_store(message: BaseMessage) -> BaseMessage:

@@ -1,0 +1,180 @@
+"""What was forgotten or undone stays so, though a state still holds it; and whose state it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from graphs import KINDS, WITH_MESSAGES, echo, says, shown, spoken
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from scripted_chat import ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.integrations.langgraph import (
+    MemoryState,
+    memory_graph,
+    model_node,
+    recall_node,
+    record_node,
+)
+
+
+def a_graph(memory, saver, schema=MessagesState, **options):
+    model = ScriptedChatModel(replies=[echo])
+    return memory_graph(memory, model, state_schema=schema, checkpointer=saver, **options)
+
+
+def own_nodes(memory, saver, schema=MessagesState):
+    """Return a graph made of the nodes, whose state has the keys of its schema alone."""
+    builder = StateGraph(schema)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_node("model", model_node(memory, ScriptedChatModel(replies=[echo])))
+    builder.add_node("record", record_node(memory))
+    builder.add_edge(START, "recall")
+    builder.add_edge("recall", "model")
+    builder.add_edge("model", "record")
+    return builder.compile(checkpointer=saver)
+
+
+class Noted(MessagesState):
+    """A state of one's own with a place for the note."""
+
+    convmem_turn: dict
+
+
+def chat(graph, schema, *texts):
+    for text in texts:
+        graph.invoke(says(schema, text), at())
+
+
+# -- forgotten ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("follow_edits", [True, False])
+@pytest.mark.parametrize("schema", [MemoryState, *WITH_MESSAGES])
+def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state(
+    memory, kept, schema, follow_edits
+):
+    graph = a_graph(memory, kept, schema, follow_edits=follow_edits)
+    chat(graph, schema, "The word is hullabaloo.", "one")
+    memory.forget(thread_id="t", user_id="ana")
+    chat(graph, schema, "two", "three")
+    assert shown(memory) == ["two", "re: two", "three", "re: three"]
+    assert "hullabaloo" not in str(spoken(memory))
+
+
+def test_a_thread_that_was_forgotten_does_not_come_back_from_a_state_with_a_place_for_the_note(
+    memory, kept
+):
+    graph = own_nodes(memory, kept, Noted)
+    chat(graph, Noted, "The word is hullabaloo.")
+    memory.forget(thread_id="t", user_id="ana")
+    chat(graph, Noted, "two")
+    assert spoken(memory) == ["two", "re: two"]
+
+
+@pytest.mark.parametrize("make", [a_graph, own_nodes])
+def test_a_message_that_was_forgotten_does_not_come_back_from_a_state(memory, kept, make):
+    graph = make(memory, kept)
+    graph.invoke(says(MessagesState, "The word is hullabaloo.", "secret"), at())
+    chat(graph, MessagesState, "one")
+    memory.forget(thread_id="t", user_id="ana", entry_ids=["secret"])
+    chat(graph, MessagesState, "two")
+    assert spoken(memory)[0] == "re: The word is hullabaloo."
+    assert "The word is hullabaloo." not in spoken(memory)
+    assert shown(memory)[-2:] == ["two", "re: two"]
+
+
+def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, saver):
+    graph = a_graph(memory, saver)
+    chat(graph, MessagesState, "one")
+    graph.invoke(says(MessagesState, "The code is 1234."), at(), interrupt_before=["model"])
+    memory.forget(thread_id="t", user_id="ana")
+    graph.invoke(None, at())
+    assert spoken(memory) == ["re: The code is 1234."]
+    chat(graph, MessagesState, "two")
+    assert spoken(memory)[1:] == ["two", "re: two"]
+
+
+def test_a_log_that_is_new_gets_what_the_state_holds(memory, kept):
+    chat(a_graph(memory, kept), MessagesState, "one")
+    with ConversationMemory.open(":memory:") as other:
+        chat(a_graph(other, kept), MessagesState, "two")
+        assert shown(other) == ["one", "re: one", "two", "re: two"]
+
+
+@pytest.mark.parametrize("schema", WITH_MESSAGES)
+def test_the_note_is_a_plain_value_in_the_state_and_none_that_the_graph_returns(
+    memory, kept, schema
+):
+    graph = a_graph(memory, kept, schema)
+    assert "convmem_turn" not in graph.invoke(says(schema, "one"), at())
+    note = graph.get_state(at()).values["convmem_turn"]
+    assert json.loads(json.dumps(note)) == note
+
+
+# -- undone ---------------------------------------------------------------------------------------
+
+
+def test_what_was_undone_stays_undone_though_the_state_has_it(memory, kept):
+    graph = a_graph(memory, kept)
+    chat(graph, MessagesState, "one", "two")
+    memory.history("t", user_id="ana").undo()
+    chat(graph, MessagesState, "three")
+    assert shown(memory) == ["one", "re: one", "three", "re: three"]
+
+
+def test_a_question_that_was_undone_counts_again_when_it_is_said_again(memory):
+    graph = a_graph(memory, None)
+    graph.invoke(says(MessagesState, "one", "q1"), at())
+    memory.history("t", user_id="ana").undo()
+    graph.invoke(says(MessagesState, "one", "q1"), at())
+    assert shown(memory) == ["one", "re: one"]
+
+
+# -- whose it is ----------------------------------------------------------------------------------
+
+
+def test_somebody_elses_state_is_not_taken_for_ones_own(memory, kept):
+    graph = a_graph(memory, kept)
+    chat(graph, MessagesState, "Mine.")
+    with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
+        graph.invoke(says(MessagesState, "Whose?"), at(user_id="ben"))
+    assert spoken(memory, user_id="ben") == []
+
+
+def test_a_thread_may_get_a_user_later(memory, kept):
+    graph = a_graph(memory, kept)
+    graph.invoke(says(MessagesState, "one"), at(user_id=None))
+    chat(graph, MessagesState, "two")
+    assert shown(memory) == ["one", "re: one", "two", "re: two"]
+
+
+@pytest.mark.parametrize("schema", KINDS)
+def test_two_names_for_the_user_are_refused(memory, schema):
+    builder = StateGraph(schema, context_schema=dict)
+    builder.add_node("recall", recall_node(memory))
+    builder.add_edge(START, "recall")
+    with pytest.raises(ConfigError, match=r"'ana'.*'ben'"):
+        builder.compile().invoke(says(schema, "Hi"), at(), context={"user_id": "ben"})
+    assert memory.threads("ana") == memory.threads("ben") == []
+
+
+# -- tried again ----------------------------------------------------------------------------------
+
+
+def test_the_same_message_again_replaces_its_answer_though_no_checkpointer_knows_it(memory):
+    model = ScriptedChatModel(replies=["On level C.", "On level D."])
+    graph = memory_graph(memory, model, state_schema=MessagesState)
+    for _ in range(2):
+        graph.invoke(says(MessagesState, "Where did I park?", "h1"), at())
+    assert shown(memory) == ["Where did I park?", "On level D."]
+    assert [one.text for one in model.seen[1]] == ["Where did I park?"]
+
+
+def test_a_turn_whose_checkpoints_were_lost_is_seen_by_the_next(memory):
+    for text in ("one", "two"):
+        chat(a_graph(memory, InMemorySaver()), MessagesState, text)
+    assert shown(memory) == ["one", "re: one", "two", "re: two"]
