@@ -15,6 +15,7 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
     RemoveMessage,
     ToolMessage,
     message_chunk_to_message,
@@ -408,6 +409,40 @@ def _cut_value(value: Any) -> list[BaseMessage]:
     return [AIMessage(_as_text(value))]
 
 
+def _with_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
+    """Return a message whose calls are those with whole arguments; LangChain completes half ones.
+
+    Args:
+        message: What was made of the pieces.
+        pieces: The chunks of it.
+    """
+    total = merge_pieces(pieces)
+    if not isinstance(message, AIMessage) or not isinstance(total, AIMessageChunk):
+        return message
+    broken = [
+        InvalidToolCall(
+            type="invalid_tool_call",
+            name=chunk["name"],
+            args=chunk["args"],
+            id=chunk["id"],
+            error="the stream ended within it",
+        )
+        for chunk in total.tool_call_chunks
+        if not _is_json(chunk["args"])
+    ]
+    lost = {call["id"] for call in broken}
+    whole = [call for call in message.tool_calls if call["id"] not in lost]
+    return message.model_copy(update={"tool_calls": whole, "invalid_tool_calls": broken})
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        json.loads(text or "{}")
+    except ValueError:
+        return False
+    return True
+
+
 class ReplyCollector:
     """Collects the chunks of a stream as they pass, and makes messages of them at its end."""
 
@@ -457,23 +492,26 @@ class ReplyCollector:
         output_key: str | None = None,
     ) -> Reply:
         """Return what to store of a stream that came to its end; see `read_reply`."""
-        if self._value is not _NOTHING and not self._parts:
-            return read_reply(self._value, given, heard=heard, output_key=output_key)
         messages = self._new(self._parts, given)
+        if not messages and (self._value is not _NOTHING or heard is not None):
+            return read_reply(self._value, given, heard=heard, output_key=output_key)
         if self._is_text and len(messages) == 1:
             return read_reply(str(messages[0].text), given, heard=heard)
         return Reply([storable(message) for message in messages])
 
     def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought that ended in good order, but not by its provider's word."""
-        return without_last_calls(self._new(self._parts, given))
+        messages = without_last_calls(self._new(self._parts, given))
+        if messages and _makes_calls(messages[-1]):
+            messages[-1] = _with_whole_calls(messages[-1], self._parts[-1].pieces)
+        return messages
 
     def interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought before it was cut off.
 
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
-        if self._value is not _NOTHING and not self._parts:
+        if self._value is not _NOTHING and not self._new(self._parts, given):
             return _cut_value(self._value)
         parts = list(self._parts)
         cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []

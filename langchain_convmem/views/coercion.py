@@ -7,7 +7,7 @@ is refused here by its type, since what was said belongs in no error and no log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.messages import (
     BaseMessage,
@@ -21,9 +21,13 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_convmem.errors import InvalidMessageError
 
-__all__ = ["MESSAGE_FORMS", "merge_pieces", "read_messages", "unpack_messages"]
+__all__ = ["MESSAGE_FORMS", "MessagesInput", "merge_pieces", "read_messages", "unpack_messages"]
 
 C = TypeVar("C", bound=BaseMessage)
+
+OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
+MessagesInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage] | Iterator[OneMessage]
+"""Text is the user's; a pair is role and content; a map holds `role` and `content`; or several."""
 
 MESSAGE_FORMS = (
     "pass text, a LangChain message, a dict with 'role' and 'content', a pair of role and content, "
@@ -68,7 +72,7 @@ def unpack_messages(value: Any) -> list[Any] | None:
             return None
         inner = value["messages"]
         return [inner] if (items := unpack_messages(inner)) is None else items
-    if isinstance(value, str | bytes | BaseMessage) or not isinstance(value, Iterable):
+    if isinstance(value, str | bytes | BaseMessage) or not isinstance(value, Sequence | Iterator):
         return None
     if isinstance(value, tuple) and _is_pair(value):
         return None
