@@ -59,12 +59,14 @@ def read_messages(value: Any) -> list[BaseMessage]:
     items = unpack_messages(value)
     if items is None:
         items = [value]
-    found = [_message(item, number, len(items)) for number, item in enumerate(items)]
-    return list(_merged(found))
+    return [_message(item, number, len(items)) for number, item in enumerate(items)]
 
 
 def unpack_messages(value: Any) -> list[Any] | None:
-    """Return the items of a list of messages, however it is packed; None for one item alone."""
+    """Return the items of a list of messages, however it is packed; None for one item alone.
+
+    Chunks that follow each other are one item: the message that they are pieces of.
+    """
     if isinstance(value, PromptValue):
         return list(value.to_messages())
     if isinstance(value, Mapping):
@@ -76,7 +78,7 @@ def unpack_messages(value: Any) -> list[Any] | None:
         return None
     if isinstance(value, tuple) and _is_pair(value):
         return None
-    return list(value)
+    return list(_merged(value))
 
 
 def _is_pair(value: Sequence[Any]) -> bool:
@@ -89,7 +91,7 @@ def _message(item: Any, number: int, among: int) -> BaseMessage:
     if isinstance(item, RemoveMessage):
         raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
     if isinstance(item, BaseMessage):
-        return item
+        return message_chunk_to_message(item) if isinstance(item, BaseMessageChunk) else item
     if not isinstance(item, str | Mapping | tuple | list):
         raise InvalidMessageError(f"{what} is of type {type(item).__name__}; {MESSAGE_FORMS}")
     if isinstance(item, Mapping):
@@ -130,25 +132,25 @@ def _converted(item: Any) -> list[BaseMessage]:
 # -- chunks ---------------------------------------------------------------------------------------
 
 
-def _merged(messages: Iterable[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield the messages, chunks of one message in one."""
+def _merged(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield the items, chunks of one message as that message."""
     pieces: list[BaseMessage] = []
-    for message in messages:
-        if pieces and not _continues(pieces[-1], message):
+    for item in items:
+        if pieces and not _continues(pieces[-1], item):
             yield message_chunk_to_message(merge_pieces(pieces))
             pieces = []
-        if isinstance(message, BaseMessageChunk):
-            pieces.append(message)
+        if isinstance(item, BaseMessageChunk):
+            pieces.append(item)
         else:
-            yield message
+            yield item
     if pieces:
         yield message_chunk_to_message(merge_pieces(pieces))
 
 
-def _continues(before: BaseMessage, message: BaseMessage) -> bool:
-    if type(before) is not type(message) or getattr(before, "chunk_position", None) == "last":
+def _continues(before: BaseMessage, item: Any) -> bool:
+    if type(before) is not type(item) or getattr(before, "chunk_position", None) == "last":
         return False
-    return before.id is None or message.id is None or before.id == message.id
+    return before.id is None or item.id is None or before.id == item.id
 
 
 def merge_pieces(pieces: Sequence[C]) -> C:
