@@ -16,8 +16,7 @@ from langchain_convmem.turns.entries import replies_of, start_of
 from langchain_convmem.turns.replies import reply_messages, with_free_ids
 from langchain_convmem.turns.state_sync import (
     NodeContext,
-    find_left_turns,
-    rewind_drafts,
+    rewind_turns,
     says_same,
 )
 from langchain_convmem.turns.turn_memory import TurnMemory
@@ -204,8 +203,9 @@ def _turn_entries(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[
             return turn
     msg = (
         f"thread {context.key.thread_id!r} of user {context.key.user_id!r} has no turn "
-        f"{turn_id!r}, which the graph's state names: it was forgotten or undone, or this call names another "
-        "user; pass the same user_id in every call, also beside the config of a snapshot"
+        f"{turn_id!r}, which the graph's state names: it was forgotten or undone, or this call "
+        "names another user; pass the same user_id in every call, also beside the config of a "
+        "snapshot"
     )
     raise ConfigError(msg)
 
@@ -214,9 +214,4 @@ def _going_back(log: MessageLog, context: NodeContext, current: str | None) -> S
     """Return what takes back the turns that the graph has left by beginning from a checkpoint."""
     if context.since is None:
         return []
-    entries: list[Entry] = yield step(log, "entries", context.key)
-    context.check_known(len(entries))
-    turns, kept = find_left_turns(entries, context, current)
-    left = {entry.id for entry in live_entries(entries) if entry.turn_id in turns}
-    wanted = {entry.id for entry in entries if entry.turn_id in kept}
-    return rewind_drafts(entries, context, left=left, wanted=wanted)
+    return rewind_turns((yield step(log, "entries", context.key)), context, current)
