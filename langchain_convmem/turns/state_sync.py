@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NotRequired
+from typing import Any, Final, Literal, NotRequired, TypeAlias
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -47,17 +47,18 @@ __all__ = [
     "SyncedTurn",
     "TurnNote",
     "check_user",
-    "find_left_turns",
     "is_stand_in",
     "latest_exchange",
-    "rewind_drafts",
+    "rewind_turns",
 ]
 
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _AUX = "provenance"
-"""Key in the `aux` of what was stored for a state: see `Provenance`."""
 _SUMMARY_SOURCE = "summarization"
+
+Unit: TypeAlias = Literal["message", "turn", "control"]
+"""What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
 
 
 class TurnNote(TypedDict):
@@ -73,151 +74,6 @@ class TurnNote(TypedDict):
     """The log's generation of that user when the note was made; `forget` raises it."""
     settled: NotRequired[str | None]
     """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
-
-
-# -- where in a run a node stands -----------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """How a state's message came into the log.
-
-    Attributes:
-        unit: What entries are linked by: `message` or `turn`; `control` of what retracts.
-        after: The id of the one before it in the state, if there is one.
-        level: Names of the nodes around the graph that stored it; empty at the top.
-        step: Number of the step within that graph; grows from run to run.
-        path: Checkpoint and task of each level, outermost first.
-    """
-
-    unit: str
-    after: str | None
-    level: str
-    step: int
-    path: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, entry: Entry) -> Provenance | None:
-        """Return how an entry came into the log; None for one that was not stored for a state."""
-        fields = entry.metadata.aux.get(_AUX)
-        if not isinstance(fields, dict) or fields.keys() != set(cls.__slots__):
-            return None
-        path = tuple((str(checkpoint), str(task)) for checkpoint, task in fields["path"])
-        return cls(**{**fields, "path": path})
-
-    @property
-    def checkpoint(self) -> str:
-        """The checkpoint that the node ran from; later ones are greater."""
-        return self.path[-1][0]
-
-    def is_beside(self, path: Sequence[tuple[str, str]]) -> bool:
-        """Return whether it was stored in another branch of the same step, side by side."""
-        for (checkpoint, task), (other, other_task) in zip(self.path, path, strict=False):
-            if task != other_task:
-                return checkpoint == other
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class NodeContext:
-    """One execution of a node of a graph; see `Provenance` for what it leaves in the log.
-
-    Attributes:
-        key: The thread of the log.
-        level: Names of the nodes around the graph that the node is in; empty at the top.
-        step: Number of the step within that graph.
-        path: Checkpoint and task of each level, outermost first. A task is the same when it is
-            retried or resumed, and another in a new run.
-        since: The checkpoint that the run was told to begin from, if it was told.
-        is_sent: Whether a `Send` brought the node its state.
-        configurable: What the call set.
-    """
-
-    key: ThreadKey
-    level: str
-    step: int
-    path: tuple[tuple[str, str], ...]
-    since: str | None = None
-    is_sent: bool = False
-    configurable: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
-        """Read a node's config."""
-        configurable = config.get("configurable", {})
-        metadata = config.get("metadata", {})
-        names = metadata.get("langgraph_checkpoint_ns", "").split("|")
-        checkpoints = configurable.get("checkpoint_map") or {}
-        path = [
-            (checkpoints.get("|".join(names[:depth])) or "", name.partition(":")[2] or new_ulid())
-            for depth, name in enumerate(names)
-        ]
-        return cls(
-            key=key,
-            level="|".join(name.partition(":")[0] for name in names[:-1]),
-            step=metadata.get("langgraph_step", 0),
-            path=tuple(path),
-            since=metadata.get("checkpoint_id"),
-            is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
-            configurable=configurable,
-        )
-
-    @property
-    def task(self) -> str:
-        """What the node's own execution is called."""
-        return self.path[-1][1]
-
-    @property
-    def checkpoint(self) -> str:
-        """Id of the checkpoint that the node runs from."""
-        return self.path[-1][0]
-
-    @property
-    def is_at_top(self) -> bool:
-        """Whether an empty state means the beginning of the thread.
-
-        Inside another graph, or brought by a `Send`, a state is empty for other reasons as well.
-        """
-        return not self.level and not self.is_sent
-
-    def check_known(self, entries: int) -> None:
-        """Refuse to go back in a thread that the log does not know.
-
-        Raises:
-            ConfigError: If the run was told where to begin, and there is no such thread.
-        """
-        if self.since is not None and self.key.user_id is None and not entries:
-            msg = (
-                f"the log has nothing of thread {self.key.thread_id!r} without a user, where the "
-                "run is to begin from a checkpoint; the config of a snapshot names no user: add "
-                'user_id to its "configurable"'
-            )
-            raise ConfigError(msg)
-
-    def metadata(
-        self,
-        unit: str,
-        after: str | None = None,
-        *,
-        timing: Mapping[str, int] | None = None,
-        attributes: tuple[str, ...] = (),
-    ) -> Metadata:
-        """Return the metadata of an entry that this node stores; see `Provenance`."""
-        mark = {
-            "unit": unit,
-            "after": after,
-            "level": self.level,
-            "step": self.step,
-            "path": [list(one) for one in self.path],
-        }
-        return Metadata(attributes, timing or {}, aux={_AUX: mark})
-
-    def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
-        """Return the control entry that takes entries out of the views; nothing for none."""
-        if not ids:
-            return []
-        control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.metadata("control"))]
 
 
 def check_user(note: TurnNote | None, key: ThreadKey) -> None:
@@ -240,9 +96,9 @@ def check_user(note: TurnNote | None, key: ThreadKey) -> None:
 # -- reading and writing --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SyncedTurn:
-    """A turn under way, stored as far as its messages are to be.
+    """A turn under way, stored as far as its messages are to be. Not thread-safe.
 
     Attributes:
         id: The turn; None where the state holds nothing of one.
@@ -254,13 +110,13 @@ class SyncedTurn:
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
     """
 
-    id: str | None
-    note: TurnNote | None
-    messages: Sequence[BaseMessage]
-    known: Mapping[str, Entry]
-    abandoned: Sequence[str]
-    after: str | None
-    is_heard: bool
+    id: str | None = None
+    note: TurnNote | None = None
+    messages: Sequence[BaseMessage] = ()
+    known: dict[str, Entry] = field(default_factory=dict)
+    abandoned: Sequence[str] = ()
+    after: str | None = None
+    is_heard: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,10 +140,6 @@ class StateSync:
     is_one_turn: bool = False
     trace: TurnTrace | None = field(default=None, repr=False)
 
-    @property
-    def _key(self) -> ThreadKey:
-        return self.context.key
-
     # -- a turn begins --------------------------------------------------------------------------
 
     def begin(
@@ -295,8 +147,8 @@ class StateSync:
     ) -> Steps[TurnNote | None]:
         """Store what the state holds and the log does not; return the turn that begins now.
 
-        What was forgotten since is not stored again, what was undone stays undone, and what the
-        user says again counts again.
+        What was forgotten is not stored again, what was undone stays undone, and what the user
+        says again counts again.
 
         Args:
             messages: Those of the state, each with an id.
@@ -309,27 +161,22 @@ class StateSync:
         if not spoken:
             return None
         asked = _asked_last(spoken)
-        entries: Sequence[Entry] = ()
         is_whole = self.follows_removals or self.context.since is not None
-        if not is_whole:
-            entries = yield from self._find(spoken)
-            is_whole = any(entry.message_id == spoken[asked].id for entry in entries)
-        if is_whole:
-            entries = yield from self._read_all()
+        entries: list[Entry] = [] if is_whole else (yield from self._find(spoken))
+        if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
+            entries = yield from self._read()
         generation = yield from self._generation()
+        settled = _count_settled(spoken, self._own(note), generation, latest_exchange(spoken))
         differ = StateDiffer(self.drafting, self.context, entries)
-        start = differ.find_start(spoken, asked)
-        own = note if note is not None and note["user"] == self._key.user_id else None
-        settled = _count_settled(spoken, start, own, generation)
-        differ.compare(spoken, now=start, settled=settled)
-        back = self._follow(differ, spoken, entries) if is_whole else []
+        differ.compare(spoken, settled=settled, asked=asked)
+        back = self._follow(differ, spoken) if is_whole else []
         if back or differ.news:
             yield from self._append([*back, *differ.news])
-        turn_id = differ.turns[asked] or new_ulid()
+        turn_id = differ.turns[asked]
         return TurnNote(
-            id=turn_id,
-            first=str(spoken[min(start, _first_of(turn_id, differ.turns, start))].id),
-            user=self._key.user_id,
+            id=turn_id or new_ulid(),
+            first=str(spoken[differ.turns.index(turn_id)].id),
+            user=self.context.key.user_id,
             generation=generation,
             settled=spoken[settled - 1].id if settled else None,
         )
@@ -347,22 +194,20 @@ class StateSync:
         """
         spoken = _drop_stand_ins(messages)
         if not spoken:
-            return SyncedTurn(None, note, (), {}, (), None, is_heard=True)
+            return SyncedTurn(note=note)
         start, found = yield from self._find_turn(spoken, note)
-        entries, is_whole = yield from self._read_turn(spoken, start, found)
-        by_id = {entry.id: entry for entry in [*found, *entries]}
-        every = sorted(by_id.values(), key=lambda entry: entry.position)
-        differ = StateDiffer(self.drafting, self.context, every)
-        first = 0 if is_whole and not self.is_one_turn else start
-        settled, note = yield from self._settle(spoken, first, differ.known, note)
-        if is_whole:
-            settled = max(settled, start if self.is_one_turn else 0)
-            first = 0
-        turn_id = note["id"] if self.is_one_turn and note is not None else None
-        differ.compare(spoken, first=first, start=start, turn_id=turn_id, settled=settled)
-        back = self._follow(differ, spoken, entries) if is_whole else []
-        synced = self._as_synced(differ, entries, spoken[start:], note, back)
-        return (yield from self._write(synced, back, differ.news))
+        entries, is_whole = yield from self._read_turn(spoken[start:], found)
+        differ = StateDiffer(self.drafting, self.context, entries)
+        first = 0 if is_whole else start
+        settled, note = yield from self._settle(spoken, first, start, differ.known, note)
+        turn_id = None
+        if self.is_one_turn and note is not None:
+            turn_id, settled = note["id"], max(settled, start)
+        differ.compare(spoken, first=first, settled=settled, turn_id=turn_id)
+        back = self._follow(differ, spoken) if is_whole else []
+        turn = self._turn_of(differ, spoken[start:], note, back)
+        yield from self._write(turn, differ.news, back)
+        return turn
 
     def _find_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
@@ -376,53 +221,60 @@ class StateSync:
         else:  # its first message left the state
             found = yield from self._find(spoken)
             others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
-            start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
-            return start, found
+            return max((n for n, name in enumerate(ids, 1) if name in others), default=0), found
         return start, (yield from self._find(spoken[max(start - 1, 0) :]))
 
     def _read_turn(
-        self, spoken: Sequence[BaseMessage], start: int, found: Sequence[Entry]
+        self, own: Sequence[BaseMessage], found: Sequence[Entry]
     ) -> Steps[tuple[list[Entry], bool]]:
         """Return the entries from the turn's first on, or all, and whether these are all."""
-        names = {message.id for message in spoken[start:]}
+        names = [message.id for message in own]
         places = [entry.position for entry in found if entry.message_id in names]
-        is_begun = spoken[start:] and any(e.message_id == spoken[start].id for e in found)
-        if places and (is_begun or self.is_one_turn) and self.context.since is None:
-            entries: list[Entry] = yield step(self.log, "entries", self._key, after=min(places) - 1)
-            return entries, False
-        return (yield from self._read_all()), True
+        is_begun = self.is_one_turn or any(entry.message_id in names[:1] for entry in found)
+        if not places or not is_begun or self.context.since is not None:
+            return (yield from self._read()), True
+        later = yield from self._read(after=min(places) - 1)
+        return [*(entry for entry in found if entry.position < min(places)), *later], False
 
     def _settle(
         self,
         spoken: Sequence[BaseMessage],
+        first: int,
         start: int,
         known: Mapping[str, Entry],
         note: TurnNote | None,
     ) -> Steps[tuple[int, TurnNote | None]]:
-        """Return how many messages are not stored again if the log lacks them, and a newer note."""
-        held = [n for n, one in enumerate(spoken[start:], start + 1) if one.id in known]
-        is_own = note is not None and note["user"] == self._key.user_id
-        if note is None or not is_own or len(held) == len(spoken) - start:
+        """Return how many messages were forgotten if the log lacks them, and a newer note."""
+        own = self._own(note)
+        if own is None or all(message.id in known for message in spoken[first:]):
             return 0, note
         generation = yield from self._generation()
-        if note.get("generation", generation) == generation:
-            return _count_settled(spoken, len(spoken), note, generation), note
-        # Of what was forgotten, all stood before anything that is still there.
-        settled = held[-1] if held else len(spoken)
+        # What was forgotten of the turn stood before anything that is still there.
+        held = (n for n, one in enumerate(spoken, 1) if n > start and one.id in known)
+        settled = _count_settled(spoken, own, generation, max(held, default=len(spoken)))
+        if own.get("generation", generation) == generation:
+            return settled, own
         name = spoken[settled - 1].id
-        return settled, TurnNote(**{**note, "generation": generation, "settled": name})
+        return settled, TurnNote(**{**own, "generation": generation, "settled": name})
 
-    def _as_synced(
+    def _own(self, note: TurnNote | None) -> TurnNote | None:
+        """Return the note if it is of the same user: what was another's is new to this one."""
+        return note if note is not None and note["user"] == self.context.key.user_id else None
+
+    def _turn_of(
         self,
         differ: StateDiffer,
-        entries: Sequence[Entry],
         own: Sequence[BaseMessage],
         note: TurnNote | None,
         back: Sequence[Draft],
     ) -> SyncedTurn:
         turn_id = next((turn for turn in reversed(differ.turns) if turn), None)
-        gone = {name for one in back if one.control for name in one.control.retracts}
-        live = [e for e in _entries_of(turn_id, entries) if e.id not in gone]
+        gone = {name for draft in back if draft.control for name in draft.control.retracts}
+        live = [
+            entry
+            for entry in live_entries(differ.entries)
+            if entry.turn_id == turn_id and entry.id not in gone
+        ]
         return SyncedTurn(
             id=turn_id,
             note=note,
@@ -434,38 +286,32 @@ class StateSync:
         )
 
     def _write(
-        self, turn: SyncedTurn, back: Sequence[Draft], news: Sequence[Draft]
-    ) -> Steps[SyncedTurn]:
+        self, turn: SyncedTurn, news: Sequence[Draft], back: Sequence[Draft] = ()
+    ) -> Steps[None]:
         """Write; what is new of the turn takes the place of what an attempt said before."""
-        is_replaced = any(draft.turn_id == turn.id for draft in news)
-        controls = [
-            *back,
-            *(self.context.retract(turn.abandoned, "replaced") if is_replaced else []),
-        ]
-        if not controls and not news:
-            return turn
-        stored = yield from self._append([*controls, *news])
-        own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
-        return SyncedTurn(
-            id=turn.id,
-            note=turn.note,
-            messages=turn.messages,
-            known={**turn.known, **{entry.message_id: entry for entry in own}},
-            abandoned=() if is_replaced else turn.abandoned,
-            after=turn.after,
-            is_heard=turn.is_heard,
-        )
+        replaced: Sequence[str] = ()
+        if any(draft.turn_id == turn.id for draft in news):
+            replaced, turn.abandoned = turn.abandoned, ()
+        controls = [*back, *self.context.retract(replaced, "replaced")]
+        if controls or news:
+            drafts = [*controls, *news]
+            stored = yield from self._append(drafts)
+            own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
+            turn.known.update({entry.message_id: entry for entry in own})
 
-    def _follow(
-        self, differ: StateDiffer, spoken: Sequence[BaseMessage], entries: Sequence[Entry]
-    ) -> list[Draft]:
+    def _follow(self, differ: StateDiffer, spoken: Sequence[BaseMessage]) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
-        self.context.check_known(len(entries))
-        left, wanted = _find_left(
-            entries, spoken, self.context, follows_removals=self.follows_removals
-        )
-        wanted |= {entry.id for entry in differ.same}
-        return rewind_drafts(entries, self.context, left=left, wanted=wanted)
+        self.context.check_known(len(differ.entries))
+        branches = _Branches(differ.entries, "message")
+        held = [str(message.id) for message in spoken]
+        left = branches.find_left(self.context, held, follows_removals=self.follows_removals)
+        wanted = {entry.id for entry in differ.same}
+        if not self.follows_removals:
+            earlier = set(branches.path(held)) - set(held)
+            wanted |= {differ.known[name].id for name in earlier if name in differ.known}
+        live = live_entries(differ.entries)
+        gone = {entry.id for entry in live if entry.message_id in left}
+        return _rewind(differ.entries, self.context, gone, wanted)
 
     # -- what a model and its tools say, before the state holds it ------------------------------
 
@@ -487,20 +333,17 @@ class StateSync:
         own = list(with_free_ids(messages, taken, lambda _: new_ulid()))
         if not turn.is_heard:
             return own
-        after = turn.after
         news: list[Draft] = []
         for message in own:
-            metadata = self.context.metadata("message", after, timing=timing, attributes=attributes)
+            metadata = self.context.metadata("message", turn.after, timing, attributes)
             draft = _draft(self.drafting, message, turn.id, metadata)
             if draft is not None:
                 news.append(draft)
-                after = message.id
+                turn.after = message.id
         names = {message.id for message in own}
         again = {entry.id for entry in turn.known.values() if entry.message_id in names}
-        gone = [name for name in turn.abandoned if name not in again]
-        if gone or news:
-            controls = self.context.retract(gone, "replaced")
-            yield from self._append([*controls, *news])
+        turn.abandoned = [name for name in turn.abandoned if name not in again]
+        yield from self._write(turn, news)
         return own
 
     def reply_broken(
@@ -520,32 +363,34 @@ class StateSync:
     ) -> Steps[BaseMessage | None]:
         """Make sure that a call is stored before the tool runs; return the message that makes it.
 
-        Nothing is written but what other middleware made of the message after it was stored.
+        None if nothing is stored of the turn. What other middleware made of the message since is
+        stored now.
         """
         caller = _caller_of(messages, call_id)
         draft = None if caller is None else _draft(self.drafting, caller, note["id"])
-        if caller is not None and draft is not None:
-            found = yield from self._find([caller])
-            if not found or not says_same(found[-1], draft):
-                yield from self.catch_up(messages, note)
+        if caller is None or draft is None:
+            return None
+        found = yield from self._find([caller])
+        if not found or not says_same(found[-1], draft):
+            turn = yield from self.catch_up(messages, note)
+            return caller if turn.is_heard else None
         return caller
 
     def result(
-        self, note: TurnNote, caller: BaseMessage | None, result: ToolMessage, call_id: str
+        self, note: TurnNote, caller: BaseMessage, result: ToolMessage, call_id: str
     ) -> Steps[ToolMessage]:
         """Store the result of a call and return it, with the id that it has in every attempt.
 
-        A message that answers another call is returned as it is, and nothing is stored of a turn of
-        which nothing is.
+        A message that answers another call is returned as it is.
         """
         if result.tool_call_id != call_id:
             return result
-        behind = "" if caller is None else str(caller.id)
         if not result.id:
             at_ms = ulid_ms(note["id"]) if is_ulid(note["id"]) else 0
-            own = derived_ulid(at_ms, self._key.user_id, self._key.thread_id, behind, call_id)
+            key = self.context.key
+            own = derived_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
             result = result.model_copy(update={"id": own})
-        metadata = self.context.metadata("message", behind or None)
+        metadata = self.context.metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
             yield from self._append([draft])
@@ -554,29 +399,30 @@ class StateSync:
     def finish(self, note: TurnNote, messages: Sequence[BaseMessage]) -> Steps[None]:
         """Store what is left of a turn that came to its end."""
         turn = yield from self.catch_up(messages, note)
-        if turn.abandoned:
-            controls = self.context.retract(turn.abandoned, "replaced")
+        controls = self.context.retract(turn.abandoned, "replaced")
+        if controls:
             yield from self._append(controls)
 
     # -- the log --------------------------------------------------------------------------------
 
     def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
-        entries: list[Entry] = yield step(self.log, "append", self._key, drafts)
+        entries: list[Entry] = yield step(self.log, "append", self.context.key, drafts)
         if self.trace is not None and any(draft.role != "user" for draft in drafts):
             yield from self.trace.told_stored(drafts)
         return entries
 
-    def _read_all(self) -> Steps[list[Entry]]:
-        entries: list[Entry] = yield step(self.log, "entries", self._key)
+    def _read(self, after: int = 0) -> Steps[list[Entry]]:
+        entries: list[Entry] = yield step(self.log, "entries", self.context.key, after=after)
         return entries
 
-    def _find(self, messages: Sequence[BaseMessage]) -> Steps[list[Entry]]:
+    def _find(self, messages: Iterable[BaseMessage]) -> Steps[list[Entry]]:
         ids = {message.id for message in messages if message.id}
-        found: list[Entry] = yield step(self.log, "find", self._key, ids)
+        found: list[Entry] = yield step(self.log, "find", self.context.key, ids)
         return found
 
     def _generation(self) -> Steps[int]:
-        changes: Changes = yield step(self.log, "changes", self._key.owner, 0, limit=1)
+        owner = self.context.key.owner
+        changes: Changes = yield step(self.log, "changes", owner, 0, limit=1)
         return changes.generation
 
 
@@ -585,12 +431,13 @@ class StateSync:
 
 @dataclass(slots=True)
 class StateDiffer:
-    """Tells what the log lacks of a state. Pure; one comparison, not thread-safe.
+    """Tells what the log lacks of a state. Pure; for one comparison, not thread-safe.
 
     Attributes:
         drafting: What is stored of a message.
         context: The node that runs.
         entries: Those of the messages compared at least, by position.
+        known: The entry of each message, as it was when a state was last seen.
         news: What to append.
         same: Entries that say what the state says.
         turns: The turn of each message compared; None of a system message.
@@ -601,85 +448,58 @@ class StateDiffer:
     drafting: Drafting
     context: NodeContext
     entries: Sequence[Entry]
+    known: dict[str, Entry] = field(init=False)
     news: list[Draft] = field(default_factory=list)
     same: list[Entry] = field(default_factory=list)
     turns: list[str | None] = field(default_factory=list)
     after: str | None = None
     is_heard: bool = True
-    known: dict[str, Entry] = field(init=False)
-    _dead: set[str] = field(init=False)
     _turn: str | None = None
     _joins: bool = False
 
     def __post_init__(self) -> None:
         """Look up what is known."""
-        alive = {entry.message_id for entry in live_entries(self.entries)}
         self.known = _known_versions(self.entries)
-        self._dead = {name for name in self.known if name not in alive}
-
-    def find_start(self, spoken: Sequence[BaseMessage], asked: int) -> int:
-        """Return where the turn of what the user said last begins.
-
-        Args:
-            spoken: The messages of the state.
-            asked: Number of the user's last message.
-        """
-        entry = self._counted(spoken[asked])
-        if entry is not None:
-            counted = map(self._counted, spoken)
-            same = [one is not None and one.turn_id == entry.turn_id for one in counted]
-            return same.index(True)
-        start = asked
-        while start and role_of(spoken[start - 1]) == "user":
-            if spoken[start - 1].id in self.known:
-                break
-            start -= 1
-        return start
-
-    def _counted(self, message: BaseMessage) -> Entry | None:
-        """Return the entry of a message that the views show."""
-        name = message.id or ""
-        return None if name in self._dead else self.known.get(name)
 
     def compare(
         self,
         spoken: Sequence[BaseMessage],
         *,
         first: int = 0,
-        start: int = 0,
-        turn_id: str | None = None,
-        now: int | None = None,
         settled: int = 0,
+        turn_id: str | None = None,
+        asked: int | None = None,
     ) -> None:
         """Compare the messages of a state, in order.
 
         Args:
             spoken: All of them.
             first: Number of the first one to compare.
-            start: From here on, what is new belongs to `turn_id`, if that is given.
-            turn_id: The turn under way.
-            now: From here on, what was taken back and is said again counts again.
-            settled: Before here, what the log lacks was forgotten, and is not stored again.
+            settled: How many were forgotten, if the log lacks them, and are not stored again.
+            turn_id: What all that is new belongs to; None where it tells its turn itself.
+            asked: Number of the message with which a turn begins; if it was taken back before, it
+                counts again, and nothing else does.
         """
         if first and spoken[first - 1].id in self.known:
             self.after = spoken[first - 1].id
         settled = max(settled, self._count_forgotten(spoken))
         for number, message in enumerate(spoken[first:], first):
             entry = self.known.get(message.id or "")
-            if now is not None and number >= now:
-                entry = self._counted(message)
-            own = turn_id if number >= start else None
-            self._place(message, entry, own)
+            if number == asked and not self._counts(message):
+                entry = None
+            self._place(message, entry, turn_id)
             self._take(message, entry, is_settled=number < settled)
 
+    def _counts(self, message: BaseMessage) -> bool:
+        return any(entry.message_id == message.id for entry in live_entries(self.entries))
+
     def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
-        """Return how many messages stand up to one that others followed, and that is gone."""
-        marks = (Provenance.of(entry) for entry in self.known.values())
-        linked = {mark.after for mark in marks if mark is not None and mark.unit == "message"}
-        gone = linked - self.known.keys()
+        """Return how many messages stand up to one that another followed, and that is gone."""
+        marks = filter(None, map(Provenance.of, self.known.values()))
+        gone = {mark.after for mark in marks if mark.unit == "message"} - self.known.keys()
         return max((n for n, one in enumerate(spoken, 1) if one.id in gone), default=0)
 
-    def _place(self, message: BaseMessage, entry: Entry | None, own: str | None) -> None:
+    def _place(self, message: BaseMessage, entry: Entry | None, turn_id: str | None) -> None:
         """Find the turn: what the user newly says begins one, up to the next answer."""
         role = role_of(message)
         if role == "system":
@@ -687,17 +507,18 @@ class StateDiffer:
             return
         if entry is not None:
             self._turn = entry.turn_id
-        elif own is not None:
-            self._turn = own
+        elif turn_id is not None:
+            self._turn = turn_id
         elif self._turn is None or (role == "user" and not self._joins):
             self._turn = new_ulid()
         self._joins = role == "user" and entry is None
         self.turns.append(self._turn)
 
     def _take(self, message: BaseMessage, entry: Entry | None, *, is_settled: bool) -> None:
+        """Note whether the message is news."""
+        role = role_of(message)
         metadata = self.context.metadata("message", self.after)
         draft = _draft(self.drafting, message, self.turns[-1], metadata)
-        role = role_of(message)
         if role == "user":
             self.is_heard = entry is not None or draft is not None
         if entry is not None and (draft is None or says_same(entry, draft)):
@@ -737,7 +558,7 @@ def _draft(
 
 
 def _count_settled(
-    spoken: Sequence[BaseMessage], start: int, note: TurnNote | None, generation: int
+    spoken: Sequence[BaseMessage], note: TurnNote | None, generation: int, most: int
 ) -> int:
     """Return how many messages, from the first on, are not stored again if the log lacks them.
 
@@ -745,20 +566,20 @@ def _count_settled(
 
     Args:
         spoken: The messages of the state.
-        start: How many stand before the turn.
-        note: What the state noted of an earlier turn of the same user, if it did.
+        note: What the state noted of the same user's turn before, if it did.
         generation: The log's generation of the user now.
+        most: How many they are if something was forgotten since the note was made.
     """
     if note is None:
         return 0
     if note.get("generation", generation) != generation:
-        return start
+        return most
     settled = note.get("settled")
     places = (number for number, one in enumerate(spoken, 1) if one.id == settled)
-    return 0 if settled is None else min(start, next(places, 0))
+    return 0 if settled is None else min(most, next(places, 0))
 
 
-# -- which messages belong together ---------------------------------------------------------------
+# -- which messages were said, and belong together ------------------------------------------------
 
 
 def latest_exchange(messages: Sequence[BaseMessage]) -> int:
@@ -766,30 +587,16 @@ def latest_exchange(messages: Sequence[BaseMessage]) -> int:
 
     What the user says in several messages without an answer is one beginning.
     """
-    start = 0
-    for number in reversed(range(len(messages))):
-        if role_of(messages[number]) == "user":
-            start = number
-            if number == 0 or role_of(messages[number - 1]) != "user":
-                break
-        elif start:
-            break
-    return start
+    start = _asked_last(messages)
+    while start and role_of(messages[start - 1]) == "user":
+        start -= 1
+    return start if messages and role_of(messages[start]) == "user" else 0
 
 
-def _asked_last(spoken: Sequence[BaseMessage]) -> int:
+def _asked_last(messages: Sequence[BaseMessage]) -> int:
     """Return the number of what the user said last; of the last message if there is none."""
-    users = (number for number, one in enumerate(spoken) if role_of(one) == "user")
-    return max(users, default=len(spoken) - 1)
-
-
-def _first_of(turn_id: str, turns: Sequence[str | None], default: int) -> int:
-    return turns.index(turn_id) if turn_id in turns else default
-
-
-def _entries_of(turn_id: str | None, entries: Sequence[Entry]) -> list[Entry]:
-    """Return the live entries of a turn, in order."""
-    return [entry for entry in live_entries(entries) if entry.turn_id == turn_id]
+    users = (number for number, one in enumerate(messages) if role_of(one) == "user")
+    return max(users, default=len(messages) - 1)
 
 
 def _caller_of(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
@@ -838,41 +645,101 @@ def _as_maps(value: Any) -> Any:
 # -- what is gone ---------------------------------------------------------------------------------
 
 
+def rewind_turns(
+    entries: Sequence[Entry], context: NodeContext, current: str | None
+) -> list[Draft]:
+    """Return what takes back the turns that a graph left by beginning from a checkpoint.
+
+    Args:
+        entries: All entries of the thread.
+        context: The node that runs.
+        current: The latest turn that the state knows, if it knows any.
+
+    Raises:
+        ConfigError: If the log does not know the thread.
+    """
+    context.check_known(len(entries))
+    branches = _Branches(entries, "turn")
+    held = [] if current is None else [current]
+    left, kept = branches.find_left(context, held), branches.path(held)
+    gone = {entry.id for entry in live_entries(entries) if entry.turn_id in left}
+    wanted = {entry.id for entry in entries if entry.turn_id in kept}
+    return _rewind(entries, context, gone, wanted)
+
+
 class _Branches:
     """Which unit followed which in the states of a graph: messages, or turns."""
 
-    def __init__(self, marks: Mapping[str, Provenance]) -> None:
-        self._links = {unit: mark.after for unit, mark in marks.items()}
+    def __init__(self, entries: Sequence[Entry], unit: Unit) -> None:
+        marks = ((entry, Provenance.of(entry)) for entry in entries)
+        self._entries = entries
+        self.marks = {
+            entry.message_id if unit == "message" else entry.turn_id: mark
+            for entry, mark in marks
+            if mark is not None and mark.unit == unit
+        }
 
-    def path(self, unit: str | None) -> list[str]:
-        """Return a unit and all before it on its branch, newest first."""
+    def path(self, held: Sequence[str]) -> list[str]:
+        """Return the newest known of these and all before it on its branch, newest first."""
         found: dict[str, None] = {}
+        unit = next((name for name in reversed(held) if name in self.marks), None)
         while unit is not None and unit not in found:
             found[unit] = None
-            unit = self._links.get(unit)
+            unit = self.marks[unit].after if unit in self.marks else None
         return list(found)
 
-    def behind(self, kept: Collection[str | None]) -> set[str]:
+    def behind(self, kept: Collection[str]) -> set[str]:
         """Return the units that are not kept, but follow one that is, however far behind."""
-        follows = {unit: True for unit in kept if unit is not None}
-        for unit in self._links:
-            walked: list[str] = []
+        follows = dict.fromkeys(kept, True)
+        for unit in self.marks:
+            walked: dict[str, None] = {}
             at: str | None = unit
-            while at is not None and at not in follows and at not in walked[-1:]:
-                walked.append(at)
-                at = self._links.get(at)
+            while at in self.marks and at not in follows and at not in walked:
+                walked[at] = None
+                at = self.marks[at].after
             follows.update(dict.fromkeys(walked, follows.get(at or "", False)))
-        return {unit for unit in self._links if unit not in kept and follows[unit]}
+        return {unit for unit in self.marks if unit not in kept and follows[unit]}
 
+    def find_left(
+        self, context: NodeContext, held: Sequence[str], *, follows_removals: bool = False
+    ) -> set[str]:
+        """Return the units that a state held once and holds no more.
 
-def _marks_of(entries: Iterable[Entry], unit: str) -> dict[str, Provenance]:
-    """Return how the messages, or the turns, of a state came into the log, by their ids."""
-    marks = ((entry, Provenance.of(entry)) for entry in entries)
-    return {
-        entry.message_id if unit == "message" else entry.turn_id: mark
-        for entry, mark in marks
-        if mark is not None and mark.unit == unit
-    }
+        What another run stored meanwhile is none of them: this state never held it. So only what
+        stood before the newest known one counts, and what stood behind it if this run can only have
+        begun after that was stored. What a `Send` carries was picked out of a state, so what it
+        lacks was not taken out. A run that was told where to begin goes back to there.
+        """
+        path = self.path(held)
+        left: set[str] = set()
+        if context.since is not None:
+            kept = held if follows_removals else [*held, *path]
+            behind = self.behind(kept) if path else self._later(context, context.since)
+            here = context.place.checkpoint
+            left = {name for name in behind if self.marks[name].place.checkpoint != here}
+        elif follows_removals and not context.is_sent:
+            behind = self.behind(path[:1]) if path else set(self.marks)
+            over = {name for name in behind if self.marks[name].place.is_over(context.place)}
+            left = {*path, *(over & self._answered())}
+        return left - set(held)
+
+    def _later(self, context: NodeContext, since: str) -> set[str]:
+        """Return what was stored since the checkpoint at which a run begins with nothing.
+
+        Inside another graph, or brought by a `Send`, a state is empty for other reasons as well.
+        """
+        if context.place.level or context.is_sent:
+            return set()
+        return {name for name, mark in self.marks.items() if mark.place.checkpoint >= since}
+
+    def _answered(self) -> set[str]:
+        """Return the ids of the messages in turns that have an answer; a call of a tool is none."""
+        turns = {
+            entry.turn_id
+            for entry in self._entries
+            if entry.role == "assistant" and not getattr(entry.message, "tool_calls", None)
+        }
+        return {entry.message_id for entry in self._entries if entry.turn_id in turns}
 
 
 def _find_abandoned(
@@ -888,122 +755,27 @@ def _find_abandoned(
         own: The messages of the turn in the state.
         context: The node that runs.
     """
-    held = [message.id for message in own]
-    marks = _marks_of(live, "message")
-    behind = _Branches(marks).behind(held[_asked_last(own) :] if own else ())
+    held = [str(message.id) for message in own]
+    branches = _Branches(live, "message")
+    behind = branches.behind(held[_asked_last(own) :]) if own else set()
+    places = {name: branches.marks[name].place for name in behind - set(held)}
     return tuple(
         entry.id
         for entry in live
         if entry.role != "user"
-        and entry.message_id in behind
-        and entry.message_id not in held
-        and marks[entry.message_id].level == context.level
-        and not marks[entry.message_id].is_beside(context.path)
+        and entry.message_id in places
+        and places[entry.message_id].level == context.place.level
+        and not places[entry.message_id].is_beside(context.place)
     )
 
 
-def _find_left(
-    entries: Sequence[Entry],
-    spoken: Sequence[BaseMessage],
-    context: NodeContext,
-    *,
-    follows_removals: bool,
-) -> tuple[set[str], set[str]]:
-    """Return the live entries of messages that the state no longer holds, and of its branch.
-
-    A message that another run stored meanwhile is none of them: this state never held it. So only
-    what stood before the newest known message counts, and what stood behind it if this run can
-    only have begun after that was stored. What a `Send` carries was picked out of a state, so what
-    it lacks was not taken out. A run that was told where to begin goes back to there.
-    """
-    marks = _marks_of(entries, "message")
-    branches = _Branches(marks)
-    ids = {message.id for message in spoken}
-    newest = next((message.id for message in reversed(spoken) if message.id in marks), None)
-    before = set(branches.path(newest))
-    left: set[str] = set()
-    if context.since is not None:
-        behind = branches.behind(ids) if newest is not None else _later_than(marks, context)
-        left = {name for name in behind if marks[name].checkpoint != context.checkpoint}
-    elif follows_removals and not context.is_sent:
-        behind = set(marks) if newest is None else branches.behind({newest})
-        left = {name for name in behind & _answered(entries) if _is_over(marks[name], context)}
-    if follows_removals and context.since is None and not context.is_sent:
-        left |= before
-    elif not follows_removals:
-        ids |= before
-    live = live_entries(entries)
-    wanted = {entry.id for entry in entries if entry.message_id in before & ids}
-    return {e.id for e in live if e.message_id in left and e.message_id not in ids}, wanted
-
-
-def _later_than(marks: Mapping[str, Provenance], context: NodeContext) -> set[str]:
-    """Return what was stored since the checkpoint at which a run begins with nothing."""
-    since = context.since or ""
-    return {name for name in marks if context.is_at_top and marks[name].checkpoint >= since}
-
-
-def _answered(entries: Sequence[Entry]) -> set[str]:
-    """Return the ids of the messages in turns that have an answer; a call of a tool is none."""
-    turns = {
-        entry.turn_id
-        for entry in entries
-        if entry.role == "assistant" and not getattr(entry.message, "tool_calls", None)
-    }
-    return {entry.message_id for entry in entries if entry.turn_id in turns}
-
-
-def _is_over(mark: Provenance, context: NodeContext) -> bool:
-    """Return whether the run that stored something had ended when this one began.
-
-    A run that began later counts on from its last step, with one more step for its input. Where a
-    checkpointer was lost, or there is none, runs begin at the first step again. A run beside it may
-    count on from a third one's step: so what has no answer yet is never taken to be over.
-    """
-    at_top = not mark.level and not context.level
-    return at_top and bool(mark.checkpoint) and context.step >= mark.step + 2
-
-
-def find_left_turns(
-    entries: Sequence[Entry], context: NodeContext, current: str | None
-) -> tuple[set[str], set[str]]:
-    """Return the turns that a graph has left by going back, and those it stands on.
-
-    Args:
-        entries: All entries of the thread.
-        context: The node that runs; only a run that was told where to begin goes back.
-        current: The latest turn that the state knows, if it knows any.
-    """
-    if context.since is None:
-        return set(), set()
-    marks = _marks_of(entries, "turn")
-    kept: set[str] = set()
-    if current in marks:
-        branches = _Branches(marks)
-        kept = set(branches.path(current))
-        left = branches.behind(kept)
-    else:
-        left = _later_than(marks, context)
-    return {turn for turn in left if marks[turn].checkpoint != context.checkpoint}, kept
-
-
-def rewind_drafts(
-    entries: Sequence[Entry],
-    context: NodeContext,
-    *,
-    left: Collection[str],
-    wanted: Collection[str],
+def _rewind(
+    entries: Sequence[Entry], context: NodeContext, left: Collection[str], wanted: Collection[str]
 ) -> list[Draft]:
     """Return the control entry that takes entries out, and brings back what this once took out.
 
     Nothing is erased, and a graph that returns to a branch it left finds it again: a later control
-    entry takes back the earlier one.
-
-    Args:
-        entries: All entries of the thread.
-        context: The node that runs.
-        left: Ids of entries that no longer count; summaries that tell of them go as well.
-        wanted: Ids of entries that count.
+    entry takes back the earlier one. Summaries that tell of what is taken out go as well.
     """
     live = live_entries(entries)
     alive = {entry.id for entry in live}
@@ -1014,20 +786,151 @@ def rewind_drafts(
         and Provenance.of(entry) is not None
         and any(name in wanted and name not in alive for name in entry.control.retracts)
     ]
-    after = live if not lifted else live_entries([*entries, _as_control(entries[-1], lifted)])
+    after = live_entries([entry for entry in entries if entry.id not in lifted])
     # What a lifted entry took out besides stays out.
     back = {entry.id for entry in after if entry.role != "summary"} - alive - set(wanted)
     gone = [entry.id for entry in after if entry.id in back or entry.id in left]
     return context.retract([*lifted, *gone, *summaries_over(after, gone)], "rewind")
 
 
-def _as_control(last: Entry, ids: Sequence[str]) -> Entry:
-    """Return the control entry as it would stand behind the last one."""
-    return Entry(
-        id=new_ulid(),
-        key=last.key,
-        position=last.position + 1,
-        turn_id="",
-        role="control",
-        control=Control(tuple(ids), "rewind"),
-    )
+# -- where in a run a node stands -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a run of a graph a node stands.
+
+    Attributes:
+        level: Names of the nodes around the graph that the node is in; empty at the top.
+        step: Number of the step within that graph; grows from run to run.
+        path: Checkpoint and task of each level, outermost first. A task is the same when it is
+            retried or resumed, and another in a new run.
+    """
+
+    level: str
+    step: int
+    path: tuple[tuple[str, str], ...]
+
+    @property
+    def task(self) -> str:
+        """What this execution of the node is called."""
+        return self.path[-1][1]
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint that the node runs from; later ones are greater."""
+        return self.path[-1][0]
+
+    def is_beside(self, other: Place) -> bool:
+        """Return whether it is in another branch of the same step."""
+        for (checkpoint, task), (others, other_task) in zip(self.path, other.path, strict=False):
+            if task != other_task:
+                return checkpoint == others
+        return False
+
+    def is_over(self, now: Place) -> bool:
+        """Return whether the run that stood here had ended when another one began.
+
+        A run that began later counts on from its last step, with one more step for its input. Where
+        a checkpointer was lost, or there is none, runs begin at the first step again. A run beside
+        it may count on from a third one's step: so ask this of what has an answer only.
+        """
+        at_top = not self.level and not now.level
+        return at_top and bool(self.checkpoint) and now.step >= self.step + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """How something came into the log: from where in a run, and behind what of its unit."""
+
+    unit: Unit
+    after: str | None
+    place: Place
+
+    @classmethod
+    def of(cls, entry: Entry) -> Provenance | None:
+        """Return how an entry came into the log; None if it was not stored for a state."""
+        mark = entry.metadata.aux.get(_AUX)
+        if not isinstance(mark, dict) or mark.keys() != {"unit", "after", "level", "step", "path"}:
+            return None
+        path = tuple((str(checkpoint), str(task)) for checkpoint, task in mark["path"])
+        return cls(mark["unit"], mark["after"], Place(mark["level"], mark["step"], path))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """One execution of a node of a graph; see `Provenance` for what it leaves in the log.
+
+    Attributes:
+        key: The thread of the log.
+        place: Where in the run it is.
+        since: The checkpoint that the run was told to begin from, if it was told.
+        is_sent: Whether a `Send` brought the node its state.
+        configurable: What the call set.
+    """
+
+    key: ThreadKey
+    place: Place
+    since: str | None = None
+    is_sent: bool = False
+    configurable: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
+        """Read a node's config."""
+        configurable = config.get("configurable", {})
+        metadata = config.get("metadata", {})
+        checkpoints = configurable.get("checkpoint_map") or {}
+        names = metadata.get("langgraph_checkpoint_ns", "").split("|")
+        path = [
+            (checkpoints.get("|".join(names[:depth])) or "", name.partition(":")[2] or new_ulid())
+            for depth, name in enumerate(names)
+        ]
+        level = "|".join(name.partition(":")[0] for name in names[:-1])
+        return cls(
+            key=key,
+            place=Place(level, metadata.get("langgraph_step", 0), tuple(path)),
+            since=metadata.get("checkpoint_id"),
+            is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
+            configurable=configurable,
+        )
+
+    def check_known(self, entries: int) -> None:
+        """Refuse to go back in a thread that the log does not know.
+
+        Raises:
+            ConfigError: If the run was told where to begin, and there is no such thread.
+        """
+        if self.since is not None and self.key.user_id is None and not entries:
+            msg = (
+                f"the log has nothing of thread {self.key.thread_id!r} without a user, where the "
+                "run is to begin from a checkpoint; the config of a snapshot names no user: add "
+                'user_id to its "configurable"'
+            )
+            raise ConfigError(msg)
+
+    def metadata(
+        self,
+        unit: Unit,
+        after: str | None = None,
+        timing: Mapping[str, int] | None = None,
+        attributes: tuple[str, ...] = (),
+    ) -> Metadata:
+        """Return the metadata of an entry that this node stores, `after` another of its unit."""
+        place = self.place
+        path = [list(level) for level in place.path]
+        mark = {
+            "unit": unit,
+            "after": after,
+            "level": place.level,
+            "step": place.step,
+            "path": path,
+        }
+        return Metadata(attributes, timing or {}, aux={_AUX: mark})
+
+    def retract(self, ids: Collection[str], reason: RetractReason) -> list[Draft]:
+        """Return the control entry that takes entries out of the views; nothing for none."""
+        if not ids:
+            return []
+        control = Control(tuple(ids), reason)
+        return [Draft(role="control", control=control, metadata=self.metadata("control"))]

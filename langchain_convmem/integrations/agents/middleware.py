@@ -51,6 +51,7 @@ KeepState: TypeAlias = Literal["all", "turn"]
 T = TypeVar("T")
 
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
+_Keep: TypeAlias = Callable[[ToolMessage], Steps[ToolMessage]]
 
 
 class RememberedState(AgentState[Any]):
@@ -268,8 +269,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may return lists of messages and commands, too, whatever LangChain's types say.
         """
-        caller = run(_internal(self._calling(request)))
-        return run(_internal(self._returned(request, caller, handler(request))))
+        keep = run(_internal(self._calling(request)))
+        kept: _ToolResult = run(_internal(_kept(handler(request), keep)))
+        return kept
 
     async def awrap_tool_call(
         self,
@@ -277,37 +279,21 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store what a tool returns; see `wrap_tool_call`."""
-        caller = await arun(_internal(self._calling(request)))
+        keep = await arun(_internal(self._calling(request)))
         result = await handler(request)
-        return await _to_its_end(arun(_internal(self._returned(request, caller, result))))
+        return await _to_its_end(arun(_internal(_kept(result, keep))))
 
-    def _calling(
-        self, request: ToolCallRequest
-    ) -> Steps[tuple[TurnNote, BaseMessage | None] | None]:
+    def _calling(self, request: ToolCallRequest) -> Steps[_Keep | None]:
+        """Make sure that the call is stored; return what stores its result."""
         sync = self._sync(request.runtime)
-        note = yield from _note_of(request.state, sync)
-        if note is None:
-            return None
-        messages = request.state["messages"]
-        return note, (yield from sync.call(note, messages, request.tool_call["id"]))
-
-    def _returned(
-        self,
-        request: ToolCallRequest,
-        caller: tuple[TurnNote, BaseMessage | None] | None,
-        result: _ToolResult,
-    ) -> Steps[_ToolResult]:
         call_id = request.tool_call["id"]
-        if caller is None or call_id is None:
-            return result
-        note, message = caller
-        sync = self._sync(request.runtime)
-
-        def keep(answer: ToolMessage) -> Steps[ToolMessage]:
-            return sync.result(note, message, answer, call_id)
-
-        kept: _ToolResult = yield from _kept(result, keep)
-        return kept
+        note = yield from _note_of(request.state, sync)
+        if note is None or call_id is None:
+            return None
+        caller = yield from sync.call(note, request.state["messages"], call_id)
+        if caller is None:
+            return None
+        return lambda result: sync.result(note, caller, result, call_id)
 
     # -- the run --------------------------------------------------------------------------------
 
@@ -371,8 +357,10 @@ def _joined(contents: Sequence[str | list[Any]]) -> str | list[Any]:
     return blocks
 
 
-def _kept(result: Any, keep: Callable[[ToolMessage], Steps[ToolMessage]]) -> Steps[Any]:
+def _kept(result: Any, keep: _Keep | None) -> Steps[Any]:
     """Return what a tool returned, with each tool message in it as `keep` returns it."""
+    if keep is None:
+        return result
     if isinstance(result, ToolMessage):
         return (yield from keep(result))
     if isinstance(result, list):

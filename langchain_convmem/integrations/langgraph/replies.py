@@ -17,8 +17,7 @@ from langchain_convmem.turns.recording import draft_reply
 from langchain_convmem.turns.replies import reply_messages
 from langchain_convmem.turns.state_sync import (
     NodeContext,
-    find_left_turns,
-    rewind_drafts,
+    rewind_turns,
 )
 from langchain_convmem.turns.turn_memory import TurnMemory
 from langchain_convmem.views.codec import (
@@ -187,9 +186,4 @@ def _going_back(log: MessageLog, context: NodeContext, current: str | None) -> S
     """Return what takes back the turns that the graph has left by beginning from a checkpoint."""
     if context.since is None:
         return []
-    entries: list[Entry] = yield step(log, "entries", context.key)
-    context.check_known(len(entries))
-    turns, kept = find_left_turns(entries, context, current)
-    left = {entry.id for entry in live_entries(entries) if entry.turn_id in turns}
-    wanted = {entry.id for entry in entries if entry.turn_id in kept}
-    return rewind_drafts(entries, context, left=left, wanted=wanted)
+    return rewind_turns((yield step(log, "entries", context.key)), context, current)

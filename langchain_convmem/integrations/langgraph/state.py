@@ -63,7 +63,7 @@ def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage]
                 "again; declare the key as Annotated[list[AnyMessage], add_messages]"
             )
             raise ConfigError(msg)
-        message.id = message.id or f"{context.task}-{number}"
+        message.id = message.id or f"{context.place.task}-{number}"
     return list(found)
 
 
@@ -84,7 +84,7 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
             f" blocks or a HumanMessage), or give it a 'messages' key; got input={said!r:.80}"
         )
         raise ConfigError(msg)
-    return said if said.id else said.model_copy(update={"id": context.task})
+    return said if said.id else said.model_copy(update={"id": context.place.task})
 
 
 def not_to_store(message: BaseMessage) -> BaseMessage:
