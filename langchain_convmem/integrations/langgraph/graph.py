@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from langchain_core.runnables import Runnable
 
@@ -75,7 +75,14 @@ def memory_graph(
         "reserved_tokens": reserved_tokens,
         "remember": remember,
     }
-    nodes = memory_nodes(memory, options, follow_edits=follow_edits, model=model, profile=profile)
+    nodes = memory_nodes(
+        memory,
+        options,
+        model=model,
+        profile=profile,
+        follow_edits=follow_edits,
+        keeps_lines="recalled_ids" in get_type_hints(state_schema),
+    )
 
     from langgraph.graph import END, START, StateGraph
 

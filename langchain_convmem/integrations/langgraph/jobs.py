@@ -112,6 +112,8 @@ class Jobs:
         follow_edits: Whether what leaves the state leaves the views.
         model: What the node `model` calls; None where that is a node of the application's.
         profile: Whose rules the messages keep; None goes by the model.
+        keeps_lines: Whether the state keeps which lines were recalled; if not, the node `model`
+            recalls them itself, and the node `recall` need not.
     """
 
     memory: ConversationMemory
@@ -120,6 +122,7 @@ class Jobs:
     follow_edits: bool = True
     model: Runnable[Any, Any] | None = None
     profile: Profile | None = None
+    keeps_lines: bool = True
 
     # -- recall ---------------------------------------------------------------------------------
 
@@ -133,12 +136,11 @@ class Jobs:
         if run.options.remember:
             note = yield from self._sync(state, run).begin(messages, _note_in(state))
         turn, found = yield from self._exchange(messages, run)
-        context = yield from self._context(turn, run)
-        update: Update = {
-            "turn_id": found[-1].turn_id if found else "",
-            "recalled_ids": context.line_refs,
-            NOTE_KEY: note,
-        }
+        update: Update = {NOTE_KEY: note}
+        if self.keeps_lines:
+            context = yield from self._context(turn, run)
+            turn_id = found[-1].turn_id if found else ""
+            update |= {"turn_id": turn_id, "recalled_ids": context.line_refs}
         if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
             new = [message for message in turn.now if message.id not in turn.known]
