@@ -25,6 +25,7 @@ from langchain_convmem.conversation.worker_threads import in_thread
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.steps import Step, Steps, run
 from langchain_convmem.views.codec import decode_message
+from langchain_convmem.views.coercion import unpack_messages
 
 __all__ = ["ConversationInput", "as_messages", "prepared_steps"]
 
@@ -75,11 +76,10 @@ def prepared_steps(
 
 
 def _messages(value: Any) -> list[BaseMessage]:
-    if isinstance(value, PromptValue):
-        value = value.to_messages()
-    if isinstance(value, list) or (isinstance(value, tuple) and not _is_pair(value)):
-        return [_message(item, f"message {number}") for number, item in enumerate(value)]
-    return [_message(value, "the message")]
+    items = unpack_messages(value)
+    if items is None:
+        return [_message(value, "the message")]
+    return [_message(item, f"message {number}") for number, item in enumerate(items)]
 
 
 def _is_pair(value: tuple[Any, ...]) -> bool:

@@ -22,6 +22,7 @@ from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Context, ThreadKey, Turn
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.codec import role_of
+from langchain_convmem.views.coercion import MessagesInput, read_messages
 from langchain_convmem.views.context import Profile, SummaryPlace
 from langchain_convmem.views.drafting import Drafting, WriteHook, content_of
 from langchain_convmem.views.summaries import checked_pieces
@@ -113,8 +114,11 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
         [entry] = yield from self._append([draft])
         return (yield from AddedTurn.holding_steps(entry, self.log))
 
-    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+    def add_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim, all or none.
+
+        Besides messages, it takes what a chain takes: text of the user, dicts and pairs of role and
+        content, `{"messages": [...]}`, the value of a prompt.
 
         A message whose id the thread already has is stored once; with another payload it replaces
         the earlier one. Left out is what is marked `additional_kwargs={"remember": False}`, and
@@ -123,11 +127,11 @@ class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseCh
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        self.log.append(self.key, self.drafting.drafts(messages))
+        self.log.append(self.key, self.drafting.drafts(read_messages(messages)))
 
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+    async def aadd_messages(self, messages: MessagesInput) -> None:
         """Store messages verbatim; see `add_messages`."""
-        await self.log.aappend(self.key, self.drafting.drafts(messages))
+        await self.log.aappend(self.key, self.drafting.drafts(read_messages(messages)))
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -151,6 +151,9 @@ class ConversationMemory(
         queue_timeout_s: float = 300.0,
         profile: Profile | None = None,
         user_id_key: str | None = None,
+        input_key: str | None = None,
+        history_key: str | None = None,
+        output_key: str | None = None,
     ) -> RememberingRunnable:
         """Return `inner` with a memory: a Runnable that takes what the user says.
 
@@ -180,6 +183,11 @@ class ConversationMemory(
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
             user_id_key: If set, the metadata of runs names the user by a hash under this key, so
                 that traces can be told apart by user without naming anybody.
+            input_key: Key of what the user says, in a dict that is passed and in the dict that
+                `inner` gets; `input` by default.
+            history_key: Key of what was said before, in both; `history` by default.
+            output_key: Key of the answer in a dict that `inner` returns; `output` by default, or
+                `messages`.
 
         Raises:
             ConfigError: If there is no such profile, or a budget leaves no room for messages, or
@@ -206,6 +214,9 @@ class ConversationMemory(
             queue_timeout_s=queue_timeout_s,
             profile=profile,
             user_id_key=None if user_id_key is None else SecretStr(user_id_key),
+            input_key=input_key,
+            history_key=history_key,
+            output_key=output_key,
         )
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from langchain_core.messages import BaseMessage
-
 from langchain_convmem.history import ConversationHistory, fork_steps
 from langchain_convmem.memory.memory_part import MemoryPart
-from langchain_convmem.records import Entry, ThreadInfo, ThreadKey, Turn
+from langchain_convmem.records import Draft, Entry, ThreadInfo, ThreadKey, Turn
 from langchain_convmem.steps import arun, run
+from langchain_convmem.views.coercion import MessagesInput, read_messages
 
 __all__ = ["RememberingMemory"]
 
@@ -66,7 +63,7 @@ class RememberingMemory(MemoryPart):
 
     def add_messages(
         self,
-        messages: Sequence[BaseMessage],
+        messages: MessagesInput,
         *,
         thread_id: str,
         user_id: str | None = None,
@@ -76,8 +73,9 @@ class RememberingMemory(MemoryPart):
         """Store messages verbatim in a thread, all or none.
 
         Args:
-            messages: `name` is the speaker, `additional_kwargs["timestamp"]` the time (ISO 8601
-                or milliseconds since the epoch), `additional_kwargs["session"]` the sitting.
+            messages: Messages, or any of the forms that a chain takes. `name` is the speaker,
+                `additional_kwargs["timestamp"]` the time (ISO 8601 or milliseconds since the
+                epoch), `additional_kwargs["session"]` the sitting.
             thread_id: The thread.
             user_id: Its user.
             turn_id: The turn they belong to, a ULID: what is asked and what answers it stand
@@ -93,14 +91,14 @@ class RememberingMemory(MemoryPart):
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        key, drafts = ThreadKey(user_id, thread_id), self.drafting.drafts(messages, turn_id=turn_id)
+        key, drafts = ThreadKey(user_id, thread_id), self._drafts(messages, turn_id)
         entries = self.log.append(key, drafts, relaxed=relaxed)
         self._note_stored(key.owner)
         return entries
 
     async def aadd_messages(
         self,
-        messages: Sequence[BaseMessage],
+        messages: MessagesInput,
         *,
         thread_id: str,
         user_id: str | None = None,
@@ -108,7 +106,10 @@ class RememberingMemory(MemoryPart):
         relaxed: bool = False,
     ) -> list[Entry]:
         """Store messages verbatim in a thread; see `add_messages`."""
-        key, drafts = ThreadKey(user_id, thread_id), self.drafting.drafts(messages, turn_id=turn_id)
+        key, drafts = ThreadKey(user_id, thread_id), self._drafts(messages, turn_id)
         entries = await self.log.aappend(key, drafts, relaxed=relaxed)
         self._note_stored(key.owner)
         return entries
+
+    def _drafts(self, messages: MessagesInput, turn_id: str | None) -> list[Draft]:
+        return self.drafting.drafts(read_messages(messages), turn_id=turn_id)

@@ -24,9 +24,9 @@ from langchain_convmem.streams import ClosingStreams, carried_through, closed, s
 from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings
 from langchain_convmem.turns.queue import TURN_QUEUE
-from langchain_convmem.turns.replies import ReplyCollector
+from langchain_convmem.turns.replies import HeardReply, ReplyCollector
 from langchain_convmem.turns.tracing import TurnTrace, stamped
-from langchain_convmem.turns.turn import Turn
+from langchain_convmem.turns.turn import DictKeys, Turn
 
 __all__ = ["RememberingRunnable"]
 
@@ -46,6 +46,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     queue_timeout_s: float = 300.0
     profile: Any = Field(default=None, repr=False)
     user_id_key: SecretStr | None = Field(default=None, repr=False)
+    input_key: str | None = None
+    history_key: str | None = None
+    output_key: str | None = None
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -118,8 +121,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._turn(value, config, run_manager.parent_run_id)
         with TURN_QUEUE.turn(turn.place, self.queue_timeout_s):
             payload = run(turn.begin())
-            output = self.inner.invoke(payload, config, **kwargs)
-            run(turn.finish(output))
+            heard = HeardReply()
+            output = self.inner.invoke(payload, heard.listen(config), **kwargs)
+            run(turn.finish(output, heard.message))
         return output
 
     async def _ainvoke(
@@ -132,8 +136,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._turn(value, config, run_manager.parent_run_id)
         async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
             payload = await arun(turn.begin())
-            output = await self.inner.ainvoke(payload, config, **kwargs)
-            await carried_through(arun(turn.finish(output)))
+            heard = HeardReply()
+            output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
+            await carried_through(arun(turn.finish(output, heard.message)))
         return output
 
     # -- streams --------------------------------------------------------------------------------
@@ -148,15 +153,16 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._turn(summed(list(inputs)), config, run_manager.parent_run_id)
         with TURN_QUEUE.turn(turn.place, self.queue_timeout_s):
             payload = run(turn.begin())
-            reply = ReplyCollector()
+            reply, heard = ReplyCollector(), HeardReply()
             try:
-                for chunk in unbroken(self.inner.stream(payload, config, **kwargs)):
+                chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
+                for chunk in unbroken(chunks):
                     turn.saw(reply, chunk)
                     yield chunk
             except BaseException:
                 run(turn.cut(reply))
                 raise
-            run(turn.complete(reply))
+            run(turn.complete(reply, heard.message))
 
     async def _astream(
         self,
@@ -169,8 +175,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         turn = self._turn(summed(parts), config, run_manager.parent_run_id)
         async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
             payload = await arun(turn.begin())
-            reply = ReplyCollector()
-            stream = self.inner.astream(payload, config, **kwargs)
+            reply, heard = ReplyCollector(), HeardReply()
+            stream = self.inner.astream(payload, heard.listen(config), **kwargs)
             try:
                 async for chunk in stream:
                     turn.saw(reply, chunk)
@@ -180,7 +186,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
                 raise
             finally:
                 await closed(stream)
-            await carried_through(arun(turn.complete(reply)))
+            await carried_through(arun(turn.complete(reply, heard.message)))
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -202,6 +208,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             shape=self._shape(configurable),
             attempt_of=None if parent_run_id is None else str(parent_run_id),
             trace=TurnTrace(config),
+            keys=DictKeys(self.input_key, self.history_key, self.output_key),
         )
 
     def _stamped(self, config: RunnableConfig | None) -> RunnableConfig:

@@ -2,34 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
     HumanMessage,
+    InvalidToolCall,
+    RemoveMessage,
+    ToolMessage,
     message_chunk_to_message,
 )
 from langchain_core.messages.base import BaseMessageChunk
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import patch_config
+from pydantic import BaseModel
 
 from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.protocols import INTERNAL_TAGS
+from langchain_convmem.views.coercion import merge_pieces
+from langchain_convmem.views.copies import plain_value
+from langchain_convmem.views.plain_json import dumps
+from langchain_convmem.views.tool_calls import calls_of
 
 __all__ = [
     "INTERRUPTED",
+    "STRUCTURED",
+    "HeardReply",
+    "Reply",
     "ReplyCollector",
     "is_unfinished",
+    "read_reply",
     "reply_messages",
+    "storable",
     "with_free_ids",
     "without_cut_calls",
+    "without_last_calls",
 ]
 
 INTERRUPTED = "interrupted"
 """Attribute of a reply that was cut off."""
 
+STRUCTURED = "structured_output"
+"""Key in a reply's `aux`: the names of what a value was made of, where the reply stands for one."""
+
 _RUN_PREFIX = "lc_run-"
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is stored of what a chain returned.
+
+    Attributes:
+        messages: The new messages, in order.
+        aux: What is noted with the last of them.
+    """
+
+    messages: Sequence[BaseMessage]
+    aux: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_reply(
+    output: Any,
+    given: Sequence[BaseMessage],
+    *,
+    heard: AIMessage | None = None,
+    output_key: str | None = None,
+) -> Reply:
+    """Return what to store of a chain's output, whatever it is.
+
+    Args:
+        output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
+            under `output_key` or `output`; or any value that a parser made. A value is stored as
+            the message that it was read from, where one was heard, else as JSON or text.
+        given: The messages the chain was called with; see `reply_messages`.
+        heard: The last message that a chat model of the chain said.
+        output_key: The key under which a dict holds the answer.
+    """
+    answer = _answer_in(output, output_key)
+    if isinstance(answer, dict) and _is_parsed(answer):
+        return _reply_of_value(answer["parsed"], _whole(answer["raw"]))
+    found = _messages_in(answer)
+    messages = [] if found is None else reply_messages(answer, given)
+    if not messages and isinstance(answer, dict):
+        messages = [_whole(one) for one in answer.values() if isinstance(one, AIMessage)]
+    if not messages and (found is None or heard is not None):
+        return _reply_of_value(answer, heard)
+    if isinstance(answer, str) and heard is not None and _says(heard, answer):
+        return Reply([storable(heard)])
+    return Reply([storable(message) for message in messages])
 
 
 def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -79,6 +148,31 @@ def without_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
 
 
+def without_last_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages of a reply that came to its end without its provider saying so.
+
+    Of the last one its text alone, as of one that was cut; but a message of nothing but calls is
+    kept: who got them will answer them.
+    """
+    kept = without_cut_calls(messages)
+    is_nothing_else = len(kept) < len(messages) and _makes_calls(messages[-1])
+    return list(messages) if is_nothing_else else kept
+
+
+def _makes_calls(message: BaseMessage) -> bool:
+    return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
+
+
+def _answer_in(output: Any, output_key: str | None) -> Any:
+    """Return what a chain answered among what it returned."""
+    if not isinstance(output, dict):
+        return output
+    if output_key is not None and output_key in output:
+        return output[output_key]
+    is_wrapped = "messages" not in output and _messages_in(output.get("output")) is not None
+    return output["output"] if is_wrapped else output
+
+
 def _messages_in(output: Any) -> list[BaseMessage] | None:
     if isinstance(output, str):
         return [AIMessage(output)]
@@ -87,8 +181,146 @@ def _messages_in(output: Any) -> list[BaseMessage] | None:
     if isinstance(output, dict) and "messages" in output:
         return _messages_in(output["messages"])
     if isinstance(output, list) and all(isinstance(item, BaseMessage) for item in output):
-        return output
+        return [message for message in output if not isinstance(message, RemoveMessage)]
     return None
+
+
+def _says(heard: AIMessage, text: str) -> bool:
+    """Return whether a parser has taken a text, and nothing else, out of a message."""
+    return heard.text == text and not _makes_calls(heard) and not calls_of(heard)
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def _is_parsed(output: Mapping[str, Any]) -> bool:
+    """Return whether structured output comes with the message that it was read from."""
+    return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
+
+
+def _reply_of_value(value: Any, heard: BaseMessage | None) -> Reply:
+    if not isinstance(heard, AIMessage):
+        text = value if isinstance(value, str) else _as_text(value)
+        return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
+    calls = [*calls_of(heard), *heard.invalid_tool_calls]
+    if not calls or _names_calls(value, {call["id"] for call in calls}):
+        return Reply([storable(heard)])
+    # Nobody will answer these calls: they are how the model wrote the value.
+    args = [call["args"] for call in calls]
+    written = args[0] if len(args) == 1 else args
+    told = [str(heard.text), written if isinstance(written, str) else _as_text(written)]
+    message = AIMessage(
+        "\n".join(text for text in told if text.strip()),
+        id=heard.id,
+        name=heard.name,
+        usage_metadata=heard.usage_metadata,
+        response_metadata=heard.response_metadata,
+    )
+    return Reply([storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
+
+
+def _names_calls(value: Any, ids: set[str | None]) -> bool:
+    """Return whether a parser handed on the ids of calls, so that they can be answered."""
+    items = value if isinstance(value, list) else [value]
+    return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as JSON; what has no plain form is named by its type."""
+    try:
+        return json.dumps(plain_value(_as_maps(value)), ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError, AttributeError):
+        return f"[{type(value).__name__}]"
+
+
+def storable(message: BaseMessage) -> BaseMessage:
+    """Return a message that a log can keep, whatever objects its side fields hold.
+
+    Parsed objects and artifacts are for programs: models become maps, and what has no plain form
+    becomes text.
+    """
+    fields: dict[str, Any] = {
+        "additional_kwargs": message.additional_kwargs,
+        "response_metadata": message.response_metadata,
+    }
+    if isinstance(message, ToolMessage):
+        fields["artifact"] = message.artifact
+    changed = {
+        name: plain_value(_as_maps(value))
+        for name, value in fields.items()
+        if value and not _is_plain(value)
+    }
+    return message.model_copy(update=changed) if changed else message
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        dumps(value, what="reply")
+    except InvalidMessageError:
+        return False
+    return True
+
+
+def _as_maps(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _as_maps(value.model_dump())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (one.name for one in dataclasses.fields(value))
+        return {name: _as_maps(getattr(value, name)) for name in names}
+    if isinstance(value, list | tuple):
+        return [_as_maps(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _as_maps(item) for key, item in value.items()}
+    return value
+
+
+class HeardReply(BaseCallbackHandler):
+    """Keeps the last whole message that a chat model said under one call of a chain."""
+
+    run_inline = True
+    ignore_chain = True
+    ignore_retriever = True
+    ignore_agent = True
+    ignore_custom_event = True
+
+    def __init__(self) -> None:
+        """Start with nothing heard."""
+        self.message: AIMessage | None = None
+        self._runs: set[UUID] = set()
+
+    def listen(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the config of a call under which this hears the models."""
+        callbacks = config.get("callbacks")
+        if not isinstance(callbacks, BaseCallbackManager):
+            return config
+        manager = callbacks.copy()
+        manager.add_handler(self, inherit=True)
+        return patch_config(config, callbacks=manager)
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002 - LangChain passes it by place
+        messages: Sequence[Any],  # noqa: ARG002
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: Sequence[str] | None = None,
+        **_: Any,
+    ) -> None:
+        """Listen to a reply, unless another model makes it, or the memory for itself."""
+        if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
+            self._runs.add(run_id)
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
+        """Keep the message of a call that came to its end."""
+        if run_id in self._runs and response.generations and response.generations[0]:
+            said = getattr(response.generations[0][0], "message", None)
+            if isinstance(said, AIMessage):
+                whole = _whole(said)
+                self.message = whole if isinstance(whole, AIMessage) else None
+
+
+# -- messages -------------------------------------------------------------------------------------
 
 
 def _behind(found: Sequence[BaseMessage], given: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
@@ -153,22 +385,62 @@ class _Part:
         self.ids |= {piece.id} - {None}
 
     def message(self) -> BaseMessage:
-        return _whole(_sum(self.pieces))
+        return _whole(merge_pieces(self.pieces))
 
 
-def _sum(pieces: Sequence[BaseMessage]) -> BaseMessage:
-    first, *others = pieces
-    if not others:
-        return first
-    # An empty list as first content would swallow text that follows; so all empty contents are
-    # of the kind that the first real one has. Adding also forgets the speaker's name.
-    kind = next((type(piece.content) for piece in pieces if piece.content), str)
-    even = [
-        piece if piece.content else piece.model_copy(update={"content": kind()}) for piece in pieces
+_NOTHING: Any = object()
+
+
+def _added(total: Any, chunk: Any) -> Any:
+    """Return the value of a stream so far, as LangChain adds values up."""
+    if total is _NOTHING:
+        return chunk
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk
+
+
+def _cut_value(value: Any) -> list[BaseMessage]:
+    """Return what a stream of values had brought before it was cut off."""
+    raw = value.get("raw") if isinstance(value, dict) else None
+    if isinstance(raw, BaseMessage):
+        return without_cut_calls([_whole(raw)])
+    return [AIMessage(_as_text(value))]
+
+
+def _with_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
+    """Return a message whose calls are those with whole arguments; LangChain completes half ones.
+
+    Args:
+        message: What was made of the pieces.
+        pieces: The chunks of it.
+    """
+    total = merge_pieces(pieces)
+    if not isinstance(message, AIMessage) or not isinstance(total, AIMessageChunk):
+        return message
+    broken = [
+        InvalidToolCall(
+            type="invalid_tool_call",
+            name=chunk["name"],
+            args=chunk["args"],
+            id=chunk["id"],
+            error="the stream ended within it",
+        )
+        for chunk in total.tool_call_chunks
+        if not _is_json(chunk["args"])
     ]
-    total: BaseMessage = even[0] + even[1:]  # type: ignore[assignment]  # chunks add up
-    total.name = next((piece.name for piece in pieces if piece.name), None)
-    return total
+    lost = {call["id"] for call in broken}
+    whole = [call for call in message.tool_calls if call["id"] not in lost]
+    return message.model_copy(update={"tool_calls": whole, "invalid_tool_calls": broken})
+
+
+def _is_json(text: str | None) -> bool:
+    try:
+        json.loads(text or "{}")
+    except ValueError:
+        return False
+    return True
 
 
 class ReplyCollector:
@@ -176,7 +448,8 @@ class ReplyCollector:
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
-        self._strangers: list[Any] = []
+        self._value: Any = _NOTHING
+        self._is_text = True
 
     @property
     def has_text(self) -> bool:
@@ -190,9 +463,10 @@ class ReplyCollector:
 
     def add(self, chunk: Any) -> None:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
+        self._is_text &= isinstance(chunk, str)
         pieces = list(_pieces_in(chunk))
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
-            self._strangers = [chunk]
+            self._value = _added(self._value, chunk)
         for piece in pieces:
             self._take(piece)
 
@@ -210,21 +484,35 @@ class ReplyCollector:
         else:
             self._parts.append(_Part(piece))
 
-    def complete(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a stream that came to its end.
+    def complete(
+        self,
+        given: Sequence[BaseMessage],
+        *,
+        heard: AIMessage | None = None,
+        output_key: str | None = None,
+    ) -> Reply:
+        """Return what to store of a stream that came to its end; see `read_reply`."""
+        messages = self._new(self._parts, given)
+        if not messages and (self._value is not _NOTHING or heard is not None):
+            return read_reply(self._value, given, heard=heard, output_key=output_key)
+        if self._is_text and len(messages) == 1:
+            return read_reply(str(messages[0].text), given, heard=heard)
+        return Reply([storable(message) for message in messages])
 
-        Raises:
-            InvalidMessageError: If the stream brought nothing but what is no reply.
-        """
-        if self._strangers and not self._parts:
-            return reply_messages(self._strangers[0], given)
-        return self._new(self._parts, given)
+    def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what a stream brought that ended in good order, but not by its provider's word."""
+        messages = without_last_calls(self._new(self._parts, given))
+        if messages and _makes_calls(messages[-1]):
+            messages[-1] = _with_whole_calls(messages[-1], self._parts[-1].pieces)
+        return messages
 
     def interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought before it was cut off.
 
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
+        if self._value is not _NOTHING and not self._new(self._parts, given):
+            return _cut_value(self._value)
         parts = list(self._parts)
         cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []
         whole = self._new(parts, given)

@@ -7,41 +7,52 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable
 
 from langchain_convmem.history import read_live_steps
-from langchain_convmem.ids import new_ulid, now_ms
-from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.ids import now_ms
+from langchain_convmem.records import Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.chain_shape import ChainShape
-from langchain_convmem.turns.entries import entry_said, is_answered, said_before, start_of
-from langchain_convmem.turns.messages import human_of
+from langchain_convmem.turns.messages import Incoming, read_input
+from langchain_convmem.turns.opening import Opening, TurnOpener
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import draft_reply, measure_times
+from langchain_convmem.turns.rendering import RECALLED_TEXTS
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     ReplyCollector,
     is_unfinished,
-    reply_messages,
-    without_cut_calls,
+    read_reply,
+    without_last_calls,
 )
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
-from langchain_convmem.views.codec import draft_of, text_pieces
+from langchain_convmem.turns.view import ModelContext, TurnView
+from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.drafting import is_remembered
-from langchain_convmem.views.live import live_entries
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn_memory import TurnMemory
 
-__all__ = ["Turn"]
+__all__ = ["DictKeys", "Turn"]
 
-_ATTEMPT = "attempt_of"
-"""Key in the user entry's `aux`: the run whose retries are the same turn."""
+_NO_NOTE: Mapping[str, Any] = {}
+
+
+class DictKeys(NamedTuple):
+    """Names under which dicts hold what is said, what was said before, and the answer."""
+
+    input_key: str | None = None
+    history_key: str | None = None
+    output_key: str | None = None
+
+    def named(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return what a chain is called with, under these names as well."""
+        history, said = self.history_key or "history", self.input_key or "input"
+        return {**payload, history: payload["history"], said: payload["input"]}
 
 
 @dataclass(slots=True)
@@ -58,7 +69,10 @@ class Turn:
     shape: ChainShape
     attempt_of: str | None
     trace: TurnTrace
+    keys: DictKeys
+    incoming: Incoming
     turn_id: str = ""
+    opening: Opening | None = None
     context: ModelContext | None = None
     started_ms: int = 0
     first_token_ms: int | None = None
@@ -75,22 +89,27 @@ class Turn:
         shape: ChainShape,
         attempt_of: str | None,
         trace: TurnTrace,
+        keys: DictKeys,
     ) -> Turn:
         """Return the turn for one call.
 
         Raises:
             ConfigError: If the call names no thread, two threads or two users, or sets an option
                 that there is not.
-            InvalidMessageError: If the input is not one message of the user.
+            InvalidMessageError: If nothing in the input can be answered.
         """
         key = read_key(configurable, host="the chain")
         options = defaults.for_call(configurable, inner)
-        human, extra = human_of(value)
+        incoming = read_input(value, input_key=keys.input_key, history_key=keys.history_key)
+        human = incoming.human or HumanMessage("")
         with trace.internal():
-            kept = memory.drafting.hooked(human)
-        if not (is_remembered(human) and is_remembered(kept)):
+            kept = None if incoming.continues else memory.drafting.hooked(human)
+        if not incoming.continues and not (is_remembered(human) and is_remembered(kept)):
             options = replace(options, remember=False)
-        return cls(memory, key, human, kept, extra, options, shape, attempt_of, trace)
+        extra = incoming.extra
+        return cls(
+            memory, key, human, kept, extra, options, shape, attempt_of, trace, keys, incoming
+        )
 
     # -- before the model -----------------------------------------------------------------------
 
@@ -100,20 +119,39 @@ class Turn:
             return (yield from self._begin())
 
     def _begin(self) -> Steps[Any]:
-        log = self.memory.log
-        thread = yield from read_live_steps(log, self.key)
-        mine = self._earlier_attempt(thread.entries)
-        if mine is None and self.kept is not None and self.options.remember:
-            [mine] = yield step(log, "append", self.key, [self._user_draft(self.kept)])
-        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        context = yield from self._view.context_steps(
-            partial(self._locate, mine), query, thread=thread
-        )
-        self.context = context
-        self.turn_id = context.turn.own[-1].turn_id
+        thread = yield from read_live_steps(self.memory.log, self.key)
+        thread, opening = yield from self._opener.open(thread)
+        self.opening, self.human, self.kept = opening, opening.human, opening.kept
+        seen = yield from self._view.view_steps(opening.locate, thread)
+        self.turn_id = seen.turn.own[0].turn_id
+        self.context = context = yield from self._with_recalled(seen)
         yield from self.trace.told("convmem.context", context.counts)
         self.started_ms = now_ms()
-        return context.payload(self.extra)
+        payload = context.payload(self.extra)
+        return self.keys.named(payload) if isinstance(payload, dict) else payload
+
+    @property
+    def _opener(self) -> TurnOpener:
+        return TurnOpener(
+            self.memory,
+            self.key,
+            self.incoming,
+            self.kept,
+            self.options.remember,
+            self.attempt_of,
+        )
+
+    def _with_recalled(self, seen: ModelContext) -> Steps[ModelContext]:
+        """Return the context with lines of other places: in every round of a turn the same."""
+        name = (self.place, self.turn_id)
+        known = RECALLED_TEXTS.get(name) if self.incoming.continues else None
+        if known is not None:
+            return replace(seen, recalled=known)
+        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
+        found = yield from self._view.recall_steps(seen, query)
+        context = seen.with_recalled(found)
+        RECALLED_TEXTS.keep(name, context.recalled)
+        return context
 
     @property
     def _view(self) -> TurnView:
@@ -124,53 +162,6 @@ class Turn:
     def place(self) -> tuple[Hashable, ThreadKey]:
         """The thread in its log."""
         return self.memory.log_place, self.key
-
-    def _user_draft(self, message: BaseMessage) -> Draft:
-        aux = {} if self.attempt_of is None else {_ATTEMPT: self.attempt_of}
-        return draft_of(message, turn_id=new_ulid(), metadata=Metadata(aux=aux))
-
-    def _earlier_attempt(self, entries: Sequence[Entry]) -> Entry | None:
-        """Return the user's entry of a turn that this call tries again, if it does."""
-        if self.attempt_of is None or self.human.id is not None:
-            return None  # a message with an id is recognised by the log itself
-        live = live_entries(entries)
-        for entry in reversed(live):
-            if self._is_attempt(entry):
-                return None if is_answered(live, entry.turn_id) else entry
-        return None
-
-    def _is_attempt(self, entry: Entry) -> bool:
-        return (
-            entry.role == "user"
-            and entry.metadata.aux.get(_ATTEMPT) == self.attempt_of
-            and entry.message is not None
-            and self.kept is not None
-            and entry.message.content == self.kept.content
-        )
-
-    def _locate(self, mine: Entry | None, entries: Sequence[Entry]) -> TurnEntries:
-        """Return the turn among the entries of its thread, which is seen as it was before.
-
-        Args:
-            mine: The user's entry; None for a turn whose question is not stored.
-            entries: The thread.
-        """
-        before = said_before(entries, mine)
-        asked = self._unstored(before) if mine is None else self._in_full(mine)
-        start = start_of(entries, mine)
-        return TurnEntries(before, [asked], start)
-
-    def _in_full(self, mine: Entry) -> Entry:
-        """Return the user's entry with what the user said: the write hook is not for this turn."""
-        return replace(mine, message=self.human, contents=text_pieces(self.human))
-
-    def _unstored(self, before: Sequence[Entry]) -> Entry:
-        """Return the user's message as the entry it would be, for a turn that is not stored."""
-        entry_id = new_ulid()
-        position = before[-1].position + 1 if before else 1
-        return entry_said(
-            self.human, entry_id=entry_id, key=self.key, position=position, turn_id=entry_id
-        )
 
     # -- after the model ------------------------------------------------------------------------
 
@@ -185,46 +176,58 @@ class Turn:
         if self.first_token_ms is None and reply.has_text:
             self.first_token_ms = now_ms()
 
-    def finish(self, output: Any) -> Steps[None]:
-        """Store a whole reply, or one that its provider never finished."""
-        messages = reply_messages(output, self.given)
-        if messages and is_unfinished(messages[-1]):
-            yield from self._store(without_cut_calls(messages), attributes=(INTERRUPTED,))
-        else:
-            yield from self._store(messages)
+    def finish(self, output: Any, heard: AIMessage | None = None) -> Steps[None]:
+        """Store a whole reply, or one that its provider never finished.
 
-    def complete(self, reply: ReplyCollector) -> Steps[None]:
+        Args:
+            output: What the chain returned.
+            heard: The last message that a model of it said.
+        """
+        reply = read_reply(output, self.given, heard=heard, output_key=self.keys.output_key)
+        if reply.messages and is_unfinished(reply.messages[-1]):
+            yield from self._store(without_last_calls(reply.messages), (INTERRUPTED,), reply.aux)
+        else:
+            yield from self._store(reply.messages, aux=reply.aux)
+
+    def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> Steps[None]:
         """Store the reply of a stream that came to its end, its provider's last word included."""
         if reply.is_unfinished:
-            yield from self.cut(reply)
+            yield from self._store(reply.unfinished(self.given), (INTERRUPTED,))
         else:
-            yield from self._store(reply.complete(self.given))
+            whole = reply.complete(self.given, heard=heard, output_key=self.keys.output_key)
+            yield from self._store(whole.messages, aux=whole.aux)
 
     def cut(self, reply: ReplyCollector) -> Steps[None]:
         """Store what a stream had brought before it was cut off, marked `interrupted`."""
         yield from self._store(reply.interrupted(self.given), attributes=(INTERRUPTED,))
 
     def _store(
-        self, messages: Sequence[BaseMessage], attributes: tuple[str, ...] = ()
+        self,
+        messages: Sequence[BaseMessage],
+        attributes: tuple[str, ...] = (),
+        aux: Mapping[str, Any] = _NO_NOTE,
     ) -> Steps[None]:
         if self.options.remember and messages:
             with self.trace.internal():
-                yield from self._stored(messages, attributes)
+                yield from self._stored(messages, attributes, aux)
 
-    def _stored(self, messages: Sequence[BaseMessage], attributes: tuple[str, ...]) -> Steps[None]:
-        context = self.context
-        if context is None:
+    def _stored(
+        self, messages: Sequence[BaseMessage], attributes: tuple[str, ...], aux: Mapping[str, Any]
+    ) -> Steps[None]:
+        context, opening = self.context, self.opening
+        if context is None or opening is None:
             return
         log, own = self.memory.log, self.trace.own_tokens.counts()
         names = {message.id for message in messages if message.id}
         timing = measure_times(self.started_ms, self.first_token_ms)
+        entries: list[Entry] = yield step(log, "entries", self.key, after=context.turn.start - 1)
         drafts = draft_reply(
             self.memory.drafting,
             messages,
             turn_id=self.turn_id,
-            entries=(yield step(log, "entries", self.key, after=context.turn.start - 1)),
+            entries=[entry for entry in entries if entry.id not in opening.rounds],
             found=(yield step(log, "find", self.key, names)),
-            metadata=Metadata(attributes, timing, aux={OWN_TOKENS: own} if own else {}),
+            metadata=Metadata(attributes, timing, aux={**aux, OWN_TOKENS: own} if own else aux),
         )
         if drafts:
             yield step(log, "append", self.key, drafts)

@@ -60,17 +60,19 @@ class TurnEntries:
         own: What the model sees of the turn itself, in order, stored or not.
         start: The position at which it began in the log, or would begin.
         is_whole: Whether the entries that were read hold all of the turn.
+        instructions: System messages of this call alone, which no budget of what was before counts.
     """
 
     before: Sequence[Entry]
     own: Sequence[Entry]
     start: int
     is_whole: bool = True
+    instructions: Sequence[Entry] = ()
 
     @property
     def entries(self) -> list[Entry]:
         """The thread as the turn sees it."""
-        return [*self.before, *self.own]
+        return [*self.instructions, *self.before, *self.own]
 
 
 Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
@@ -303,7 +305,7 @@ class TurnView:
         """Return the budgets of the view to try, until what must not be cut fits."""
         own = self.options.history_tokens
         # The history's budget does not count the turn.
-        most = None if own is None else own + self._own_tokens(turn.own)
+        most = None if own is None else own + self._own_tokens([*turn.instructions, *turn.own])
         budget = self._budget(turn.entries)
         if budget is None:
             return (most,)
@@ -349,7 +351,7 @@ class TurnView:
         old message must not block the thread for good.
         """
         options = self._view_options(self._budgets(turn)[-1])
-        return context([*framing(turn.before), *turn.own], **options)
+        return context([*turn.instructions, *framing(turn.before), *turn.own], **options)
 
     def _asked_in(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.

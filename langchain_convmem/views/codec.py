@@ -211,7 +211,7 @@ def draft_of(
         InvalidMessageError: If it is no message or carries a timestamp nobody can read.
     """
     if not isinstance(message, BaseMessage):
-        msg = f"expected a LangChain message, got {type(message).__name__}: {message!r:.80}"
+        msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
         raise InvalidMessageError(msg)
     _type_name(message)
     if not isinstance(message.content, str | list):

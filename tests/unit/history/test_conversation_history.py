@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
+from langchain_core.prompt_values import ChatPromptValue
 
 from langchain_convmem.errors import BudgetError, ConfigError, InvalidMessageError
 from langchain_convmem.history import ConversationHistory
@@ -161,8 +162,28 @@ def test_adding_again_what_was_handed_out_changes_nothing(history):
 
 def test_one_bad_message_keeps_the_others_out(history):
     with pytest.raises(InvalidMessageError):
-        history.add_messages([HumanMessage("a"), "b"])
+        history.add_messages([HumanMessage("a"), 7])
     assert history.entries == []
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [("user", "Where?"), ("assistant", "Here.")],
+        [{"role": "user", "content": "Where?"}, {"role": "model", "content": "Here."}],
+        {"messages": ["Where?", AIMessage("Here.")]},
+        ChatPromptValue(messages=[HumanMessage("Where?"), AIMessage("Here.")]),
+        [HumanMessage("Where?"), AIMessageChunk(content="He"), AIMessageChunk(content="re.")],
+        iter([HumanMessage("Where?"), AIMessage("Here.")]),
+    ],
+    ids=["pairs", "dicts", "under a key", "a prompt's value", "chunks", "an iterator"],
+)
+def test_messages_come_in_every_form(history, messages):
+    history.add_messages(messages)
+    assert [entry.message for entry in history.entries] == [
+        HumanMessage("Where?"),
+        AIMessage("Here."),
+    ]
 
 
 def test_the_view_cannot_be_assigned(history):

@@ -179,7 +179,8 @@ def test_messages_are_stored_verbatim_and_in_order(memory):
 def test_messages_are_stored_all_or_none(memory):
     for wrong in (
         RemoveMessage(id="x"),
-        "text",
+        7,
+        {"content": "no role"},
         HumanMessage("a", additional_kwargs={"k": object()}),
     ):
         with pytest.raises(InvalidMessageError):

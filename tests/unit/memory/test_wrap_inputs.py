@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 import uuid
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, HumanMessageChunk, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.prompt_values import ChatPromptValue, StringPromptValue
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import ConfigurableField
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from scripted_chat import WAYS, ScriptedChatModel, at
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
@@ -80,6 +89,14 @@ def test_the_chain_names_what_a_call_may_configure(chain):
         [HumanMessage("Hello")],
         (HumanMessage("Hello"),),
         ["Hello"],
+        ("user", "Hello"),
+        [("human", "Hello")],
+        {"role": "user", "content": "Hello"},
+        [{"type": "human", "content": "Hello"}],
+        {"messages": [{"role": "user", "content": "Hello"}]},
+        {"messages": "Hello"},
+        [HumanMessageChunk(content="Hel"), HumanMessageChunk(content="lo")],
+        [ChatMessage("Hello", role="user")],
         {"input": "Hello"},
         {"input": HumanMessage("Hello")},
         {"input": [HumanMessage("Hello")]},
@@ -128,12 +145,18 @@ def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(quick, model):
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        (None, "NoneType"),
+        (None, "None"),
         (7, "int"),
         ({"question": "Hello"}, "question"),
         ({"input": AIMessage("Hello")}, "AIMessage"),
         (AIMessage("Hello"), "AIMessage"),
-        ([HumanMessage("a"), HumanMessage("b")], "list"),
+        ([HumanMessage("a"), AIMessage("b")], "AIMessage"),
+        ([SystemMessage("a")], "list"),
+        ({"messages": []}, "list"),
+        ([("narrator", "Hello")], "tuple"),
+        ([RemoveMessage(id="q1")], "RemoveMessage"),
+        ([ToolMessage("found", tool_call_id="c1")], "results of tools"),
+        (b"Hello", "bytes"),
         ([], "list"),
         ("", "blank"),
         (" \n", "blank"),
@@ -141,7 +164,7 @@ def test_further_keys_of_a_dict_reach_the_prompt_and_not_the_log(quick, model):
         (HumanMessage([]), "blank"),
     ],
 )
-def test_input_that_is_not_one_message_of_the_user_is_refused(chain, quick, model, value, found):
+def test_input_that_nobody_can_answer_is_refused(chain, quick, model, value, found):
     with pytest.raises(InvalidMessageError, match=found):
         chain.invoke(value, at())
     with pytest.raises(InvalidMessageError, match=found):
@@ -150,6 +173,66 @@ def test_input_that_is_not_one_message_of_the_user_is_refused(chain, quick, mode
     assert model.seen == []
 
 
-def test_several_messages_at_once_are_pointed_to_add_messages(chain):
-    with pytest.raises(InvalidMessageError, match=r"memory\.add_messages"):
-        chain.invoke([HumanMessage("a"), AIMessage("b"), HumanMessage("c")], at())
+@pytest.mark.parametrize(
+    "value",
+    [
+        AIMessage("secret"),
+        [("narrator", "secret")],
+        [{"x": "secret"}],
+        [{"role": "tool", "content": "secret"}],
+        [HumanMessage("secret"), AIMessage("secret")],
+    ],
+)
+def test_an_error_names_types_and_keys_and_no_words(chain, value):
+    with pytest.raises(InvalidMessageError) as caught:
+        chain.invoke(value, at())
+    told = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in told
+
+
+# -- dicts with keys of their own -----------------------------------------------------------------
+
+
+def _keyed(quick, model):
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Speak {language}."), MessagesPlaceholder("past"), ("human", "{question}")]
+    )
+    return quick.wrap(
+        prompt | model, recall=False, input_key="question", history_key="past", output_key="answer"
+    )
+
+
+def test_what_is_said_and_what_was_said_stand_under_the_keys_that_the_chain_knows(quick, model):
+    chain = _keyed(quick, model)
+    chain.invoke({"question": "Where?", "language": "Latin"}, at())
+    chain.invoke({"question": "When?", "language": "Greek"}, at())
+    assert [(one.type, one.text) for one in model.seen[1]] == [
+        ("system", "Speak Greek."),
+        ("human", "Where?"),
+        ("ai", "Yes."),
+        ("human", "When?"),
+    ]
+
+
+def test_earlier_messages_under_their_key_are_recognised(quick, model):
+    chain = _keyed(quick, model)
+    chain.invoke({"question": "Where?", "language": "Latin"}, at())
+    past = [HumanMessage("Where?"), AIMessage("Yes.")]
+    chain.invoke({"question": "When?", "past": past, "language": "Latin"}, at())
+    texts = [str(one.text) for one in quick.history("t", user_id="ana").messages]
+    assert texts == ["Where?", "Yes.", "When?", "Yes."]
+
+
+def test_a_key_that_is_missing_is_named(quick, model):
+    with pytest.raises(InvalidMessageError, match=r"'question'.*\['input'\].*input_key"):
+        _keyed(quick, model).invoke({"input": "Where?"}, at())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_answer_among_other_results_is_found_by_its_key(quick, way):
+    inner = RunnableLambda(lambda given: {"sources": [1], "answer": "Level 3.", "output": "?"})
+    chain = quick.wrap(inner, recall=False, output_key="answer")
+    found = WAYS[way](chain, "Where?", at())
+    assert (found if isinstance(found, dict) else found[-1])["sources"] == [1]
+    texts = [str(one.text) for one in quick.history("t", user_id="ana").messages]
+    assert texts == ["Where?", "Level 3."]

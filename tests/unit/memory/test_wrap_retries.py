@@ -157,13 +157,13 @@ def test_the_same_text_said_twice_is_two_turns(memory, way):
     assert len({entry.turn_id for entry in _entries(memory)}) == 2
 
 
-def test_the_same_text_said_again_after_a_failure_is_two_turns(memory):
+def test_the_same_text_said_again_after_a_failure_is_one_turn(memory):
     model = ScriptedChatModel(replies=[ProviderError(), "Yes."])
     chain = memory.wrap(model, recall=False)
     with pytest.raises(ProviderError):
         chain.invoke("And?", at())
     chain.invoke("And?", at())
-    assert [entry.contents for entry in _entries(memory)] == [("And?",), ("And?",), ("Yes.",)]
+    assert [entry.contents for entry in _entries(memory)] == [("And?",), ("Yes.",)]
 
 
 def test_a_step_that_says_a_thing_twice_makes_two_turns(memory):

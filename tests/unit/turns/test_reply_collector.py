@@ -18,7 +18,7 @@ def _collected(*chunks):
     reply = ReplyCollector()
     for chunk in chunks:
         reply.add(chunk)
-    return reply.complete([ASKED])
+    return list(reply.complete([ASKED]).messages)
 
 
 def _chunk(content, **fields):

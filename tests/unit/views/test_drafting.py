@@ -236,8 +236,8 @@ def test_edits_say_nothing_and_pass():
 # -- the one place ------------------------------------------------------------------------------
 
 OTHER_DRAFTS = {
+    "turns/opening.py",  # of what the hook left of the user's message
     "turns/state_sync.py",  # of artifacts made plain, and passed through the hook
-    "turns/turn.py",  # of what the hook left of the user's message
     "moving/exported.py",  # checks what it read
     "moving/threads.py",  # checks what it read
 }

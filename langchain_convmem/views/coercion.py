@@ -1,0 +1,171 @@
+"""Messages out of whatever callers pass for them: the one place where forms become messages.
+
+LangChain's own conversion comes first; what it refuses with the words of the message in its error
+is refused here by its type, since what was said belongs in no error and no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from langchain_core.messages import (
+    BaseMessage,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+    messages_from_dict,
+)
+from langchain_core.messages.base import BaseMessageChunk
+from langchain_core.prompt_values import PromptValue
+
+from langchain_convmem.errors import InvalidMessageError
+
+__all__ = ["MESSAGE_FORMS", "MessagesInput", "merge_pieces", "read_messages", "unpack_messages"]
+
+C = TypeVar("C", bound=BaseMessage)
+
+OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
+MessagesInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage] | Iterator[OneMessage]
+"""Text is the user's; a pair is role and content; a map holds `role` and `content`; or several."""
+
+MESSAGE_FORMS = (
+    "pass text, a LangChain message, a dict with 'role' and 'content', a pair of role and content, "
+    "a list of these, {'messages': [...]}, or a prompt's value"
+)
+"""What callers may pass, for errors."""
+
+_ROLES = frozenset(
+    {"ai", "assistant", "developer", "function", "human", "model", "system", "tool", "user"}
+)
+_PAIR = 2
+
+
+def read_messages(value: Any) -> list[BaseMessage]:
+    """Return what was passed as LangChain messages, in order.
+
+    Messages that are whole come back as they are, not copied. Chunks that follow each other are
+    summed to the message that they are pieces of.
+
+    Args:
+        value: Text, which is the user's; a message; a dict with `role` and `content`, or as
+            LangChain writes messages down; a pair of role and content; a list of these;
+            `{"messages": ...}` with any of these; or the value of a prompt.
+
+    Raises:
+        InvalidMessageError: If a part of it is no message. The error names types and places,
+            never the text.
+    """
+    items = unpack_messages(value)
+    if items is None:
+        items = [value]
+    return [_message(item, number, len(items)) for number, item in enumerate(items)]
+
+
+def unpack_messages(value: Any) -> list[Any] | None:
+    """Return the items of a list of messages, however it is packed; None for one item alone.
+
+    Chunks that follow each other are one item: the message that they are pieces of.
+    """
+    if isinstance(value, PromptValue):
+        return list(value.to_messages())
+    if isinstance(value, Mapping):
+        if "messages" not in value or "role" in value:
+            return None
+        inner = value["messages"]
+        return [inner] if (items := unpack_messages(inner)) is None else items
+    if isinstance(value, str | bytes | BaseMessage) or not isinstance(value, Sequence | Iterator):
+        return None
+    if isinstance(value, tuple) and _is_pair(value):
+        return None
+    return list(_merged(value))
+
+
+def _is_pair(value: Sequence[Any]) -> bool:
+    """Return whether a tuple is a role and a content, and not two texts."""
+    return len(value) == _PAIR and isinstance(value[0], str) and value[0].lower() in _ROLES
+
+
+def _message(item: Any, number: int, among: int) -> BaseMessage:
+    what = "the message" if among == 1 else f"message {number}"
+    if isinstance(item, RemoveMessage):
+        raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
+    if isinstance(item, BaseMessage):
+        return message_chunk_to_message(item) if isinstance(item, BaseMessageChunk) else item
+    if not isinstance(item, str | Mapping | tuple | list):
+        raise InvalidMessageError(f"{what} is of type {type(item).__name__}; {MESSAGE_FORMS}")
+    if isinstance(item, Mapping):
+        item = _completed(item, what)
+    try:
+        [message] = _converted(item)
+    except (ValueError, TypeError, LookupError, NotImplementedError, AttributeError):
+        # Not chained: LangChain quotes the message in its error.
+        kind = type(item).__name__
+        raise InvalidMessageError(f"{what} is a {kind} but no message; {MESSAGE_FORMS}") from None
+    return message
+
+
+def _completed(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:
+    """Return the map of a message with the role and content that LangChain asks for."""
+    if "role" not in item and not isinstance(item.get("type"), str):
+        keys = ", ".join(sorted(repr(str(key))[:40] for key in item)) or "none"
+        raise InvalidMessageError(f"{what} is a dict without a 'role' (keys: {keys})")
+    fields = dict(item)
+    if "role" in fields and str(fields["role"]).lower() in _ROLES:
+        role = str(fields["role"]).lower()
+        fields["role"] = "assistant" if role == "model" else role
+        if fields.get("tool_calls") or "tool_call_id" in fields:
+            fields.setdefault("content", "")
+        if fields.get("tool_calls", ...) is None:
+            del fields["tool_calls"]
+    return fields
+
+
+def _converted(item: Any) -> list[BaseMessage]:
+    if isinstance(item, dict) and "role" not in item and isinstance(item.get("data"), Mapping):
+        return messages_from_dict([item])
+    if isinstance(item, tuple | list) and len(item) == _PAIR and item[0] == "model":
+        item = ("assistant", item[1])
+    return convert_to_messages([item])
+
+
+# -- chunks ---------------------------------------------------------------------------------------
+
+
+def _merged(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield the items, chunks of one message as that message."""
+    pieces: list[BaseMessage] = []
+    for item in items:
+        if pieces and not _continues(pieces[-1], item):
+            yield message_chunk_to_message(merge_pieces(pieces))
+            pieces = []
+        if isinstance(item, BaseMessageChunk):
+            pieces.append(item)
+        else:
+            yield item
+    if pieces:
+        yield message_chunk_to_message(merge_pieces(pieces))
+
+
+def _continues(before: BaseMessage, item: Any) -> bool:
+    if type(before) is not type(item) or getattr(before, "chunk_position", None) == "last":
+        return False
+    return before.id is None or item.id is None or before.id == item.id
+
+
+def merge_pieces(pieces: Sequence[C]) -> C:
+    """Return the sum of the chunks of one message; nothing of their text is lost.
+
+    An empty list as first content would swallow text that follows; so all empty contents are made
+    of the kind that the first real one has. Adding also forgets the speaker's name.
+    """
+    first, *others = pieces
+    if not others:
+        return first
+    kind = next((type(piece.content) for piece in pieces if piece.content), str)
+    even = [
+        piece if piece.content else piece.model_copy(update={"content": kind()}) for piece in pieces
+    ]
+    total: C = even[0] + even[1:]  # type: ignore[assignment]  # chunks add up
+    total.name = next((piece.name for piece in pieces if piece.name), None)
+    return total

@@ -1,0 +1,446 @@
+"""Callers that send the whole chat, or its last messages, every time: each said thing once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+
+TURNS = 50
+
+
+def _model():
+    """Return a model whose replies differ from each other and, here and there, repeat."""
+    count = 0
+
+    def reply(_messages):
+        nonlocal count
+        count += 1
+        return "Fine." if count % 7 == 0 else f"Reply {count}."
+
+    return ScriptedChatModel(replies=[reply])
+
+
+def _words(number):
+    """Return a text that resembles no other one."""
+    return chr(0x4E00 + number) * 12
+
+
+def _log(memory):
+    """Return all that was ever stored, and whether it still counts."""
+    history = memory.history("t", user_id="ana")
+    live = {message.id for message in history.messages}
+    return [
+        (entry.role, str(entry.message.text), entry.message_id in live)
+        for entry in history.entries
+        if entry.control is None
+    ]
+
+
+def _seen(model):
+    return [[(one.type, str(one.text)) for one in messages] for messages in model.seen]
+
+
+# -- callers --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tab:
+    """What a chat page shows: pairs of (role, text), and the id of each message of the user."""
+
+    shown: list[HumanMessage | AIMessage] = field(default_factory=list)
+
+
+class News:
+    """Sends only what is new, and edits through the history."""
+
+    def __init__(self, *, with_ids):
+        self.memory = ConversationMemory(InMemoryLog())
+        self.model = _model()
+        self.chain = self.memory.wrap(self.model, recall=False)
+        self.with_ids = with_ids
+        self.asked: list[str] = []
+
+    def _send(self, message, system):
+        self.chain.invoke([*system, message], at())
+
+    def say(self, text, number, system, tab=0):
+        self._send(HumanMessage(text, id=f"u{number}" if self.with_ids else None), system)
+
+    def _last(self, back):
+        history = self.memory.history("t", user_id="ana")
+        return [one for one in history.messages if one.type == "human"][-1 - back]
+
+    def edit(self, back, text, system, tab=0):
+        old = self._last(back)
+        self.memory.history("t", user_id="ana").replace(old.id, text)
+        self._send(HumanMessage(text, id=old.id), system)
+
+    def again(self, system, tab=0):
+        self._send(self._last(0), system)
+
+
+class Page(News):
+    """Sends what its page shows, or the last messages of it."""
+
+    def __init__(self, *, with_ids, most=None, tabs=1):
+        super().__init__(with_ids=with_ids)
+        self.most = most
+        self.tabs = [Tab() for _ in range(tabs)]
+
+    def _show(self, tab, messages, system):
+        sent = messages if self.most is None else messages[-self.most :]
+        reply = self.chain.invoke([*system, *sent], at())
+        tab.shown = [*messages, AIMessage(reply.text)]
+
+    def say(self, text, number, system, tab=0):
+        message = HumanMessage(text, id=f"u{number}" if self.with_ids else None)
+        page = self.tabs[tab]
+        self._show(page, [*page.shown, message], system)
+
+    def edit(self, back, text, system, tab=0):
+        page = self.tabs[tab]
+        asked = [n for n, one in enumerate(page.shown) if one.type == "human"][-1 - back]
+        old = page.shown[asked]
+        self._show(page, [*page.shown[:asked], HumanMessage(text, id=old.id)], system)
+
+    def again(self, system, tab=0):
+        page = self.tabs[tab]
+        self._show(page, page.shown[:-1], system)
+
+
+ACTION = st.sampled_from(["say", "say", "say", "yes", "edit", "edit earlier", "again"])
+
+
+def _run(caller, actions, *, dated):
+    questions = 0
+    for number, action in enumerate(actions):
+        system = [SystemMessage(f"Day {number}.")] if dated else []
+        if action in ("say", "yes") or questions < 4:
+            text = "yes" if action == "yes" else _words(number)
+            caller.say(text, number, system)
+            questions += 1
+        elif action == "again":
+            caller.again(system)
+        else:
+            back = 1 if action == "edit earlier" else 0
+            questions -= back
+            caller.edit(back, f"{_words(number)} {number}", system)
+    return caller
+
+
+def _check_equal(page, news):
+    assert _seen(page.model) == _seen(news.model)
+    assert _log(page.memory) == _log(news.memory)
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.lists(ACTION, min_size=TURNS, max_size=TURNS), st.booleans())
+def test_who_sends_the_whole_chat_is_who_sends_what_is_new(actions, dated):
+    page = _run(Page(with_ids=True), actions, dated=dated)
+    _check_equal(page, _run(News(with_ids=True), actions, dated=dated))
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.lists(ACTION, min_size=TURNS, max_size=TURNS), st.booleans())
+def test_who_sends_the_last_ten_messages_is_who_sends_what_is_new(actions, dated):
+    page = _run(Page(with_ids=True, most=10), actions, dated=dated)
+    _check_equal(page, _run(News(with_ids=True), actions, dated=dated))
+
+
+def _run_plain(caller, actions, *, dated):
+    """Run without ids; an edit resembles what it replaces."""
+    said = []
+    for number, action in enumerate(actions):
+        system = [SystemMessage(f"Day {number}.")] if dated else []
+        if action in ("say", "yes") or len(said) < 4:
+            said.append(_words(number))
+            caller.say(said[-1], number, system)
+        elif action == "again":
+            caller.again(system)
+        else:
+            back = 1 if action == "edit earlier" else 0
+            said = said[: len(said) - back]
+            said[-1] = f"{said[-1]}{number % 10}"
+            caller.edit(back, said[-1], system)
+    return caller
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.lists(ACTION, min_size=TURNS, max_size=TURNS), st.booleans())
+def test_without_ids_texts_tell_what_is_new(actions, dated):
+    page = _run_plain(Page(with_ids=False), actions, dated=dated)
+    _check_equal(page, _run_plain(News(with_ids=False), actions, dated=dated))
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    st.lists(st.sampled_from(["say", "yes", "again"]), min_size=TURNS, max_size=TURNS),
+    st.booleans(),
+)
+def test_without_ids_the_last_ten_messages_tell_what_is_new(actions, dated):
+    page = _run_plain(Page(with_ids=False, most=10), actions, dated=dated)
+    _check_equal(page, _run_plain(News(with_ids=False), actions, dated=dated))
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    st.lists(st.integers(0, 1), min_size=TURNS, max_size=TURNS),
+    st.booleans(),
+    st.sampled_from([None, 10]),
+)
+def test_two_tabs_never_take_back_each_others_turns(tabs, with_ids, most):
+    page, news = Page(with_ids=with_ids, most=most, tabs=2), News(with_ids=with_ids)
+    for number, tab in enumerate(tabs):
+        for caller in (page, news):
+            caller.say(_words(number), number, [], tab)
+    _check_equal(page, news)
+    assert all(is_live for _, _, is_live in _log(page.memory))
+
+
+# -- what a list means, by example ----------------------------------------------------------------
+
+
+@pytest.fixture
+def model():
+    return _model()
+
+
+@pytest.fixture
+def chain(quick, model):
+    return quick.wrap(model, recall=False)
+
+
+def _stored(memory):
+    entries = memory.history("t", user_id="ana").entries
+    return [(entry.role, str(entry.message.text)) for entry in entries if entry.message]
+
+
+def _view(memory):
+    return [str(one.text) for one in memory.history("t", user_id="ana").messages]
+
+
+def _chat(*texts):
+    """Return messages of the user and the assistant, in turn."""
+    return [(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(texts)]
+
+
+def _say(chain, *texts):
+    for text in texts:
+        chain.invoke(text, at())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_list_that_shares_nothing_with_the_thread_says_its_last_message(quick, model, chain, way):
+    _say(chain, "Where is the bike?")
+    WAYS[way](chain, _chat("Say it in Latin: yes", "Ita", "And no?"), at())
+    assert _stored(quick)[2:] == [("user", "And no?"), ("assistant", "Reply 2.")]
+    assert [one.text for one in model.seen[1]] == [
+        "Where is the bike?",
+        "Reply 1.",
+        "Say it in Latin: yes",
+        "Ita",
+        "And no?",
+    ]
+
+
+def test_examples_that_every_call_sends_along_stand_where_they_stood_and_are_not_stored(
+    quick, model, chain
+):
+    examples = _chat("Say it in Latin: yes", "Ita")
+    chain.invoke([*examples, HumanMessage("And no?")], at())
+    chain.invoke([*examples, *_chat("And no?", "Reply 1.", "And who?")], at())
+    assert [one.text for one in model.seen[1]] == [
+        "Say it in Latin: yes",
+        "Ita",
+        "And no?",
+        "Reply 1.",
+        "And who?",
+    ]
+    assert _view(quick) == ["And no?", "Reply 1.", "And who?", "Reply 2."]
+
+
+def test_a_greeting_is_shown_and_matches_nothing(quick, model, chain):
+    greeting = AIMessage("Hello, how can I help?")
+    chain.invoke([greeting, HumanMessage("Where?")], at())
+    chain.invoke([greeting, *_chat("Where?", "Reply 1.", "When?")], at())
+    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2."]
+    assert [one.text for one in model.seen[1]][-4:] == [
+        "Hello, how can I help?",
+        "Where?",
+        "Reply 1.",
+        "When?",
+    ]
+
+
+def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(quick, model, chain):
+    _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
+    chain.invoke(_chat("In which town?", "Reply 2.", "Is it raining?"), at())
+    assert _view(quick)[-4:] == ["Thanks a lot", "Reply 3.", "Is it raining?", "Reply 4."]
+    assert len(model.seen[-1]) == 7
+
+
+def test_an_edited_question_takes_back_what_followed(quick, model, chain):
+    _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
+    chain.invoke(_chat("Where is the bike?", "Reply 1.", "In which city?"), at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
+    assert [one.text for one in model.seen[-1]] == [
+        "Where is the bike?",
+        "Reply 1.",
+        "In which city?",
+    ]
+    assert ("user", "Thanks a lot") in _stored(quick), "the log keeps it"
+
+
+def test_another_question_in_the_place_of_one_is_a_second_tabs(quick, chain):
+    _say(chain, "Where is the bike?", "In which town?")
+    chain.invoke(_chat("Where is the bike?", "Reply 1.", "Play some jazz"), at())
+    assert _view(quick)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
+
+
+def test_a_message_edited_under_its_id_need_not_resemble_itself(quick, model, chain):
+    for number, text in enumerate(["Where is the bike?", "In which town?", "Thanks"]):
+        chain.invoke(HumanMessage(text, id=f"q{number}"), at())
+    edited = HumanMessage("Play some jazz", id="q1")
+    chain.invoke([*_chat("Where is the bike?", "Reply 1."), edited], at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
+    assert len(model.seen[-1]) == 3
+
+
+def test_a_list_that_ends_with_an_answered_question_asks_for_another_answer(quick, model, chain):
+    _say(chain, "Where?", "When?", "Why?")
+    chain.invoke(_chat("Where?", "Reply 1.", "When?"), at())
+    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 4.", "Why?", "Reply 3."]
+    assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "When?"]
+
+
+def test_yes_and_yes_again_are_two(quick, chain):
+    shown = []
+    for text in ["Shall I?", "yes", "yes", "yes"]:
+        reply = chain.invoke([*shown, HumanMessage(text)], at())
+        shown += [HumanMessage(text), AIMessage(reply.text)]
+    assert _view(quick) == [str(one.text) for one in shown]
+
+
+def test_replies_that_the_application_shows_in_its_own_form_are_the_threads(quick, chain):
+    _say(chain, "Where?", "When?")
+    chain.invoke(_chat("Where?", "<b>Reply 1.</b>", "When?", "<b>Reply 2.</b>", "Why?"), at())
+    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2.", "Why?", "Reply 3."]
+
+
+def test_blocks_and_text_are_the_same_words(quick, chain):
+    _say(chain, "Where?")
+    blocks = [{"type": "text", "text": "Whe"}, {"type": "text", "text": "re?"}]
+    chain.invoke([HumanMessage(blocks), AIMessage("Reply 1."), HumanMessage("When?")], at())
+    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2."]
+
+
+def test_what_was_said_elsewhere_since_is_stored_once(quick, chain):
+    _say(chain, "Where?")
+    said = ["Where?", "Reply 1.", "Is it open?", "From nine.", "Thanks."]
+    chain.invoke(_chat(*said), at())
+    assert _view(quick) == [*said, "Reply 2."]
+
+
+def test_what_was_taken_back_does_not_return_with_a_list(quick, chain):
+    _say(chain, "Where?", "A secret")
+    quick.history("t", user_id="ana").undo()
+    chain.invoke(_chat("Where?", "Reply 1.", "A secret", "Reply 2.", "When?"), at())
+    assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 3."]
+
+
+def test_what_the_write_hook_changes_is_recognised(model):
+    def masked(message):
+        return message.model_copy(update={"content": str(message.content).replace("7", "*")})
+
+    memory = ConversationMemory(InMemoryLog(), before_write=masked)
+    chain = memory.wrap(model, recall=False)
+    chain.invoke("My code is 77", at())
+    chain.invoke(_chat("My code is 77", "Reply 1.", "And 7?"), at())
+    assert _view(memory) == ["My code is **", "Reply 1.", "And *?", "Reply 2."]
+
+
+def test_a_summarised_beginning_is_no_news(quick, model, chain):
+    _say(chain, *(_words(number) for number in range(6)))
+    history = quick.history("t", user_id="ana")
+    window = history.summary_window()
+    history.add_summary("What was said.", window)
+    shown = []
+    for number in range(6):
+        shown += [HumanMessage(_words(number)), AIMessage(f"Reply {number + 1}.")]
+    before = _stored(quick)
+    chain.invoke([*shown, HumanMessage("Go on")], at())
+    assert _stored(quick)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
+    assert "What was said." in model.seen[-1][0].text
+
+
+def test_a_system_message_of_a_call_steers_that_call_alone(quick, model, chain):
+    chain.invoke([SystemMessage("Today is Monday."), HumanMessage("Where?")], at())
+    chain.invoke("When?", at())
+    assert [one.type for one in model.seen[0]] == ["system", "human"]
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "human"]
+    assert {role for role, _ in _stored(quick)} == {"user", "assistant"}
+
+
+def test_the_tool_loops_of_a_list_are_the_threads(quick):
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "On level 3.", "Bye."])
+    chain = quick.wrap(model, recall=False)
+    shown = [HumanMessage("Where?")]
+    shown.append(chain.invoke(shown, at()))
+    shown.append(ToolMessage("level 3", tool_call_id="c1"))
+    shown.append(chain.invoke(shown, at()))
+    shown.append(HumanMessage("Thanks"))
+    chain.invoke(shown, at())
+    assert _stored(quick) == [
+        ("user", "Where?"),
+        ("assistant", ""),
+        ("tool", "level 3"),
+        ("assistant", "On level 3."),
+        ("user", "Thanks"),
+        ("assistant", "Bye."),
+    ]
+    assert [one.type for one in model.seen[1]] == ["human", "ai", "tool"]
+
+
+def test_a_list_in_a_turn_that_is_not_stored_leaves_the_log_alone(quick, model, chain):
+    _say(chain, "Where?")
+    chain.invoke(_chat("Where?", "Reply 1.", "When?"), at(remember=False))
+    assert _view(quick) == ["Where?", "Reply 1."]
+    assert [one.text for one in model.seen[1]] == ["Where?", "Reply 1.", "When?"]
+
+
+# -- the application's own retry ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("sends", ["text", "the whole chat"])
+def test_the_same_text_after_a_failure_is_the_same_turn(quick, way, sends):
+    model = ScriptedChatModel(replies=["Yes.", ProviderError(), "No."])
+    chain = quick.wrap(model, recall=False)
+    _say(chain, "Where?")
+    said = "When?" if sends == "text" else _chat("Where?", "Yes.", "When?")
+    with pytest.raises(ProviderError):
+        WAYS[way](chain, said, at())
+    WAYS[way](chain, said, at())
+    assert _stored(quick) == [
+        ("user", "Where?"),
+        ("assistant", "Yes."),
+        ("user", "When?"),
+        ("assistant", "No."),
+    ]
+    assert [one.text for one in model.seen[2]] == ["Where?", "Yes.", "When?"]
+
+
+def test_another_text_after_a_failure_is_another_turn(quick):
+    chain = quick.wrap(ScriptedChatModel(replies=[ProviderError(), "Yes."]), recall=False)
+    with pytest.raises(ProviderError):
+        chain.invoke("Where?", at())
+    chain.invoke("When?", at())
+    assert _stored(quick) == [("user", "Where?"), ("user", "When?"), ("assistant", "Yes.")]
