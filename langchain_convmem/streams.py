@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_convmem.errors import ConfigError
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 __all__ = ["ClosingStreams", "carried_through", "closed", "summed", "unbroken"]
+
+T = TypeVar("T")
 
 
 async def closed(stream: AsyncIterator[Any]) -> None:
@@ -22,7 +24,7 @@ async def closed(stream: AsyncIterator[Any]) -> None:
         await close()
 
 
-async def carried_through(writing: Coroutine[Any, Any, None]) -> None:
+async def carried_through(writing: Coroutine[Any, Any, T]) -> T:
     """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
 
     A reply that was shown must not be lost because its reader left before it was stored.
@@ -34,9 +36,10 @@ async def carried_through(writing: Coroutine[Any, Any, None]) -> None:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
-    task.result()
+    result = task.result()
     if cancelled is not None:
         raise cancelled
+    return result
 
 
 def unbroken(stream: Iterator[Any]) -> Iterator[Any]:

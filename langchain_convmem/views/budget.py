@@ -30,11 +30,13 @@ class Piece:
         role: Whose message it is.
         message: The message.
         positions: Positions of the entries it shows.
+        speaker: The name of who says it, where the text does not.
     """
 
     role: Role
     message: BaseMessage
     positions: set[int] = field(default_factory=set)
+    speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,12 @@ from langchain_convmem.views.live import live_entries, live_summary, uncovered
 from langchain_convmem.views.profiles import Place, Profile, ProviderProfile, resolved
 from langchain_convmem.views.profiles.blocks import BlockFitter
 from langchain_convmem.views.profiles.limits import keep_newest
-from langchain_convmem.views.profiles.names import has_several_speakers, named
+from langchain_convmem.views.profiles.names import (
+    has_several_speakers,
+    introduced,
+    named,
+    speaker_of,
+)
 from langchain_convmem.views.profiles.reasoning import (
     forget_dialect,
     has_reasoning,
@@ -152,7 +157,8 @@ class _View:
             if is_blank_message(message):
                 self._repairs.append(f"left out {message_key(entry)}: it is blank")
                 continue
-            self._add(Piece(entry.role, message, {entry.position}), entry)
+            piece = Piece(entry.role, message, {entry.position}, speaker_of(entry))
+            self._add(piece, entry)
             for result, positions in calls.results(message, entry, self._fit):
                 self._body.append(Piece("tool", result, positions))
         return self._head, self._body
@@ -188,6 +194,8 @@ class _View:
             return
         if [one for one in (before, piece) if without_reasoning(one.message)]:
             self._repairs.append(f"left out the reasoning of {piece.message.id}: it was joined")
+        if piece.role == "assistant":
+            _tell_apart(before, piece)
         before.positions |= piece.positions
         before.message = _merge(before.message, piece.message)
         forget_dialect(before.message, self._rules)
@@ -219,6 +227,17 @@ _PLACES: dict[str, Place | Literal["system"]] = {
 def _placeholder(entry: Entry) -> Piece:
     turn = placeholder_turn(entry)
     return Piece("user", HumanMessage(PLACEHOLDER_TEXT, id=turn.id))
+
+
+def _tell_apart(before: Piece, piece: Piece) -> None:
+    """Have the text say who speaks, where two assistants do in one message."""
+    if piece.speaker is None or piece.speaker == before.speaker:
+        return
+    for one in (before, piece):
+        if one.speaker is not None:
+            one.message.content = introduced(one.message.content, one.speaker)
+            one.message.name = None
+    before.speaker = None
 
 
 def _merge(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:

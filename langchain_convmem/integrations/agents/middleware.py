@@ -5,8 +5,7 @@ Every hook is one job of steps, run by both of its forms.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
 
@@ -15,8 +14,9 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import now_ms
 from langchain_convmem.integrations.agents.agent_view import agent_context_steps
-from langchain_convmem.integrations.agents.broken_replies import HeardReplies, hearing
 from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.streams import carried_through
+from langchain_convmem.turns.heard_replies import HeardReplies, hearing
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.state_sync import (
@@ -208,9 +208,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
                 job = self._broken_off(request, loop, heard, started_ms)
-                await _to_its_end(arun(_as_internal(job)))
+                await carried_through(arun(_as_internal(job)))
                 raise
-        return await _to_its_end(
+        return await carried_through(
             arun(_as_internal(self._answered(request, loop, response, started_ms)))
         )
 
@@ -279,7 +279,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Store what a tool returns; see `wrap_tool_call`."""
         keep = await arun(_as_internal(self._calling(request)))
         result = await handler(request)
-        return await _to_its_end(arun(_as_internal(_kept(result, keep))))
+        return await carried_through(arun(_as_internal(_kept(result, keep))))
 
     def _calling(self, request: ToolCallRequest) -> Steps[_Keep | None]:
         """Make sure that the call is stored; return what stores its result."""
@@ -378,14 +378,3 @@ def _update_of(command: Command[Any]) -> dict[str, Any]:
     """Return what a command changes in this agent's own state."""
     update = command.update
     return update if command.graph is None and isinstance(update, dict) else {}
-
-
-async def _to_its_end(writing: Coroutine[Any, Any, T]) -> T:
-    """Await a write to its end, also when the run is cancelled meanwhile."""
-    task = asyncio.create_task(writing)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        task.result()  # a write that failed is raised instead
-        raise

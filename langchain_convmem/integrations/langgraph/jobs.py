@@ -28,6 +28,7 @@ from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.records import Entry
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
+from langchain_convmem.turns.heard_replies import HeardReplies
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.replies import reply_messages
@@ -239,6 +240,29 @@ class Jobs:
             run = self._run(config, trace)
             messages = messages_in(state, self.messages_key, run.node) or []
             yield from self._catch_up(state, [*messages, *replies], run)
+
+    def breaking(
+        self,
+        state: Any,
+        config: RunnableConfig,
+        trace: TurnTrace,
+        *,
+        asking: Asking,
+        heard: HeardReplies,
+    ) -> Steps[None]:
+        """Store the words of a reply that broke off."""
+        run = self._run(config, trace)
+        said, timing = heard.broken(), measure_times(asking.started_ms)
+        if not (said and asking.is_kept and run.options.remember):
+            return
+        messages = messages_in(state, self.messages_key, run.node)
+        if messages is None:
+            reply = Reply(said, timing)
+            yield from keep_reply(self.memory, run.node, _turn_in(state), reply, is_broken=True)
+        else:
+            sync = self._sync(state, run)
+            turn = yield from sync.catch_up(messages, _note_in(state))
+            yield from sync.reply_broken(turn, said, messages, timing)
 
     # -- what they share ------------------------------------------------------------------------
 

@@ -19,7 +19,9 @@ from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.integrations.langgraph.jobs import Jobs, Update
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.chain_shape import ChainShape
+from langchain_convmem.turns.heard_replies import HeardReplies
 from langchain_convmem.turns.options import TurnOptions, TurnSettings
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.context import Profile
@@ -257,13 +259,26 @@ def _node(
 def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
         asking = run(_run_traced(jobs.asking, state, config))
-        update = asking.answered(model.invoke(asking.payload, config))
+        heard = HeardReplies()
+        try:
+            update = asking.answered(model.invoke(asking.payload, heard.listen(config)))
+        except BaseException:
+            run(_run_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
+            raise
         run(_run_traced(partial(jobs.calling, update=update), state, config))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         asking = await arun(_run_traced(jobs.asking, state, config))
-        update = asking.answered(await model.ainvoke(asking.payload, config))
+        heard = HeardReplies()
+        try:
+            update = asking.answered(await model.ainvoke(asking.payload, heard.listen(config)))
+        except GeneratorExit:
+            raise  # the loop is gone, and nothing can be awaited
+        except BaseException:
+            breaking = partial(jobs.breaking, asking=asking, heard=heard)
+            await carried_through(arun(_run_traced(breaking, state, config)))
+            raise
         await arun(_run_traced(partial(jobs.calling, update=update), state, config))
         return update
 

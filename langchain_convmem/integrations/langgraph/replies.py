@@ -12,9 +12,9 @@ from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import start_of
+from langchain_convmem.turns.entries import is_answered, start_of
 from langchain_convmem.turns.recording import draft_reply
-from langchain_convmem.turns.replies import reply_messages
+from langchain_convmem.turns.replies import INTERRUPTED, reply_messages
 from langchain_convmem.turns.state_sync import (
     NodeContext,
     rewind_turns,
@@ -130,9 +130,17 @@ def keep_asked(
 
 
 def keep_reply(
-    memory: TurnMemory, context: NodeContext, turn_id: str, reply: Reply
+    memory: TurnMemory,
+    context: NodeContext,
+    turn_id: str,
+    reply: Reply,
+    *,
+    is_broken: bool = False,
 ) -> Steps[list[Draft]]:
-    """Store the reply of a turn, in the place of an earlier one; return what was appended."""
+    """Store the reply of a turn, in the place of an earlier one; return what was appended.
+
+    One that broke off does not take the place of a whole one.
+    """
     log = memory.log
     turn = yield from _turn_entries(log, context, turn_id)
     back = yield from _going_back(log, context, turn_id)
@@ -140,13 +148,15 @@ def keep_reply(
     found: list[Entry] = yield step(log, "find", context.key, names)
     start = start_of(turn, turn[0])
     entries: list[Entry] = yield step(log, "entries", context.key, after=start - 1)
+    if is_broken and is_answered(live_entries(entries), turn_id):
+        return []
     drafts = draft_reply(
         memory.drafting,
         reply.messages,
         turn_id=turn_id,
         entries=entries,
         found=found,
-        metadata=Metadata(timing=reply.timing),
+        metadata=Metadata((INTERRUPTED,) if is_broken else (), reply.timing),
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:

@@ -15,7 +15,7 @@ from langchain_convmem.records import Entry
 from langchain_convmem.views.copies import clean_text, handed_out
 from langchain_convmem.views.profiles.rules import ProviderProfile, fits
 
-__all__ = ["first_speakers", "has_several_speakers", "named", "speaker_of"]
+__all__ = ["first_speakers", "has_several_speakers", "introduced", "named", "speaker_of"]
 
 _ROLE_KEY = "__openai_role__"
 
@@ -78,7 +78,7 @@ def named(
     message.name = None
     label = clean_text(" ".join(name.split()))
     if is_user and label:
-        message.content = _introduced(message.content, f"{label}: ")
+        message.content = introduced(message.content, label)
         return None
     return name
 
@@ -93,7 +93,9 @@ def _drop_other_names(message: BaseMessage, profile: ProviderProfile) -> None:
         del more[_ROLE_KEY]
 
 
-def _introduced(content: Any, label: str) -> Any:
+def introduced(content: Any, name: str) -> Any:
+    """Return a message's content with who says it in front."""
+    label = f"{clean_text(' '.join(name.split()))}: "
     if isinstance(content, str):
         return label + content if content else content
     for number, block in enumerate(content):

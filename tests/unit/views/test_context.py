@@ -336,3 +336,22 @@ def test_an_empty_thread_is_an_empty_context():
 def test_unknown_options_are_refused_by_name(options, named):
     with pytest.raises(ConfigError, match=named):
         context([], **options)
+
+
+@pytest.mark.parametrize("profile", ["strict", "openai", "anthropic", "bedrock_converse"])
+def test_of_two_assistants_in_one_message_the_text_says_who_speaks(profile):
+    said = [AIMessage("So.", name="abe"), AIMessage("No.", name="bea"), AIMessage("Well.")]
+    found = shown("q", *said, "r", AIMessage("Yes.", name="bea"), profile=profile)
+    assert shape(found) == [
+        ("human", "q"),
+        ("ai", "abe: So.\nbea: No.\nWell."),
+        ("human", "r"),
+        ("ai", "Yes."),
+    ]
+    assert found.messages[1].name is None
+
+
+def test_what_one_assistant_says_in_two_messages_needs_no_names():
+    found = shown("q", AIMessage("So.", name="abe"), AIMessage("It is.", name="abe"))
+    assert shape(found) == [("human", "q"), ("ai", "So.\nIt is.")]
+    assert found.messages[1].name == "abe"

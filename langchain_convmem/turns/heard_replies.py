@@ -1,7 +1,7 @@
-"""Hears the words of an agent's model as they come, for the case that they break off.
+"""Hears the words of a model as they come, for the case that they break off.
 
-A middleware gets whole replies only. What a stream had brought before it broke passes through
-LangChain's callbacks and nowhere else.
+A node of a graph and an agent's middleware get whole replies only. What a stream had brought before
+it broke passes through LangChain's callbacks and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
 from langchain_convmem.turns.replies import ReplyCollector
@@ -35,6 +36,10 @@ class HeardReplies(BaseCallbackHandler):
     def __init__(self) -> None:
         """Start with nothing heard."""
         self._replies: dict[UUID, ReplyCollector] = {}
+
+    def listen(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the config with which models are called that are to be heard."""
+        return merge_configs(config, {"callbacks": [self]})
 
     def broken(self) -> list[BaseMessage]:
         """Return what the last reply that was begun and not ended had brought, if anything."""
@@ -78,7 +83,7 @@ def hearing() -> Iterator[HeardReplies]:
     """Hear the models that are called meanwhile."""
     heard = HeardReplies()
     before = var_child_runnable_config.get()
-    var_child_runnable_config.set(merge_configs(before, {"callbacks": [heard]}))
+    var_child_runnable_config.set(heard.listen(before))
     try:
         yield heard
     finally:

@@ -1,0 +1,116 @@
+"""Replies that break off: the words that came are kept, marked, and make way for a whole reply."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from graphs import KINDS, says, shown
+from langchain_core.messages import AIMessage
+from langgraph.graph import MessagesState
+from scripted_chat import ProviderError, ScriptedChatModel, at
+
+from langchain_convmem.integrations.langgraph import memory_graph
+
+SCHEMAS = pytest.mark.parametrize("schema", KINDS)
+CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
+
+
+def breaking(*replies, after=2):
+    return ScriptedChatModel(replies=list(replies) or ["One two three four"], breaks_after=after)
+
+
+def talk(memory):
+    return [
+        (entry.role, *entry.contents, *entry.metadata.attributes)
+        for entry in memory.history("t", user_id="ana").entries
+        if entry.control is None
+    ]
+
+
+def a_graph(memory, schema, model, saver=None):
+    return memory_graph(memory, model, state_schema=schema, checkpointer=saver)
+
+
+def run_broken(graph, schema):
+    with pytest.raises(ProviderError):
+        list(graph.stream(says(schema, "Count.", "q1"), at(), stream_mode="messages"))
+
+
+@SCHEMAS
+def test_the_words_of_a_stream_that_broke_are_kept(memory, schema):
+    run_broken(a_graph(memory, schema, breaking()), schema)
+    assert talk(memory) == CUT
+    [asked, reply] = memory.history("t", user_id="ana").entries
+    assert type(reply.message) is AIMessage
+    assert reply.turn_id == asked.turn_id
+    assert reply.metadata.timing.keys() >= {"llmStart", "llmEnd"}
+
+
+@SCHEMAS
+@pytest.mark.parametrize("leave", ["cancel", "close"])
+async def test_the_words_of_a_stream_that_is_left_are_kept(memory, schema, leave):
+    model = ScriptedChatModel(replies=["One two three"], turnstile=asyncio.Event())
+    graph = a_graph(memory, schema, model)
+    stream = graph.astream(says(schema, "Count."), at(), stream_mode="messages")
+    await anext(stream)
+    if leave == "close":
+        await stream.aclose()
+    else:
+        reading = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    assert talk(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@SCHEMAS
+@pytest.mark.parametrize("goes_on", [True, False], ids=["the run goes on", "it is asked again"])
+def test_a_whole_reply_takes_the_place_of_the_broken_one(memory, kept, schema, goes_on):
+    saver = kept if goes_on else None
+    run_broken(a_graph(memory, schema, breaking(), saver), schema)
+    model = ScriptedChatModel(replies=["One two three."])
+    value = None if goes_on else says(schema, "Count.", "q1")
+    a_graph(memory, schema, model, saver).invoke(value, at())
+    assert shown(memory) == ["Count.", "One two three."]
+    assert [one.text for one in model.seen[0]] == ["Count."], "an attempt does not see the other"
+
+
+@SCHEMAS
+def test_the_next_turn_sees_the_broken_words(memory, schema):
+    run_broken(a_graph(memory, schema, breaking()), schema)
+    model = ScriptedChatModel(replies=["Three."])
+    a_graph(memory, schema, model).invoke(says(schema, "Go on."), at())
+    assert [one.text for one in model.seen[0]] == ["Count.", "One two ", "Go on."]
+
+
+@SCHEMAS
+def test_an_attempt_that_breaks_leaves_the_whole_reply_of_the_one_before(memory, schema):
+    whole = a_graph(memory, schema, ScriptedChatModel(replies=["Three."]))
+    whole.invoke(says(schema, "Count.", "q1"), at())
+    run_broken(a_graph(memory, schema, breaking()), schema)
+    assert shown(memory) == ["Count.", "Three."]
+
+
+@SCHEMAS
+def test_of_two_attempts_that_broke_the_later_is_shown(memory, schema):
+    run_broken(a_graph(memory, schema, breaking()), schema)
+    run_broken(a_graph(memory, schema, breaking("Four five six seven")), schema)
+    assert shown(memory) == ["Count.", "Four five "]
+
+
+@SCHEMAS
+def test_of_a_call_that_is_not_stored_no_words_are(memory, schema):
+    graph = a_graph(memory, schema, breaking())
+    config = at(memory={"remember": False})
+    with pytest.raises(ProviderError):
+        list(graph.stream(says(schema, "Count."), config, stream_mode="messages"))
+    assert talk(memory) == []
+
+
+def test_half_a_call_is_no_call(memory):
+    call = {"name": "look", "args": {}, "id": "c0", "type": "tool_call"}
+    model = breaking(AIMessage("Let me look.", tool_calls=[call]), after=4)
+    run_broken(a_graph(memory, MessagesState, model), MessagesState)
+    assert shown(memory) == ["Count.", "Let me look."]
