@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -11,7 +11,13 @@ from langchain_core.runnables import ensure_config
 
 from langchain_convmem.errors import HistoryWriteError, LogError, UnknownCheckpointError
 from langchain_convmem.gates import Gate
-from langchain_convmem.history import LiveThread, fork_steps, note_steps, read_all_steps
+from langchain_convmem.history import (
+    LiveThread,
+    cut_reply_steps,
+    fork_steps,
+    note_steps,
+    read_all_steps,
+)
 from langchain_convmem.history.live_reading import read_live_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.memory.rendering import folded
@@ -25,10 +31,11 @@ from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.context import Profile
-from langchain_convmem.views.copies import handed_out
+from langchain_convmem.views.copies import handed_out, message_key
 from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.editing import rewinding, undoing
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.heard import INTERRUPTED
+from langchain_convmem.views.live import live_entries, retracted_ids
 
 if TYPE_CHECKING:
     from langchain_convmem.memory.conversation_memory import ConversationMemory
@@ -47,12 +54,14 @@ class MemoryThread:
         key: The thread.
         switches: Budgets, and what is recalled.
         profile: Whose rules the messages keep.
+        running: Turns that have begun and are not over.
     """
 
     memory: ConversationMemory
     key: ThreadKey
     switches: TurnSwitches
     profile: Profile
+    running: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
@@ -74,7 +83,8 @@ class MemoryThread:
             thread = yield from read_all_steps(log, thread)
             seen = self._with(thread, asked)
             view = look.viewed(seen) or look.viewed_without_unanswered(seen)
-        note = _Note(look, view)
+        last = thread.entries[-1].position if thread.entries else 0
+        note = _Note(look, view, new_ulid(), last)
         if not asked:
             return ThreadView(tuple(view.messages), (), note)
         yield from note_steps(log, thread, view, look.options(seen.entries))
@@ -110,44 +120,82 @@ class MemoryThread:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def add_steps(
-        self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    def begin_steps(
+        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
     ) -> Steps[None]:
-        """Store a whole turn in one write; then let the thread be compacted if that is due."""
-        note = view.note if isinstance(view.note, _Note) else None
-        drafts = yield from self._drafts(messages, note)
-        if not drafts:
-            return
-        drafts[-1] = replace(drafts[-1], metadata=Metadata((), dict(timing)))
-        try:
-            yield step(self.memory.log, "append", self.key, drafts)
-        except LogError as error:
-            msg = f"the turn could not be stored ({error}); the reply is in `text`"
-            thread_id = self.key.thread_id
-            raise HistoryWriteError(msg, thread_id=thread_id, text=messages[-1].text) from error
-        if note is not None:
-            yield from self.memory.after_turn_steps(self.key, note.view, messages)
+        """Store what is asked before the model is called: it was said, whatever happens now."""
+        note: _Note = view.note
+        self.running.add(note.turn_id)
+        drafts = [
+            replace(draft, metadata=Metadata(timing={"creation": asked_ms}))
+            for draft in (yield from self._drafts(asked, note))
+        ]
+        if drafts:
+            try:
+                yield step(self.memory.log, "append", self.key, drafts)
+            except LogError as error:
+                msg = f"what was asked could not be stored ({error}); the model was not called"
+                raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+
+    def add_steps(
+        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store the rest of the turn in one write; then compact the thread if that is due."""
+        note: _Note = view.note
+        drafts = yield from self._drafts(said, note)
+        if drafts:
+            known = drafts[-1].metadata
+            drafts[-1] = replace(drafts[-1], metadata=replace(known, timing=dict(timing)))
+            try:
+                yield step(self.memory.log, "append", self.key, drafts)
+            except LogError as error:
+                msg = f"the turn could not be stored ({error}); the reply is in `text`"
+                thread_id = self.key.thread_id
+                raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+        self.running.discard(note.turn_id)
+        if drafts:
+            yield from self.memory.after_turn_steps(self.key, note.view, said)
 
     def failed_steps(
-        self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
-        """Store the messages of a failed turn and take them back: views skip them."""
-        drafts = yield from self._drafts([_unnamed(message) for message in messages])
-        if drafts:
-            entries: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
-            control = Control(tuple(entry.id for entry in entries), reason)
-            draft = Draft(role="control", turn_id=entries[0].turn_id, control=control)
-            yield step(self.memory.log, "append", self.key, [draft])
+        """Take back what is stored of the turn: views skip it, the log shows how far it came."""
+        note: _Note = view.note
+        log = self.memory.log
+        try:
+            # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
+            entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
+            stored = [one for one in entries if one.turn_id == note.turn_id and not one.control]
+            rest = yield from self._drafts(map(_unnamed, said), note)
+            if rest:
+                stored += yield step(log, "append", self.key, rest)
+            if stored:
+                control = Control(tuple(entry.id for entry in stored), reason)
+                draft = Draft(role="control", turn_id=note.turn_id, control=control)
+                yield step(log, "append", self.key, [draft])
+        finally:
+            self.running.discard(note.turn_id)
 
-    def _drafts(
-        self, messages: Iterable[BaseMessage], note: _Note | None = None
-    ) -> Steps[list[Draft]]:
+    def _drafts(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
         kept = [message for message in messages if is_remembered(message)]
-        answers = {} if note is None else dict(note.answers(kept))
-        names = {message.id for message in kept if message.id}
-        found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
-        fresh = with_free_ids(kept, {entry.message_id for entry in found}, lambda _: None)
-        return self.memory.drafting.drafts(fresh, turn_id=new_ulid(), answers=answers)
+        taken = yield from self._taken({message.id for message in kept if message.id})
+        fresh = list(with_free_ids(kept, taken, lambda _: None))
+        answers = dict(note.answers(kept))
+        drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
+        return [_marked(draft) for draft in drafts]
+
+    def _taken(self, names: Collection[str]) -> Steps[set[str]]:
+        """Return those of these ids that messages of the thread bear; retracted ones do not."""
+        if not names:
+            return set()
+        log = self.memory.log
+        found: list[Entry] = yield step(log, "find", self.key, names)
+        if not found:
+            return set()
+        first = min(entry.position for entry in found)
+        later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
+        dead = retracted_ids(later)
+        return {entry.message_id for entry in found if entry.id not in dead}
 
     # -- looking back -----------------------------------------------------------------------------
 
@@ -157,7 +205,11 @@ class MemoryThread:
 
     def _said(self) -> Steps[list[Entry]]:
         entries = yield from self._entries()
-        return [entry for entry in live_entries(entries) if entry.role != "summary"]
+        return [
+            entry
+            for entry in live_entries(entries)
+            if entry.role != "summary" and entry.turn_id not in self.running
+        ]
 
     def _entries(self) -> Steps[list[Entry]]:
         entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
@@ -169,10 +221,16 @@ class MemoryThread:
         yield from self._appended(drafts)
         return [handed_out(entry) for entry in undone]
 
+    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+        """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
+        log, drafting = self.memory.log, self.memory.drafting
+        cut = yield from cut_reply_steps(log, self.key, drafting, heard, message_id)
+        return None if cut is None else handed_out(cut)
+
     def mark_steps(self) -> Steps[Any]:
-        """Return the id of the last entry; None if nothing was said."""
+        """Return the id of the last message; None if nothing was said."""
         said = yield from self._said()
-        return said[-1].id if said else None
+        return message_key(said[-1]) if said else None
 
     def rewind_steps(self, mark: Any) -> Steps[None]:
         """Take back what was said since a mark; see `ThreadMemory`."""
@@ -189,16 +247,28 @@ class MemoryThread:
             yield step(self.memory.log, "append", self.key, drafts)
 
     def branch_steps(self) -> Steps[MemoryThread]:
-        """Return a fork of the thread."""
-        key = yield from fork_steps(self.memory.log, self.key, None, None)
-        return replace(self, key=key)
+        """Return a fork of the thread, without the turn that runs."""
+        last = (yield from self.mark_steps()) if self.running else None
+        if self.running and last is None:
+            return replace(self, key=ThreadKey(self.key.user_id, new_ulid()), running=set())
+        key = yield from fork_steps(self.memory.log, self.key, last, None)
+        return replace(self, key=key, running=set())
 
 
 class _Note(NamedTuple):
-    """How a turn looked at the thread, and what it saw."""
+    """How a turn looked at the thread, what it saw, and how its entries are found.
+
+    Attributes:
+        look: What was looked for.
+        view: What the thread showed.
+        turn_id: The turn's id in the log.
+        position: No entry of the turn stands at or before it.
+    """
 
     look: TurnView
     view: Context
+    turn_id: str
+    position: int
 
     def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
         """Yield what the write hook, asked for the view, answered to the user's message."""
@@ -222,6 +292,15 @@ def _parted(note: _Note, asked: Sequence[BaseMessage], recalled: str) -> ThreadV
             now[number] = folded(human, recalled and f"{recalled}\n\n")
             break
     return ThreadView(tuple(before), tuple(now), note)
+
+
+def _marked(draft: Draft) -> Draft:
+    """Return a draft whose entry says that the reply was cut off, if the message does."""
+    message = draft.message
+    if message is None or not message.response_metadata.get(INTERRUPTED):
+        return draft
+    known = draft.metadata
+    return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
 
 
 def _unnamed(message: BaseMessage) -> BaseMessage:
