@@ -182,10 +182,13 @@ class Turn:
             self._close_calls()
             try:
                 yield from self._stored(view, attempt)
-            except BaseException:
-                attempt.rollback()
+            except BaseException as second:
+                yield from self._take_back(view, attempt, second)
                 raise
             return
+        yield from self._take_back(view, attempt, error)
+
+    def _take_back(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
         attempt.rollback()
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"

@@ -161,20 +161,27 @@ class MemoryThread:
     ) -> Steps[None]:
         """Take back what is stored of the turn: views skip it, the log shows how far it came."""
         note: _Note = view.note
-        log = self.memory.log
         try:
-            # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
-            entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
-            stored = [one for one in entries if one.turn_id == note.turn_id and not one.control]
+            yield from self._retract_steps(said, note, reason)
+        finally:
+            self.running.discard(note.turn_id)
+
+    def _retract_steps(
+        self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
+    ) -> Steps[None]:
+        log = self.memory.log
+        # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
+        entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
+        stored = [one for one in entries if one.turn_id == note.turn_id and not one.control]
+        try:
             rest = yield from self._drafts(map(_unnamed, said), note)
             if rest:
                 stored += yield step(log, "append", self.key, rest)
+        finally:  # also where the write hook refuses what was said
             if stored:
                 control = Control(tuple(entry.id for entry in stored), reason)
                 draft = Draft(role="control", turn_id=note.turn_id, control=control)
                 yield step(log, "append", self.key, [draft])
-        finally:
-            self.running.discard(note.turn_id)
 
     def _drafts(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
         kept = [message for message in messages if is_remembered(message)]

@@ -211,6 +211,32 @@ def test_the_log_shows_how_far_a_failed_turn_came(quick):
     assert live(quick) == [("human", "Where is the car?"), ("ai", "Level 3.")]
 
 
+def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
+    def refuse(message):
+        if message.type == "ai":
+            raise ProviderError("no replies")
+        return message
+
+    with ConversationMemory(InMemoryLog(), before_write=refuse) as memory:
+        said = talk(memory, answering("Level 3."), recall=False)
+        with pytest.raises(ProviderError, match="no replies"):
+            said.send_message("Where is the car?")
+        assert (said.history, live(memory)) == ([], [])
+        assert [entry.role for entry in memory.log.entries(KEY)] == ["user", "control"]
+
+
+def test_a_cancelled_reply_that_cannot_be_kept_takes_the_question_with_it():
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
+    said = talk(memory, answering("On level 3."), recall=False, on_cancel="keep")
+    stream = said.stream("Where is the car?")
+    next(stream)
+    said.cancel()
+    with pytest.raises(HistoryWriteError) as raised:
+        list(stream)
+    assert raised.value.text == "On "
+    assert (said.history, live(memory)) == ([], [])
+
+
 def test_a_question_that_a_crash_left_is_answered_with_the_next(quick):
     quick.add_messages([HumanMessage("Where is the car?")], thread_id="t", user_id="ana")
     model = answering("Level 3, by the pillar.", "Bye.")
@@ -386,3 +412,12 @@ def test_conversations_of_one_engine_keep_to_their_threads(quick):
 def test_a_wrong_setting_is_named(quick):
     with pytest.raises(ConfigError, match=r"'prefase'.*preface"):
         talk(quick, answering("x"), prefase=1)
+
+
+def test_words_that_nobody_heard_are_not_recalled(quick):
+    said = talk(quick, answering("The car is on level 3. The ticket lies in the glovebox."))
+    said.send_message("Where is the car, and where is the ticket?")
+    said.cut_reply("The car is on level 3.")
+    found = quick.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
+    assert "glovebox" not in "".join(block.text for block in found.blocks)
+    assert "level 3" in "".join(block.text for block in found.blocks)
