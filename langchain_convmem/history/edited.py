@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.history.added_turn import AddedTurn
@@ -131,9 +131,10 @@ class EditedThread(LogThread):
         that tells of it goes. The log keeps the reply as it was.
 
         Args:
-            heard_until: How many characters of the reply's text were heard, or the words that
-                were; see `count_heard` in `views.heard` for how these are found. 0 or blank text
-                takes the reply out, but for its tool calls.
+            heard_until: How many characters of the stored text were heard, or the words that
+                were; see `count_heard` in `views.heard` for how these are found, after the write
+                hook was asked about them. 0 or blank text takes the reply out, but for its tool
+                calls.
             message_id: Id of the reply; None is the latest one.
 
         Returns:
@@ -167,7 +168,7 @@ def cut_reply_steps(
     """
     entries: list[Entry] = yield step(log, "entries", key)
     reply = reply_named(entries, message_id)
-    drafts = cutting(entries, reply, heard)
+    drafts = cutting(entries, reply, _as_stored(heard, drafting))
     if not drafts:
         return reply
     kept = [one if one.message is None else drafting.kept(one) for one in drafts]
@@ -175,3 +176,11 @@ def cut_reply_steps(
         kept[-1] = Draft(role="control", control=Control((reply.id,), "cancelled"))
     added: list[Entry] = yield step(log, "append", key, kept)
     return added[-1] if added[-1].control is None else None
+
+
+def _as_stored(heard: Heard, drafting: Drafting) -> Heard:
+    """Return words as the log would hold them: the reply that they are of was asked about, too."""
+    if drafting.hook is None or not isinstance(heard, str) or not heard.strip():
+        return heard
+    kept = drafting.hooked(AIMessage(heard))
+    return heard if kept is None else str(kept.text)

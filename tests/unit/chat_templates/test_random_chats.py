@@ -38,7 +38,7 @@ def check_template(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_what_is_sent_for_each_turn_makes_the_whole_prompt(check_template, name):
-    found = check_template(SOURCES[name], chats=40, seed=7)
+    found = check_template(SOURCES[name], chats=60, seed=7)
     assert found.mismatches == []
     assert found.incremental > 20
     assert found.diverged > 10
