@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.records import Control, Draft, Entry, RetractReason
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason
 from langchain_convmem.views.codec import draft_of, role_of
 from langchain_convmem.views.copies import handed_out, message_key
 from langchain_convmem.views.heard import INTERRUPTED, Heard, cut_to_heard
@@ -38,6 +38,8 @@ _SAID = frozenset({"user", "assistant", "tool"})
 _REDOABLE = frozenset({"undo", "cleared"})
 _OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
 """Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
+_OF_THE_ENTRY = frozenset({"agent", "attempt_of", "forked_from", "langgraph_state", "own_tokens"})
+"""Keys of `aux` that tell how an entry came into the log; what takes its place came otherwise."""
 
 
 def clearing(entries: Sequence[Entry]) -> list[Draft]:
@@ -155,7 +157,7 @@ def replacing(
     later = [] if keep_later or old.role == "system" else _later(live, old)
     named = {entry.id for entry in later}
     drafts = _retracting_with_summaries(live, named | {old.id}, "rewind", kept={old.id})
-    return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=old.metadata)]
+    return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_kept_metadata(old))]
 
 
 def cutting(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:
@@ -180,7 +182,7 @@ def cutting(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]
         return []
     if cut is None:
         return _retracting_with_summaries(live, {reply.id}, "cancelled")
-    known = reply.metadata
+    known = _kept_metadata(reply)
     marks = [mark for mark in known.attributes if mark != INTERRUPTED]
     metadata = replace(known, attributes=(*marks, INTERRUPTED))
     drafts = _retracting_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
@@ -222,6 +224,14 @@ def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
             return entry
     msg = f"there is no message {message_id!r} in the thread's view; ids are those of its messages"
     raise ConfigError(msg)
+
+
+def _kept_metadata(entry: Entry) -> Metadata:
+    """Return what is known of a message, for what takes its place."""
+    known = entry.metadata
+    return replace(
+        known, aux={key: one for key, one in known.aux.items() if key not in _OF_THE_ENTRY}
+    )
 
 
 def _is_named(entry: Entry, message_id: str) -> bool:

@@ -141,6 +141,13 @@ def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
         assert asked.replace("r1", new).metadata == before
 
 
+def test_how_an_entry_came_into_the_log_is_not_told_of_what_takes_its_place(asked):
+    for name in ("agent", "attempt_of", "forked_from", "langgraph_state", "own_tokens"):
+        asked.turns[-1].add_data(name, {"calls": 1})
+    assert asked.replace("r1", "At one.").metadata.aux == {"voice": "Alto"}
+    assert asked.cut_reply("At").metadata.aux == {"voice": "Alto"}
+
+
 def test_a_text_in_the_place_of_a_message_keeps_what_is_known_of_it(history):
     history.add_messages(
         [
