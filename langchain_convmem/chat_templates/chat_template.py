@@ -99,7 +99,7 @@ class ChatTemplate:
                 raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
             self._tree = self.sandbox.parse(source)
             self._template = self.sandbox.from_string(self.sandbox.parsed(source))
-        self.roles = {**_own_roles(self._tree), **(roles or {})}
+        self.roles = {**_find_own_roles(self._tree), **(roles or {})}
         """What the template calls a role, where that differs from our name."""
 
     # -- where templates come from ----------------------------------------------------------------
@@ -224,7 +224,7 @@ class ChatTemplate:
         found = self.converted(messages, {})
         given = {**self._beginning(tools), **self.checked_variables(variables)}
         if continue_final_message:
-            return self.unended(found, given)
+            return self.render_unended(found, given)
         with template_errors(self.name):
             return self.whole(found, {**given, "add_generation_prompt": add_generation_prompt})
 
@@ -262,7 +262,7 @@ class ChatTemplate:
     def whole(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
         """Return a prompt of converted messages; raises what the template raises."""
         if not self._is_for_parts:
-            return self._written(messages, variables)
+            return self._render(messages, variables)
         last, prompt = len(messages) - 1, variables["add_generation_prompt"]
         return "".join(
             self.part(
@@ -274,18 +274,20 @@ class ChatTemplate:
             for number, message in enumerate(messages)
         )
 
-    def _written(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
+    def _render(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
         pieces = self._template.generate({**variables, "messages": messages})
         return joined(pieces, self.sandbox.limits)
 
-    def unended(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
+    def render_unended(
+        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
+    ) -> str:
         """Return a prompt up to where the text of its last message ends, which may go on.
 
         Raises:
             InvalidMessageError: If the last message does not end with text.
             ChatTemplateError: If the template does not show it.
         """
-        marked = _marked(messages[-1]) if messages else None
+        marked = _mark_end(messages[-1]) if messages else None
         if marked is None:
             raise InvalidMessageError("the message to go on with must be there, and end with text")
         given = {**variables, "add_generation_prompt": False}
@@ -317,7 +319,7 @@ class ChatTemplate:
             "is_last_part": is_last,
         }
         with template_errors(self.name):
-            return self._written([], given)
+            return self._render([], given)
 
     def _beginning(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = strftime_at(self._now())
@@ -327,10 +329,10 @@ class ChatTemplate:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
 
 
-def _own_roles(tree: nodes.Template) -> dict[str, str]:
+def _find_own_roles(tree: nodes.Template) -> dict[str, str]:
     """Return our roles that a template never names, with its own names for them."""
     named = {one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)}
-    asked = {name for one in tree.find_all(nodes.Compare) for name in _roles_asked(one)}
+    asked = {name for one in tree.find_all(nodes.Compare) for name in _find_compared_roles(one)}
     found = {
         role: next((name for name in others if name in asked), None)
         for role, others in _OTHER_NAMES.items()
@@ -339,7 +341,7 @@ def _own_roles(tree: nodes.Template) -> dict[str, str]:
     return {role: name for role, name in found.items() if name is not None}
 
 
-def _roles_asked(comparison: nodes.Compare) -> set[str]:
+def _find_compared_roles(comparison: nodes.Compare) -> set[str]:
     """Return the texts that a role is compared with."""
     sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
     if not any(map(_is_role, sides)):
@@ -354,7 +356,7 @@ def _is_role(expression: nodes.Node) -> bool:
     return name == "role"
 
 
-def _marked(message: TemplateMessage) -> TemplateMessage | None:
+def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
     """Return a message with a mark where its text ends; None if it does not end with text."""
     content = message.get("content")
     if isinstance(content, str):

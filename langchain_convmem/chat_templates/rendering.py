@@ -223,7 +223,7 @@ class RenderState:
         if extra_context:
             variables |= self._template.checked_variables(extra_context)
         everything = [*self._messages, *added]
-        text = self._template.unended(everything, variables)
+        text = self._template.render_unended(everything, variables)
         self._call_names.update(new_names)
         self._messages += added[:-1]
         increment = self._settled(Written(0, text, len(everything), "its last message goes on"))

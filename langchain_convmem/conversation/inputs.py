@@ -114,10 +114,10 @@ def _copied(message: BaseMessage, what: str) -> BaseMessage:
     except (TypeError, RecursionError) as error:
         raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
     whole = message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
-    return _of_known_role(whole) if isinstance(whole, ChatMessage) else whole
+    return _convert_chat_message(whole) if isinstance(whole, ChatMessage) else whole
 
 
-def _of_known_role(message: ChatMessage) -> BaseMessage:
+def _convert_chat_message(message: ChatMessage) -> BaseMessage:
     """Return a message of a role that has a class of its own as one of that, such as `model`."""
     kind = _CLASSES.get(KNOWN_ROLES.get(message.role.lower(), ""))
     if kind is None:

@@ -139,7 +139,7 @@ class ListThread:
         """Cut a reply to what was heard of it; see `ThreadMemory`."""
         yield from ()
         with self._lock:
-            number = self._reply_number(message_id)
+            number = self._find_reply(message_id)
             cut = cut_to_heard(self._messages[number], heard)
             if cut is self._messages[number]:
                 return copied(cut)
@@ -150,14 +150,14 @@ class ListThread:
                 self._starts = [start - (start > number) for start in self._starts]
         return None if cut is None else copied(cut)
 
-    def _reply_number(self, message_id: str | None) -> int:
+    def _find_reply(self, message_id: str | None) -> int:
         """Return the number of a reply, or of the latest one."""
         for number in reversed(range(len(self._messages))):
             message = self._messages[number]
             if message_id is not None and message.id == message_id:
                 if isinstance(message, AIMessage):
                     return number
-                raise InvalidMessageError(f"message {message_id!r} is no reply of the assistant")
+                raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
             if message_id is None and isinstance(message, AIMessage) and message.text.strip():
                 return number
         named = "" if message_id is None else f" {message_id!r}"

@@ -53,7 +53,7 @@ class Turn:
     def flow(self) -> Flow[ModelReply]:
         """Run the turn, and store it; on any error the conversation is as before."""
         view = yield from self.thread.view_steps(self.asked)
-        missing = self.missing_answers(view)
+        missing = self.find_missing_answers(view)
         if missing:
             self.asked = [*missing, *self.asked]
             view = view._replace(asked=(*missing, *view.asked))
@@ -81,7 +81,7 @@ class Turn:
         if late:
             raise late[0]
 
-    def missing_answers(self, view: ThreadView) -> list[ToolMessage]:
+    def find_missing_answers(self, view: ThreadView) -> list[ToolMessage]:
         """Return the answers that earlier calls still lack, before anybody speaks.
 
         Raises:

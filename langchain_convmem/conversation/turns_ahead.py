@@ -155,7 +155,7 @@ class TurnsAhead(TurnsBack):
         if not turn.asked:
             raise InvalidMessageError("nothing is sent that could be pending")
         view = yield from self._thread.view_steps(())
-        missing = turn.missing_answers(view._replace(asked=tuple(turn.asked)))
+        missing = turn.find_missing_answers(view._replace(asked=tuple(turn.asked)))
         context = [*view.before, *missing, *turn.asked]
         yield from self._backend.read_ahead_steps(turn.request, context)
         turn.control.end()

@@ -34,7 +34,7 @@ from langchain_convmem.protocols import ThreadMemory
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.heard import Heard
 
-__all__ = ["Checkpoint", "Parts", "TurnsBack", "joined"]
+__all__ = ["Checkpoint", "Parts", "TurnsBack"]
 
 T = TypeVar("T")
 
@@ -178,7 +178,7 @@ class TurnsBack:
             if not one.id or one.id in taken:
                 one.id = new_ulid()
             taken.add(one.id)
-        return joined(self._pending, asked)
+        return _join_parts(self._pending, asked)
 
     def render_preface(self) -> str:
         """Return what a session reads before the first message; see `render_message`."""
@@ -221,34 +221,41 @@ class TurnsBack:
         Raises:
             UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
         """
-        run(self._alone_steps(self._dropping(self._thread.rewind_steps(checkpoint.mark))))
+        run(self._rewind_steps(checkpoint))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint; see `rewind`."""
-        await arun(self._alone_steps(self._dropping(self._thread.rewind_steps(checkpoint.mark))))
+        await arun(self._rewind_steps(checkpoint))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; return what they held. What is pending is dropped."""
-        return run(self._alone_steps(self._dropping(self._thread.undo_steps(turns))))
+        return run(self._undo_steps(turns))
 
     async def aundo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; see `undo`."""
-        return await arun(self._alone_steps(self._dropping(self._thread.undo_steps(turns))))
+        return await arun(self._undo_steps(turns))
 
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        return run(self._alone_steps(self._dropped()))
+        return run(self._alone_steps(self._drop_pending_steps()))
 
     async def adrop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`; see `drop_pending`."""
-        return await arun(self._alone_steps(self._dropped()))
+        return await arun(self._alone_steps(self._drop_pending_steps()))
 
-    def _dropping(self, steps: Steps[T]) -> Steps[T]:
+    def _rewind_steps(self, checkpoint: Checkpoint) -> Steps[None]:
+        steps = self._thread.rewind_steps(checkpoint.mark)
+        return self._alone_steps(self._drop_pending_after(steps))
+
+    def _undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+        return self._alone_steps(self._drop_pending_after(self._thread.undo_steps(turns)))
+
+    def _drop_pending_after(self, steps: Steps[T]) -> Steps[T]:
         result = yield from steps
         self._pending = ()
         return result
 
-    def _dropped(self) -> Steps[list[BaseMessage]]:
+    def _drop_pending_steps(self) -> Steps[list[BaseMessage]]:
         yield from ()
         dropped, self._pending = self._pending, ()
         return list(dropped)
@@ -339,25 +346,25 @@ class TurnsBack:
 # -- messages in parts ----------------------------------------------------------------------------
 
 
-def joined(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _join_parts(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return messages of which the last held one goes on with the first asked one.
 
     It does if both are of one role; the message takes the id of its last part.
     """
-    if not (held and asked and _goes_on(held[-1], asked[0])):
+    if not (held and asked and _continues(held[-1], asked[0])):
         return [*held, *asked]
     *before, first = held
     part, *after = asked
     more = {**first.additional_kwargs, **part.additional_kwargs}
     update = {
-        "content": _joined_content(first.content, part.content),
+        "content": _join_content(first.content, part.content),
         "name": part.name or first.name,
         "additional_kwargs": more,
     }
     return [*before, part.model_copy(update=update), *after]
 
 
-def _goes_on(first: BaseMessage, part: BaseMessage) -> bool:
+def _continues(first: BaseMessage, part: BaseMessage) -> bool:
     if isinstance(first, ChatMessage) and isinstance(part, ChatMessage):
         return first.role == part.role
     return any(
@@ -365,13 +372,13 @@ def _goes_on(first: BaseMessage, part: BaseMessage) -> bool:
     )
 
 
-def _joined_content(first: Any, part: Any) -> Any:
+def _join_content(first: Any, part: Any) -> Any:
     if isinstance(first, str) and isinstance(part, str):
         return first + part
-    return [*_blocks(first), *_blocks(part)]
+    return [*_list_blocks(first), *_list_blocks(part)]
 
 
-def _blocks(content: Any) -> list[Any]:
+def _list_blocks(content: Any) -> list[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return list(content)

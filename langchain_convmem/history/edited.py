@@ -15,10 +15,10 @@ from langchain_convmem.steps import Steps, arun, run, step
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.editing import (
     clearing,
-    cutting,
+    find_reply,
+    plan_cut,
     redoing,
     replacing,
-    reply_named,
     undoing,
 )
 from langchain_convmem.views.heard import Heard
@@ -144,15 +144,15 @@ class EditedThread(LogThread):
             ConfigError: If the thread shows no such reply.
             InvalidMessageError: If the words are not in the reply; nothing is written.
         """
-        return run(self._cutting(heard_until, message_id))
+        return run(self._cut_steps(heard_until, message_id))
 
     async def acut_reply(
         self, heard_until: Heard, *, message_id: str | None = None
     ) -> AddedTurn | None:
         """Cut a spoken reply to what was heard of it; see `cut_reply`."""
-        return await arun(self._cutting(heard_until, message_id))
+        return await arun(self._cut_steps(heard_until, message_id))
 
-    def _cutting(self, heard: Heard, message_id: str | None) -> Steps[AddedTurn | None]:
+    def _cut_steps(self, heard: Heard, message_id: str | None) -> Steps[AddedTurn | None]:
         cut = yield from cut_reply_steps(self.log, self.key, self.drafting, heard, message_id)
         if cut is None:
             return None
@@ -167,8 +167,8 @@ def cut_reply_steps(
     See `EditedThread.cut_reply`. If the write hook stores nothing of what is left, nothing is.
     """
     entries: list[Entry] = yield step(log, "entries", key)
-    reply = reply_named(entries, message_id)
-    drafts = cutting(entries, reply, _as_stored(heard, drafting))
+    reply = find_reply(entries, message_id)
+    drafts = plan_cut(entries, reply, _hook_words(heard, drafting))
     if not drafts:
         return reply
     kept = [one if one.message is None else drafting.kept(one) for one in drafts]
@@ -178,7 +178,7 @@ def cut_reply_steps(
     return added[-1] if added[-1].control is None else None
 
 
-def _as_stored(heard: Heard, drafting: Drafting) -> Heard:
+def _hook_words(heard: Heard, drafting: Drafting) -> Heard:
     """Return words as the log would hold them: the reply that they are of was asked about, too."""
     if drafting.hook is None or not isinstance(heard, str) or not heard.strip():
         return heard

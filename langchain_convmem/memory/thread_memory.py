@@ -185,13 +185,13 @@ class MemoryThread:
 
     def _drafts(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
         kept = [message for message in messages if is_remembered(message)]
-        taken = yield from self._taken({message.id for message in kept if message.id})
+        taken = yield from self._find_taken_steps({message.id for message in kept if message.id})
         fresh = list(with_free_ids(kept, taken, lambda _: None))
         answers = dict(note.answers(kept))
         drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
-        return [_marked(draft) for draft in drafts]
+        return [_mark_interrupted(draft) for draft in drafts]
 
-    def _taken(self, names: Collection[str]) -> Steps[set[str]]:
+    def _find_taken_steps(self, names: Collection[str]) -> Steps[set[str]]:
         """Return those of these ids that messages of the thread bear; retracted ones do not."""
         if not names:
             return set()
@@ -301,7 +301,7 @@ def _parted(note: _Note, asked: Sequence[BaseMessage], recalled: str) -> ThreadV
     return ThreadView(tuple(before), tuple(now), note)
 
 
-def _marked(draft: Draft) -> Draft:
+def _mark_interrupted(draft: Draft) -> Draft:
     """Return a draft whose entry says that the reply was cut off, if the message does."""
     message = draft.message
     if message is None or not message.response_metadata.get(INTERRUPTED):

@@ -69,7 +69,7 @@ def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
     live = live_entries(entries)
     shown = [entry for entry in live if entry.role != "summary"]
     said = sum(entry.control is None for entry in entries)
-    usage = _usages(entries)
+    usage = _list_usages(entries)
     own = [entry.metadata.aux.get(OWN_TOKENS) for entry in entries]
     times = [ms for entry in entries if (ms := entry.metadata.timing.get("creation")) is not None]
     return ThreadStats(
@@ -91,7 +91,7 @@ def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
     )
 
 
-def _usages(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+def _list_usages(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
     """Return what each reply took; one that was edited or cut took it once."""
     found = {entry.id: _usage(entry) for entry in entries if isinstance(entry.message, AIMessage)}
     for control in (entry.control for entry in entries):

@@ -25,11 +25,11 @@ from langchain_convmem.views.turns import is_blank
 
 __all__ = [
     "clearing",
-    "cutting",
     "entry_named",
+    "find_reply",
+    "plan_cut",
     "redoing",
     "replacing",
-    "reply_named",
     "rewinding",
     "undoing",
 ]
@@ -157,10 +157,10 @@ def replacing(
     later = [] if keep_later or old.role == "system" else _later(live, old)
     named = {entry.id for entry in later}
     drafts = _retracting_with_summaries(live, named | {old.id}, "rewind", kept={old.id})
-    return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_kept_metadata(old))]
+    return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
 
 
-def cutting(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:
+def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:
     """Return the entries that cut a reply to what was heard of it.
 
     The reply keeps its id, place and metadata, and is marked; one of which nothing was heard is
@@ -169,7 +169,7 @@ def cutting(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]
 
     Args:
         entries: A thread's entries by ascending position, control entries included.
-        reply: A live entry among them; see `reply_named`.
+        reply: A live entry among them; see `find_reply`.
         heard: See `count_heard`.
 
     Returns:
@@ -182,14 +182,14 @@ def cutting(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]
         return []
     if cut is None:
         return _retracting_with_summaries(live, {reply.id}, "cancelled")
-    known = _kept_metadata(reply)
+    known = _keep_metadata(reply)
     marks = [mark for mark in known.attributes if mark != INTERRUPTED]
     metadata = replace(known, attributes=(*marks, INTERRUPTED))
     drafts = _retracting_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
     return [*drafts, draft_of(cut, turn_id=reply.turn_id, metadata=metadata)]
 
 
-def reply_named(entries: Sequence[Entry], message_id: str | None) -> Entry:
+def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
     """Return the live entry of a reply; without an id, of the latest one.
 
     Raises:
@@ -200,7 +200,7 @@ def reply_named(entries: Sequence[Entry], message_id: str | None) -> Entry:
     if message_id is not None:
         named = entry_named(live, message_id)
         if named.role != "assistant":
-            raise InvalidMessageError(f"message {message_id!r} is no reply of the assistant")
+            raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
         return named
     for entry in reversed(live):
         if entry.role == "assistant" and not is_blank(entry):
@@ -226,7 +226,7 @@ def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
     raise ConfigError(msg)
 
 
-def _kept_metadata(entry: Entry) -> Metadata:
+def _keep_metadata(entry: Entry) -> Metadata:
     """Return what is known of a message, for what takes its place."""
     known = entry.metadata
     return replace(

@@ -39,7 +39,7 @@ def count_heard(text: str, heard: Heard) -> int:
         InvalidMessageError: If the words are not in the text.
     """
     if isinstance(heard, str):
-        return _end_of_words(text, heard)
+        return _find_end_of_words(text, heard)
     if isinstance(heard, bool) or not isinstance(heard, int) or heard < 0:
         raise ConfigError(
             f"heard_until must be a number of characters or the words heard, got {heard!r}"
@@ -63,7 +63,7 @@ def cut_to_heard(message: BaseMessage, heard: Heard) -> BaseMessage | None:
     count = count_heard(text, heard)
     if count >= len(text.rstrip()):
         return message
-    content = _first_characters(message.content, len(text[:count].rstrip()))
+    content = _keep_characters(message.content, len(text[:count].rstrip()))
     if not text[:count].strip() and not getattr(message, "tool_calls", None):
         return None
     kwargs = {key: one for key, one in message.additional_kwargs.items() if key != _AUDIO}
@@ -73,7 +73,7 @@ def cut_to_heard(message: BaseMessage, heard: Heard) -> BaseMessage | None:
     )
 
 
-def _first_characters(content: str | list[str | dict[str, object]], count: int) -> object:
+def _keep_characters(content: str | list[str | dict[str, object]], count: int) -> object:
     """Return content with the first characters of its text; what is not text stays."""
     if isinstance(content, str):
         return content[:count]
@@ -92,7 +92,7 @@ def _first_characters(content: str | list[str | dict[str, object]], count: int) 
 # -- words ----------------------------------------------------------------------------------------
 
 
-def _end_of_words(text: str, heard: str) -> int:
+def _find_end_of_words(text: str, heard: str) -> int:
     """Return where in a text the words end that were heard.
 
     Raises:
@@ -100,7 +100,8 @@ def _end_of_words(text: str, heard: str) -> int:
     """
     if text.startswith(heard):
         return len(heard)
-    spoken, wanted = list(_letters(text)), "".join(letter for _, letter in _letters(heard))
+    spoken = list(_iterate_letters(text))
+    wanted = "".join(letter for _, letter in _iterate_letters(heard))
     if not wanted:
         return 0
     letters = "".join(letter for _, letter in spoken)
@@ -112,10 +113,10 @@ def _end_of_words(text: str, heard: str) -> int:
             "what was heard is not in the reply; pass the reply's own words, or how many of its "
             "characters were heard"
         )
-    return _end_of_marks(text, spoken[place + len(wanted) - 1][0] + 1, heard)
+    return _skip_marks(text, spoken[place + len(wanted) - 1][0] + 1, heard)
 
 
-def _letters(text: str) -> Iterator[tuple[int, str]]:
+def _iterate_letters(text: str) -> Iterator[tuple[int, str]]:
     """Yield letters and digits without case and accents, each with its place."""
     for place, character in enumerate(text):
         for letter in unicodedata.normalize("NFKD", character).casefold():
@@ -128,11 +129,11 @@ def _begins_word(text: str, place: int) -> bool:
     return place == 0 or not (text[place - 1].isalnum() and text[place].isascii())
 
 
-def _end_of_marks(text: str, end: int, heard: str) -> int:
+def _skip_marks(text: str, end: int, heard: str) -> int:
     """Return where the punctuation ends that was heard with the last word."""
     while end < len(text) and unicodedata.combining(text[end]):
         end += 1
-    last = max(place for place, _ in _letters(heard))
+    last = max(place for place, _ in _iterate_letters(heard))
     for mark in "".join(heard[last + 1 :].split()):
         if text.startswith(mark, end):
             end += 1
