@@ -31,7 +31,7 @@ from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
 from langchain_convmem.turns.heard_replies import HeardReplies
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
-from langchain_convmem.turns.replies import reply_messages
+from langchain_convmem.turns.replies import read_reply
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -74,7 +74,7 @@ class Asking:
 
     def answered(self, output: Any) -> Update:
         """Return what the state learns of the model's output."""
-        messages = reply_messages(output, self.context.given)
+        messages = read_reply(output, self.context.given).messages
         if self.taken is None:
             reply = Reply(messages, measure_times(self.started_ms), self.is_kept)
             return {"reply": reply.to_text(), "answer": reply.text}
