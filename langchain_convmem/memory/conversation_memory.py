@@ -155,7 +155,7 @@ class ConversationMemory(
         history_key: str | None = None,
         output_key: str | None = None,
     ) -> RememberingRunnable:
-        """Return `inner` with a memory: a Runnable that takes what the user says.
+        """Return `inner` with a memory: a Runnable that takes what the user says, in any form.
 
         Call it with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is
         required, and may be called `session_id`. A call may set options for itself, by the same
@@ -164,8 +164,8 @@ class ConversationMemory(
         Args:
             inner: A chat model, or a chain that begins with one, which gets messages; or any
                 other Runnable, which gets a dict with `history`, `input` and `recalled` (message
-                lists), `summary` (text) and `messages` (the whole). It returns text, a message,
-                messages or `{"messages": [...]}`.
+                lists), `summary` (text) and `messages` (the whole). What it returns is returned
+                as it is; the log keeps the messages in it, or the one it was read from.
             recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text (characters / 4).
             recall_k: Recall exactly so many blocks instead. Neither: what the settings say, which

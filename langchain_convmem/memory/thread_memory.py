@@ -136,7 +136,7 @@ class MemoryThread:
         drafts[-1] = replace(drafts[-1], metadata=Metadata((), dict(timing)))
         try:
             yield step(self.memory.log, "append", self.key, drafts)
-            yield from TurnTrace(ensure_config()).told_stored(drafts)
+            yield from TurnTrace(ensure_config()).report_stored(drafts)
         except LogError as error:
             msg = f"the turn could not be stored ({error}); the reply is in `text`"
             thread_id = self.key.thread_id

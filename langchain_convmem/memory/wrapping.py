@@ -58,8 +58,8 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """Text, a human message, or a dict with one of them under `input`."""
-        return str | HumanMessage | dict[str, Any]
+        """Messages in any form, or a dict with them; None goes on with an open turn."""
+        return str | HumanMessage | dict[str, Any] | list[Any] | None
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name

@@ -104,7 +104,7 @@ class TurnOptions:
         Raises:
             ConfigError: If there is no such option, or a value makes no sense.
         """
-        return cls(**_known_settings(settings, where))
+        return cls(**_check_names(settings, where))
 
     @property
     def budget(self) -> ContextBudget | None:
@@ -145,7 +145,7 @@ class TurnOptions:
                 f"{{'recall': False}}, got a {type(given).__name__}"
             )
             raise ConfigError(msg)
-        changes = _known_settings(given, f"configurable[{NAMESPACE!r}]")
+        changes = _check_names(given, f"configurable[{NAMESPACE!r}]")
         if changes.get("recall_tokens") is not None:
             changes.setdefault("recall_k", None)
         return replace(self, **changes)
@@ -171,7 +171,7 @@ class TurnOptions:
             raise ConfigError(msg)
 
 
-def _known_settings(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
+def _check_names(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
     """Return settings by name, all of them options.
 
     Raises:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -28,6 +29,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import derived_ulid, is_ulid, ulid_ms
 from langchain_convmem.records import Entry
+from langchain_convmem.turns.entries import SPOKEN
 from langchain_convmem.views.codec import dumps, role_of
 from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.live import live_entries, uncovered
@@ -153,12 +155,16 @@ class _Comparison:
         self._entries = entries
         self._said = said
         self._is_whole = is_whole
-        self._live = [entry for entry in live_entries(entries) if entry.role != "summary"]
-        self._told = list(_items_told(self._live))
-        self._list = list(_items_of_list(said, stored_form))
+        self._live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+        self._forms = [*map(stored_form, said[:-1]), stored_form(said[-1]) or said[-1]]
+        self._list = list(_items_of(said, self._forms))
         self._known = frozenset(
             name for entry in self._live for name in (entry.message_id, entry.id)
         )
+
+    @cached_property
+    def _told(self) -> list[_Item]:
+        return list(_items_told(self._live))
 
     def result(self) -> Reconciled | None:
         asked = self._list[-1]
@@ -171,12 +177,20 @@ class _Comparison:
         told, given = _without_greeting(self._told), _without_greeting(self._list)
         users = [item for item in told if item.role == "user"]
         asking = [item for item in given if item.role == "user"]
-        found = self._matched(told, given)
-        if found is None and len(asking) > 1:
-            found = self._matched(users, asking)
+        pairs = [(told, given), (users, asking)] if len(asking) > 1 else [(told, given)]
+        found = self._first(self._matched, pairs) or self._first(self._window_with_tail, pairs)
         if found is not None or not self._is_whole:
             return found
         return self._inside(told, given) or self._stale(told, given)
+
+    @staticmethod
+    def _first(
+        match: Callable[[Sequence[_Item], Sequence[_Item]], Reconciled | None],
+        pairs: Iterable[tuple[Sequence[_Item], Sequence[_Item]]],
+    ) -> Reconciled | None:
+        """Return what is found with every text, or else with those of the user alone."""
+        found = (match(told, given) for told, given in pairs)
+        return next((one for one in found if one is not None), None)
 
     def _named(self, asked: _Item) -> tuple[Entry, bool] | None:
         """Return the entry that has the id of the last message, and whether it says otherwise."""
@@ -191,8 +205,8 @@ class _Comparison:
         """Return what one message means: the last one once more, if that was never answered."""
         last = self._live[-1] if self._live else None
         if last is not None and last.role == "user" and asked.id is None:
-            told = self._told[-1] if self._told else None
-            if told is not None and told.place == len(self._live) - 1 and told.text == asked.text:
+            told = None if last.message is None else _item(last.message, 0)
+            if told is not None and told.text == asked.text:
                 return Reconciled(again=last)
         return Reconciled(new=self._said)
 
@@ -210,13 +224,16 @@ class _Comparison:
         return all(_is_same(one, other, self._known) for one, other in pairs)
 
     def _window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
-        """Return what follows the longest beginning of the list that is the end of the thread."""
-        for size in range(min(len(told), len(given)), 0, -1):
-            if self._equal(told[-size:], given[:size]):
-                if size == len(given):
-                    return Reconciled(again=self._live[told[-1].place])
-                return self._continued(told[-size], given[0], given[size - 1])
+        """Return what a list means that is the end of the thread, with one more message or not."""
+        size = len(given)
+        if self._ends_with(told, given):
+            return Reconciled(again=self._live[told[-1].place])
+        if size > 1 and self._ends_with(told, given[:-1]):
+            return self._continued(told[1 - size], given[0], given[-2])
         return None
+
+    def _ends_with(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
+        return len(given) <= len(told) and self._equal(told[len(told) - len(given) :], given)
 
     def _again(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         size = len(given)
@@ -247,6 +264,13 @@ class _Comparison:
         return dict.fromkeys((0, next(numbers, 0)))
 
     # -- a match of a part ------------------------------------------------------------------------
+
+    def _window_with_tail(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        """Return what follows the longest beginning of the list that is the end of the thread."""
+        for size in range(min(len(told), len(given) - 2), 0, -1):
+            if self._equal(told[-size:], given[:size]):
+                return self._continued(told[-size], given[0], given[size - 1])
+        return None
 
     def _inside(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what follows the longest part of the list that is the end of the thread."""
@@ -292,7 +316,7 @@ class _Comparison:
             while tail and role_of(tail[0]) != "user":
                 tail = tail[1:]  # the reply that the thread has, in another form
         head = self._unknown(0, begins.place)
-        if head and not self._is_whole:
+        if (head or tail) and not self._is_whole:
             return None
         starts = {items[0].place for items in (self._told, _without_greeting(self._told)) if items}
         if first.place not in starts and all(role_of(one) == "assistant" for one in head):
@@ -311,11 +335,11 @@ class _Comparison:
         texts = {(e.role, _comparable(e.message)) for e in entries if e.message is not None}
         calls = {call["id"] for entry in entries for call in calls_of(entry.message)}
         return [
-            message
-            for message in self._said[start:end]
-            if message.id not in ids
-            and not _is_had(message, texts, calls)
-            and message.additional_kwargs.get("remember") is not False
+            self._said[number]
+            for number in range(start, end)
+            if (form := self._forms[number]) is not None
+            and form.id not in ids
+            and not _is_had(form, texts, calls)
         ]
 
 
@@ -327,17 +351,13 @@ def _items_told(live: Iterable[Entry]) -> Iterator[_Item]:
             yield item._replace(id=message.id or None, entry_id=entry.id)
 
 
-def _items_of_list(
-    said: Sequence[BaseMessage], stored_form: Callable[[BaseMessage], BaseMessage | None]
-) -> Iterator[_Item]:
-    *before, asked = said
-    for number, message in enumerate(before):
-        stored = stored_form(message)
-        item = None if stored is None else _item(stored, number)
-        if item is not None:
+def _items_of(said: Sequence[BaseMessage], forms: Sequence[BaseMessage | None]) -> Iterator[_Item]:
+    last = len(said) - 1
+    for number, form in enumerate(forms):
+        if form is not None and number == last:
+            yield _Item("user", _comparable(form), said[last].id, last)
+        elif form is not None and (item := _item(form, number)) is not None:
             yield item
-    stored = stored_form(asked) or asked
-    yield _Item("user", _comparable(stored), asked.id, len(before))
 
 
 def _without_greeting(items: Sequence[_Item]) -> list[_Item]:

@@ -14,7 +14,7 @@ from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
-__all__ = ["draft_reply", "measure_times", "stored_counts"]
+__all__ = ["count_stored", "draft_reply", "measure_times"]
 
 
 def draft_reply(
@@ -69,7 +69,7 @@ def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[st
     return timing
 
 
-def stored_counts(drafts: Sequence[Draft]) -> dict[str, int]:
+def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:
     """Return what an append stored, in numbers."""
     return {
         "messages": sum(draft.control is None for draft in drafts),

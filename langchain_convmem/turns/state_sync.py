@@ -400,7 +400,7 @@ class StateSync:
             return []
         entries: list[Entry] = yield step(self.log, "append", self.context.key, drafts)
         if self.trace is not None and any(draft.role != "user" for draft in drafts):
-            yield from self.trace.told_stored(drafts)
+            yield from self.trace.report_stored(drafts)
         return entries
 
     def _read(self, after: int = 0) -> Steps[list[Entry]]:

@@ -32,7 +32,7 @@ from langchain_core.runnables.config import (
 
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.steps import Step, Steps
-from langchain_convmem.turns.recording import stored_counts
+from langchain_convmem.turns.recording import count_stored
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft, Recall
@@ -184,11 +184,11 @@ class TurnTrace:
 
         return Step(start, astart)
 
-    def told_stored(self, drafts: Sequence[Draft]) -> Steps[None]:
+    def report_stored(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Dispatch what an append of a reply stored."""
-        yield from self.told("convmem.stored", stored_counts(drafts))
+        yield from self.told("convmem.stored", count_stored(drafts))
 
-    def told_own_models(self) -> Steps[None]:
+    def report_own_models(self) -> Steps[None]:
         """Dispatch what the memory's own models took so far, if any was called."""
         own = self.own_tokens.counts()
         if own:

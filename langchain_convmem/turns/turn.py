@@ -21,7 +21,6 @@ from langchain_convmem.turns.messages import Incoming, read_input
 from langchain_convmem.turns.opening import Opening, TurnOpener
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import draft_reply, measure_times
-from langchain_convmem.turns.rendering import RECALLED_TEXTS
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     ReplyCollector,
@@ -122,9 +121,9 @@ class Turn:
         thread = yield from read_live_steps(self.memory.log, self.key)
         thread, opening = yield from self._opener.open(thread)
         self.opening, self.human, self.kept = opening, opening.human, opening.kept
-        seen = yield from self._view.view_steps(opening.locate, thread)
-        self.turn_id = seen.turn.own[0].turn_id
-        self.context = context = yield from self._with_recalled(seen)
+        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
+        context = yield from self._view.context_steps(opening.locate, query, thread=thread)
+        self.context, self.turn_id = context, context.turn.own[0].turn_id
         yield from self.trace.told("convmem.context", context.counts)
         self.started_ms = now_ms()
         payload = context.payload(self.extra)
@@ -140,18 +139,6 @@ class Turn:
             self.options.remember,
             self.attempt_of,
         )
-
-    def _with_recalled(self, seen: ModelContext) -> Steps[ModelContext]:
-        """Return the context with lines of other places: in every round of a turn the same."""
-        name = (self.place, self.turn_id)
-        known = RECALLED_TEXTS.get(name) if self.incoming.continues else None
-        if known is not None:
-            return replace(seen, recalled=known)
-        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        found = yield from self._view.recall_steps(seen, query)
-        context = seen.with_recalled(found)
-        RECALLED_TEXTS.keep(name, context.recalled)
-        return context
 
     @property
     def _view(self) -> TurnView:
@@ -231,7 +218,7 @@ class Turn:
         )
         if drafts:
             yield step(log, "append", self.key, drafts)
-            yield from self.trace.told_stored(drafts)
-            yield from self.trace.told_own_models()
+            yield from self.trace.report_stored(drafts)
+            yield from self.trace.report_own_models()
             said = [draft.message for draft in drafts if draft.message is not None]
             yield from self.memory.after_turn_steps(self.key, context.view, said)

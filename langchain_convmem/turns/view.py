@@ -5,7 +5,9 @@ The thread's view and the recalled lines share one budget, where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Locate",
     "ModelContext",
-    "Recalled",
+    "RecalledLines",
     "TurnEntries",
     "TurnView",
     "line_ref",
@@ -83,7 +85,7 @@ Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecalledLines:
     """Lines of other places for a model.
 
     Attributes:
@@ -96,9 +98,38 @@ class Recalled:
     by_time: bool = True
     room: int | None = None
 
-    def shown(self) -> tuple[Sequence[RecalledBlock], str]:
+    def select_shown(self) -> tuple[Sequence[RecalledBlock], str]:
         """Return the blocks that fit, and how a model reads them."""
         return shown_blocks(self.blocks, by_time=self.by_time, max_tokens=self.room)
+
+
+class RecallCache:
+    """What was recalled for the latest turns, so that all calls of one turn read the same.
+
+    Thread-safe. In another process a turn that goes on recalls anew.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        """Start empty; so many turns are kept at most."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Hashable, RecalledLines] = OrderedDict()
+
+    def get(self, name: Hashable) -> RecalledLines | None:
+        """Return what was recalled, if it is still here."""
+        with self._lock:
+            return self._found.get(name)
+
+    def keep(self, name: Hashable, found: RecalledLines) -> None:
+        """Keep what was recalled; the oldest one leaves."""
+        with self._lock:
+            self._found[name] = found
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+
+_RECALLS = RecallCache()
+"""One per process, by log, thread, turn and options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +154,9 @@ class ModelContext:
     blocks: Sequence[RecalledBlock] = ()
     recalled: str = ""
 
-    def with_recalled(self, found: Recalled) -> ModelContext:
+    def with_recalled(self, found: RecalledLines) -> ModelContext:
         """Return the context with recalled lines."""
-        blocks, text = found.shown()
+        blocks, text = found.select_shown()
         return replace(self, blocks=blocks, recalled=text)
 
     @property
@@ -254,12 +285,12 @@ class TurnView:
 
     def recall_steps(
         self, seen: ModelContext, query: str, *, is_first: bool = True
-    ) -> Steps[Recalled]:
+    ) -> Steps[RecalledLines]:
         """Return lines of other places than what the model sees anyway.
 
-        A turn that is tried again must not quote its own earlier answer, nor what followed. Where
-        there is nothing to search for, the lines are those of the relevance buffer, if there is
-        one.
+        A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
+        tried again must not quote its own earlier answer, nor what followed. Where there is nothing
+        to search for, the lines are those of the relevance buffer, if there is one.
 
         Args:
             seen: What the model sees of the thread.
@@ -267,9 +298,23 @@ class TurnView:
             is_first: Whether this is the turn's first recall: it alone is reported, and enters the
                 relevance buffer.
         """
-        room = self.recall_room(seen)
+        room = self._recall_room(seen)
         if not self.options.recall or room == 0:
-            return Recalled()
+            return RecalledLines()
+        if not is_first:
+            return (yield from self._find_lines(seen, query, room, is_first=False))
+        own = seen.turn.own
+        name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
+        known = _RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
+        if known is not None:
+            return replace(known, room=room)
+        found = yield from self._find_lines(seen, query, room, is_first=True)
+        _RECALLS.keep(name, found)
+        return found
+
+    def _find_lines(
+        self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
+    ) -> Steps[RecalledLines]:
         limits: dict[str, Any] = {**self.options.recall_limits}
         if room is not None:
             limits["max_tokens"] = room
@@ -283,7 +328,7 @@ class TurnView:
                 self.key.owner,
                 query,
                 buffer=self.key,
-                before=_said_before(entries, start),
+                before=_find_user_text(entries, start),
                 remember=is_first and self.options.remember,
                 patience_s=_PATIENCE_S,
                 **limits,
@@ -292,9 +337,9 @@ class TurnView:
         else:
             found = yield from engine.buffer_steps(self.key, **limits)
         blocks, by_time = in_sight(found, has_buffer=bool(engine.settings.buffer_size))
-        return Recalled(blocks, by_time, room)
+        return RecalledLines(blocks, by_time, room)
 
-    def recall_room(self, seen: ModelContext) -> int | None:
+    def _recall_room(self, seen: ModelContext) -> int | None:
         """Return how many tokens recalled text may take beside what the model sees; None: any."""
         budget = self._budget(seen.turn.entries)
         return None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
@@ -384,7 +429,7 @@ def searchable_text(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
     return "\n".join(piece for one in kept if one is not None for piece in text_pieces(one))
 
 
-def _said_before(entries: Sequence[Entry], start: int) -> str | None:
+def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
     """Return what the user said last before the turn."""
     return user_text_before(
         (entry for entry in entries if entry.control is not None or entry.position < start), None

@@ -22,8 +22,14 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableGenerator,
+    RunnableLambda,
+)
 from langchain_core.tools import tool
+from pydantic import BaseModel
 from scripted_chat import at
 
 from langchain_convmem import ConversationMemory
@@ -68,6 +74,21 @@ WAYS = {**ONCE, **STREAMED}
 def look(place: str) -> str:
     """Look at a place and say what is there."""
     return f"the car, {place}"
+
+
+class Spot(BaseModel):
+    """Where something is."""
+
+    place: str
+
+
+def _last(values: Iterator[Any]) -> Iterator[Any]:
+    *_, last = values
+    yield last
+
+
+async def _alast(values: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    yield [value async for value in values][-1]
 
 
 CALL = ScriptedToolCall("look", {"place": "on level 3, behind the pillar"}, "call_7")
@@ -277,6 +298,69 @@ class WirePromises(ABC):
         assert (call["name"], call["id"]) == ("look", "call_7")
         assert call["args"] == {"place": "on level 3, behind the pillar"}
         assert reply.invalid_tool_calls == []
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_results_that_the_caller_brings_go_on_with_the_turn(self, memory, way):
+        called = ScriptedReply(tool_calls=[CALL])
+        async with self._opened([called, "On level 3."]) as (model, requests):
+            chain = memory.wrap(model.bind_tools([look]), recall=False)
+            reply = await WAYS[way](chain, "Where did I park?", at())
+            results = [look.invoke(call) for call in reply.tool_calls]
+            assert (await WAYS[way](chain, results, at())).text == "On level 3."
+            assert requests()[1] == [
+                "user: Where did I park?",
+                "call call_7 look on level 3, behind the pillar",
+                "result call_7: the car, on level 3, behind the pillar",
+            ]
+        entries = memory.history("t", user_id="ana").entries
+        assert [entry.role for entry in entries] == ["user", "assistant", "tool", "assistant"]
+        assert len({entry.turn_id for entry in entries}) == 1
+
+    @pytest.mark.parametrize("include_raw", [False, True])
+    @pytest.mark.parametrize("way", ONCE)
+    async def test_structured_output_is_returned_and_leaves_no_call_open(
+        self, memory, way, include_raw
+    ):
+        written = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")])
+        async with self._opened([written, "Bye."]) as (model, requests):
+            spot = model.with_structured_output(
+                Spot, method="function_calling", include_raw=include_raw
+            )
+            found = await ONCE[way](memory.wrap(spot, recall=False), "Where did I park?", at())
+            assert (found["parsed"] if include_raw else found) == Spot(place="level 3")
+            await ONCE[way](memory.wrap(model, recall=False), "Thanks.", at())
+            assert requests()[1] == [
+                "user: Where did I park?",
+                'assistant: {"place": "level 3"}',
+                "user: Thanks.",
+            ]
+        reply = stored(memory)[1]
+        assert isinstance(reply, AIMessage)
+        assert reply.usage_metadata is not None
+
+    @pytest.mark.parametrize("way", STREAMED)
+    async def test_structured_output_is_streamed_and_stored(self, memory, way):
+        written = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")])
+        async with self._opened(written) as (model, _):
+            spot = model.with_structured_output(Spot, method="function_calling")
+            chain = memory.wrap(spot, recall=False) | RunnableGenerator(_last, _alast)
+            assert await STREAMED[way](chain, "Where?", at()) == Spot(place="level 3")
+        assert texts(stored(memory)) == ["human: Where?", 'ai: {"place": "level 3"}']
+
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_caller_that_sends_the_whole_chat_doubles_nothing(self, memory, way):
+        async with self._opened(["On level 3.", "In your coat."]) as (model, requests):
+            chain = memory.wrap(model, recall=False)
+            shown: list[BaseMessage] = [HumanMessage("Where did I park?")]
+            shown.append(await WAYS[way](chain, shown, at()))
+            shown.append(HumanMessage("And the key?"))
+            await WAYS[way](chain, {"messages": shown}, at())
+            assert requests()[1] == [
+                "user: Where did I park?",
+                "assistant: On level 3.",
+                "user: And the key?",
+            ]
+        assert len(stored(memory)) == 4
 
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_call_that_nobody_answered_does_not_break_the_next_request(self, memory, way):

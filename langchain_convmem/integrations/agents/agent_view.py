@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import takewhile
-from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
@@ -16,91 +13,39 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.turns.entries import SPOKEN, entry_said, said_before, start_of
 from langchain_convmem.turns.state_sync import SyncedTurn, is_stand_in
-from langchain_convmem.turns.view import (
-    ModelContext,
-    Recalled,
-    TurnEntries,
-    TurnView,
-    searchable_text,
-)
+from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, searchable_text
 from langchain_convmem.views.live import live_entries
 
-__all__ = ["AgentView", "RecalledTurns"]
+__all__ = ["agent_context_steps"]
 
 _FRONT = 0
 """Where a stand-in stands: before every position of a log."""
 
 
-class RecalledTurns:
-    """What was recalled for the latest turns, so that all calls of one loop read the same.
+def agent_context_steps(
+    view: TurnView, loop: SyncedTurn, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
+) -> Steps[ModelContext]:
+    """Return the thread up to the turn, and the turn, with recalled lines in its question.
 
-    Thread-safe. In another process a turn that goes on recalls anew.
-    """
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._found: OrderedDict[Any, Recalled] = OrderedDict()
-
-    def get(self, name: Any) -> Recalled | None:
-        """Return what was recalled, if it is still here."""
-        with self._lock:
-            return self._found.get(name)
-
-    def keep(self, name: Any, found: Recalled) -> None:
-        """Keep what was recalled; the oldest one leaves."""
-        with self._lock:
-            self._found[name] = found
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AgentView:
-    """The messages for one call of the model.
-
-    Attributes:
+    Args:
         view: How the turn looks at its thread and at others.
-        recalled: What earlier calls of the same turn recalled.
+        loop: The turn.
+        state: The messages of the state.
+        shown: What the call would show; other middleware may have changed it.
     """
+    own = {message.id for message in loop.messages}
+    earlier = {message.id for message in state} - own
+    turn = _turn_entries(loop, shown, earlier, view.key)
+    asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
 
-    view: TurnView
-    recalled: RecalledTurns = field(repr=False)
+    def locate(entries: Sequence[Entry]) -> TurnEntries:
+        before = _condensed(said_before(entries, asked), shown, earlier, view.key)
+        end = max((entry.position for entry in before), default=0)
+        placed = [replace(entry, position=end + entry.position) for entry in turn]
+        return TurnEntries(before, placed, start_of(entries, asked))
 
-    def context_steps(
-        self, loop: SyncedTurn, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
-    ) -> Steps[ModelContext]:
-        """Return the thread up to the turn, and the turn, with recalled lines in its question.
-
-        Args:
-            loop: The turn.
-            state: The messages of the state.
-            shown: What the call would show; other middleware may have changed it.
-        """
-        own = {message.id for message in loop.messages}
-        earlier = {message.id for message in state} - own
-        key = self.view.key
-        turn = _turn_entries(loop, shown, earlier, key)
-        asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
-
-        def locate(entries: Sequence[Entry]) -> TurnEntries:
-            before = _condensed(said_before(entries, asked), shown, earlier, key)
-            end = max((entry.position for entry in before), default=0)
-            placed = [replace(entry, position=end + entry.position) for entry in turn]
-            return TurnEntries(before, placed, start_of(entries, asked))
-
-        context = yield from self.view.view_steps(locate)
-        return context.with_recalled((yield from self._recalled(loop, context)))
-
-    def _recalled(self, loop: SyncedTurn, context: ModelContext) -> Steps[Recalled]:
-        """Return what the turn recalled first, as far as it fits beside what it has become."""
-        query = searchable_text(_opening_of(loop.messages), self.view.memory.drafting)
-        name = (self.view.key, loop.id, query, self.view.options)
-        found = self.recalled.get(name)
-        if found is None:
-            found = yield from self.view.recall_steps(context, query)
-            self.recalled.keep(name, found)
-        return replace(found, room=self.view.recall_room(context))
+    query = searchable_text(_opening_of(loop.messages), view.memory.drafting)
+    return (yield from view.context_steps(locate, query))
 
 
 def _opening_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

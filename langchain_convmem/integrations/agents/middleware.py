@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.ids import now_ms
-from langchain_convmem.integrations.agents.agent_view import AgentView, RecalledTurns
+from langchain_convmem.integrations.agents.agent_view import agent_context_steps
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.heard_replies import HeardReplies, hearing
@@ -130,19 +130,18 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         )
         memory.check_options(self._options)
         self._profile = None if profile is None else resolved(profile)
-        self._recalled = RecalledTurns()
 
     # -- a turn begins and ends -----------------------------------------------------------------
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what the user says, and what else the log does not have yet."""
-        return run(_internal(self._beginning(state, runtime)))
+        return run(_as_internal(self._beginning(state, runtime)))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what the user says; see `before_agent`."""
-        return await arun(_internal(self._beginning(state, runtime)))
+        return await arun(_as_internal(self._beginning(state, runtime)))
 
     def _beginning(
         self, state: RememberedState, runtime: Runtime[Any]
@@ -163,11 +162,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
         """Store what other middleware said last."""
-        run(_internal(self._ending(state, runtime)))
+        run(_as_internal(self._ending(state, runtime)))
 
     async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
         """Store what other middleware said last; see `after_agent`."""
-        await arun(_internal(self._ending(state, runtime)))
+        await arun(_as_internal(self._ending(state, runtime)))
 
     def _ending(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[None]:
         sync = self._sync(runtime)
@@ -184,15 +183,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says."""
-        loop, shown = run(_internal(self._prepared(request)))
+        loop, shown = run(_as_internal(self._prepared(request)))
         started_ms = now_ms()
         with hearing() as heard:
             try:
                 response = handler(shown)
             except BaseException:
-                run(_internal(self._broken_off(request, loop, heard, started_ms)))
+                run(_as_internal(self._broken_off(request, loop, heard, started_ms)))
                 raise
-        return run(_internal(self._answered(request, loop, response, started_ms)))
+        return run(_as_internal(self._answered(request, loop, response, started_ms)))
 
     async def awrap_model_call(
         self,
@@ -200,7 +199,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says; see `wrap_model_call`."""
-        loop, shown = await arun(_internal(self._prepared(request)))
+        loop, shown = await arun(_as_internal(self._prepared(request)))
         started_ms = now_ms()
         with hearing() as heard:
             try:
@@ -209,10 +208,10 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
                 job = self._broken_off(request, loop, heard, started_ms)
-                await carried_through(arun(_internal(job)))
+                await carried_through(arun(_as_internal(job)))
                 raise
         return await carried_through(
-            arun(_internal(self._answered(request, loop, response, started_ms)))
+            arun(_as_internal(self._answered(request, loop, response, started_ms)))
         )
 
     def _prepared(
@@ -226,10 +225,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         loop = yield from sync.catch_up(state["messages"], note)
         profile = self._profile or profile_for(request.model)
         trace = TurnTrace(get_config())
-        view = TurnView(self.memory, sync.context.key, self._chosen(), profile, trace)
-        context = yield from AgentView(view, self._recalled).context_steps(
-            loop, state["messages"], request.messages
-        )
+        view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
+        shown = request.messages
+        context = yield from agent_context_steps(view, loop, state["messages"], shown)
         yield from trace.told("convmem.context", context.counts)
         return loop, _showing(request, context.given)
 
@@ -269,8 +267,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may return lists of messages and commands, too, whatever LangChain's types say.
         """
-        keep = run(_internal(self._calling(request)))
-        kept: _ToolResult = run(_internal(_kept(handler(request), keep)))
+        keep = run(_as_internal(self._calling(request)))
+        kept: _ToolResult = run(_as_internal(_kept(handler(request), keep)))
         return kept
 
     async def awrap_tool_call(
@@ -279,9 +277,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store what a tool returns; see `wrap_tool_call`."""
-        keep = await arun(_internal(self._calling(request)))
+        keep = await arun(_as_internal(self._calling(request)))
         result = await handler(request)
-        return await carried_through(arun(_internal(_kept(result, keep))))
+        return await carried_through(arun(_as_internal(_kept(result, keep))))
 
     def _calling(self, request: ToolCallRequest) -> Steps[_Keep | None]:
         """Make sure that the call is stored; return what stores its result."""
@@ -299,14 +297,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def _sync(self, runtime: Any) -> StateSync:
         config = get_config()
-        self._chosen()  # options that make no sense are refused before anything is stored
+        self._read_options()  # options that make no sense are refused before anything is stored
         key = read_key(config.get("configurable", {}), runtime.context, host="the agent")
         context, trace = NodeContext.of(config, key), TurnTrace(config)
         return StateSync(
             self.memory.log, self.memory.drafting, context, is_one_turn=True, trace=trace
         )
 
-    def _chosen(self) -> TurnOptions:
+    def _read_options(self) -> TurnOptions:
         """Return the options of the run.
 
         Raises:
@@ -319,12 +317,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return options
 
 
-def _internal(job: Steps[T]) -> Steps[T]:
+def _as_internal(job: Steps[T]) -> Steps[T]:
     """Run the steps of a hook as the memory's own work, and report what it took."""
     trace = TurnTrace(get_config())
     with trace.internal():
         done = yield from job
-        yield from trace.told_own_models()
+        yield from trace.report_own_models()
     return done
 
 

@@ -191,7 +191,7 @@ class Jobs:
             return {**update, "input": _emptied(state)}
         if run.options.remember:
             drafts = yield from keep_reply(self.memory, run.node, _turn_in(state), reply)
-            yield from trace.told_stored(drafts)
+            yield from trace.report_stored(drafts)
         return update
 
     # -- summarize ------------------------------------------------------------------------------

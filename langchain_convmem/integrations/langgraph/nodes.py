@@ -172,7 +172,7 @@ def model_messages(
     """
     jobs = _jobs(memory, options, messages_key=messages_key)
     looking = partial(jobs.looking, shape=_shape(profile))
-    return run(_traced(looking, state, config)).given
+    return run(_run_traced(looking, state, config)).given
 
 
 async def amodel_messages(
@@ -187,7 +187,7 @@ async def amodel_messages(
     """Return the messages to call a model with; see `model_messages`."""
     jobs = _jobs(memory, options, messages_key=messages_key)
     looking = partial(jobs.looking, shape=_shape(profile))
-    return (await arun(_traced(looking, state, config))).given
+    return (await arun(_run_traced(looking, state, config))).given
 
 
 # -- as runnables --------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def memory_nodes(
         "record": _node("record", jobs.recording),
         "summarize": _node("summarize", jobs.summarizing),
     }
-    return nodes if model is None else {**nodes, "model": _calling(jobs, model)}
+    return nodes if model is None else {**nodes, "model": _model_node(jobs, model)}
 
 
 def _jobs(
@@ -238,14 +238,14 @@ def _shape(profile: Profile) -> ChainShape:
     return ChainShape(slots=None, profile=profile, is_fixed=True)
 
 
-def _traced(
+def _run_traced(
     job: Callable[[Any, RunnableConfig, TurnTrace], Steps[T]], state: Any, config: RunnableConfig
 ) -> Steps[T]:
     """Run a job as the memory's own work, and report what it took."""
     trace = TurnTrace(config)
     with trace.internal():
         done = yield from job(state, config, trace)
-        yield from trace.told_own_models()
+        yield from trace.report_own_models()
     return done
 
 
@@ -253,28 +253,28 @@ def _node(
     name: str, job: Callable[[Any, RunnableConfig, TurnTrace], Steps[Update]]
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        return run(_traced(job, state, config))
+        return run(_run_traced(job, state, config))
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await arun(_traced(job, state, config))
+        return await arun(_run_traced(job, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
 
-def _calling(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
+def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        asking = run(_traced(jobs.asking, state, config))
+        asking = run(_run_traced(jobs.asking, state, config))
         heard = HeardReplies()
         try:
             update = asking.answered(model.invoke(asking.payload, heard.listen(config)))
         except BaseException:
-            run(_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
+            run(_run_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
             raise
-        run(_traced(partial(jobs.calling, update=update), state, config))
+        run(_run_traced(partial(jobs.calling, update=update), state, config))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        asking = await arun(_traced(jobs.asking, state, config))
+        asking = await arun(_run_traced(jobs.asking, state, config))
         heard = HeardReplies()
         try:
             update = asking.answered(await model.ainvoke(asking.payload, heard.listen(config)))
@@ -282,9 +282,9 @@ def _calling(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
             breaking = partial(jobs.breaking, asking=asking, heard=heard)
-            await carried_through(arun(_traced(breaking, state, config)))
+            await carried_through(arun(_run_traced(breaking, state, config)))
             raise
-        await arun(_traced(partial(jobs.calling, update=update), state, config))
+        await arun(_run_traced(partial(jobs.calling, update=update), state, config))
         return update
 
     return RunnableLambda(call, acall, name="model")

@@ -19,7 +19,14 @@ def model():
 
 
 @pytest.mark.parametrize(
-    "value", ["Hello?", HumanMessage("Hello?"), {"input": "Hello?", "mood": "calm"}], ids=type
+    "value",
+    [
+        "Hello?",
+        HumanMessage("Hello?"),
+        {"input": "Hello?", "mood": "calm"},
+        [("user", "Hello?")],
+        {"messages": [{"role": "user", "content": "Hello?"}]},
+    ],
 )
 def test_the_input_schema_takes_what_the_chain_takes(quick, model, value):
     chain = quick.wrap(PROMPT | model, recall=False)

@@ -334,6 +334,14 @@ def test_replies_that_the_application_shows_in_its_own_form_are_the_threads(quic
     assert _view(quick) == ["Where?", "Reply 1.", "When?", "Reply 2.", "Why?", "Reply 3."]
 
 
+def test_words_that_are_said_again_and_again_never_double_what_stands_between(quick):
+    replies = ["Hello!", "On level 3.", "Hello!", "Bye."]
+    chain = quick.wrap(ScriptedChatModel(replies=replies), recall=False)
+    _say(chain, "Hi", "Where?", "Hi")
+    chain.invoke(_chat("Hi", "Hello!", "Where?", "<i>On level 3.</i>", "Hi", "Hello!", "So?"), at())
+    assert _view(quick) == ["Hi", "Hello!", "Where?", "On level 3.", "Hi", "Hello!", "So?", "Bye."]
+
+
 def test_blocks_and_text_are_the_same_words(quick, chain):
     _say(chain, "Where?")
     blocks = [{"type": "text", "text": "Whe"}, {"type": "text", "text": "re?"}]
