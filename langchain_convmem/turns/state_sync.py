@@ -79,6 +79,8 @@ class TurnNote(TypedDict):
     """The log's generation of that user when the note was made; `forget` raises it."""
     settled: NotRequired[str | None]
     """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
+    position: NotRequired[int | None]
+    """Where in the log the turn begins; None if that is not stored."""
 
 
 def check_user(note: TurnNote | None, key: ThreadKey) -> None:
@@ -177,14 +179,17 @@ class StateSync:
         differ = StateDiffer(self.drafting, self.context, entries)
         differ.compare(spoken, settled=settled, asked=asked)
         back = self._follow(differ, spoken) if is_whole else []
-        yield from self._append([*back, *differ.news])
+        stored = yield from self._append([*back, *differ.news])
         turn_id = differ.turns[asked]
+        first = str(spoken[differ.turns.index(turn_id)].id)
+        places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         return TurnNote(
             id=turn_id or new_ulid(),
-            first=str(spoken[differ.turns.index(turn_id)].id),
+            first=first,
             user=self.context.key.user_id,
             generation=generation,
             settled=spoken[settled - 1].id if settled else None,
+            position=min(places, default=None),
         )
 
     def _begin_sent(self, spoken: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
@@ -246,8 +251,7 @@ class StateSync:
         spoken = _drop_stand_ins(messages)
         if not spoken:
             return SyncedTurn()
-        start, found = yield from self._find_turn(spoken, note)
-        entries, is_whole = yield from self._read_turn(spoken[start:], found)
+        start, entries, is_whole = yield from self._read_turn(spoken, note)
         differ = StateDiffer(self.drafting, self.context, entries)
         first = 0 if is_whole else start
         settled = yield from self._settle(spoken, first, start, differ.known, note)
@@ -260,32 +264,33 @@ class StateSync:
         yield from self._write(turn, differ.news, back)
         return turn
 
-    def _find_turn(
-        self, spoken: Sequence[BaseMessage], note: TurnNote | None
-    ) -> Steps[tuple[int, list[Entry]]]:
-        """Return where the turn begins, and the log's entries of it and the message before it."""
-        ids = [message.id for message in spoken]
-        if note is None or not self.is_one_turn:
-            start = latest_exchange(spoken)
-        elif note["first"] in ids:
-            start = ids.index(note["first"])
-        else:  # its first message left the state
-            found = yield from self._find(spoken)
-            others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
-            return max((n for n, name in enumerate(ids, 1) if name in others), default=0), found
-        return start, (yield from self._find(spoken[max(start - 1, 0) :]))
-
     def _read_turn(
-        self, own: Sequence[BaseMessage], found: Sequence[Entry]
-    ) -> Steps[tuple[list[Entry], bool]]:
-        """Return the entries from the turn's first on, or all, and whether these are all."""
-        names = [message.id for message in own]
-        places = [entry.position for entry in found if entry.message_id in names]
-        is_begun = self.is_one_turn or any(entry.message_id in names[:1] for entry in found)
-        if not places or not is_begun or self.context.since is not None:
-            return (yield from self._read()), True
-        later = yield from self._read(after=min(places) - 1)
-        return [*(entry for entry in found if entry.position < min(places)), *later], False
+        self, spoken: Sequence[BaseMessage], note: TurnNote | None
+    ) -> Steps[tuple[int, list[Entry], bool]]:
+        """Return where the turn begins, the entries from there on, or all, and if these are all."""
+        ids = [message.id for message in spoken]
+        start = latest_exchange(spoken)
+        if note is not None and self.is_one_turn and note["first"] in ids:
+            start = ids.index(note["first"])
+        found: list[Entry] = []
+        position = (
+            note.get("position") if note is not None and ids[start] == note["first"] else None
+        )
+        if position is None:
+            is_gone = self.is_one_turn and note is not None  # its first message left the state
+            found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
+            if is_gone and note is not None:
+                others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
+                start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
+            places = (entry.position for entry in found if entry.message_id in ids[start:])
+            position = min(places, default=None)
+        if position is not None and self.context.since is None:
+            entries = yield from self._read(after=position - 1)
+            known = {entry.message_id for entry in entries}
+            if ids[start] in known or (self.is_one_turn and not known.isdisjoint(ids[start:])):
+                earlier = [entry for entry in found if entry.position < position]
+                return start, [*earlier, *entries], False
+        return start, (yield from self._read()), True
 
     def _settle(
         self,
@@ -297,15 +302,14 @@ class StateSync:
     ) -> Steps[int]:
         """Return how many messages were forgotten, if the log lacks them."""
         own = self._own(note)
-        if own is None or all(message.id in known for message in spoken[first:]):
-            return 0
-        generation = yield from self._generation()
+        held = [n for n, one in enumerate(spoken, 1) if n > start and one.id in known]
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
-        held = [n for n, one in enumerate(spoken, 1) if n > start and one.id in known]
         is_new = not self.is_one_turn and _is_answer(spoken[-1])
         most = max(held, default=len(spoken) - is_new)
-        return _count_settled(spoken, own, generation, most)
+        if own is None or all(message.id in known for message in spoken[first:most]):
+            return 0
+        return _count_settled(spoken, own, (yield from self._generation()), most)
 
     def _own(self, note: TurnNote | None) -> TurnNote | None:
         """Return the note if it is of the same user: what was another's is new to this one."""

@@ -63,6 +63,7 @@ class Asking:
         messages_key: Where the state keeps them.
         is_kept: Whether the turn is stored.
         started_ms: When the call begins.
+        speaker: Under whose name the replies stand that name nobody.
     """
 
     context: ModelContext
@@ -71,14 +72,21 @@ class Asking:
     messages_key: str
     is_kept: bool
     started_ms: int
+    speaker: str | None = None
 
     def answered(self, output: Any) -> Update:
         """Return what the state learns of the model's output."""
-        messages = read_reply(output, self.context.given).messages
+        reply = read_reply(output, self.context.given)
+        messages = [self._named(message) for message in reply.messages]
         if self.taken is None:
-            reply = Reply(messages, measure_times(self.started_ms), self.is_kept)
-            return {"reply": reply.to_text(), "answer": reply.text}
+            carried = Reply(messages, measure_times(self.started_ms), self.is_kept)
+            return {"reply": carried.to_text(), "answer": carried.text}
         return {self.messages_key: [self._with_free_id(message) for message in messages]}
+
+    def _named(self, message: BaseMessage) -> BaseMessage:
+        if self.speaker is None or message.name or message.type != "ai":
+            return message
+        return message.model_copy(update={"name": self.speaker})
 
     def _with_free_id(self, message: BaseMessage) -> BaseMessage:
         """Return a message that replaces none: a cached model repeats its ids."""
@@ -113,6 +121,7 @@ class Jobs:
         follow_edits: Whether what leaves the state leaves the views.
         model: What the node `model` calls; None where that is a node of the application's.
         profile: Whose rules the messages keep; None goes by the model.
+        speaker: Under whose name the model's replies stand; None leaves them as they are.
         keeps_lines: Whether the state keeps which lines were recalled; if not, the node `model`
             recalls them itself, and the node `recall` need not.
     """
@@ -123,6 +132,7 @@ class Jobs:
     follow_edits: bool = True
     model: Runnable[Any, Any] | None = None
     profile: Profile | None = None
+    speaker: str | None = None
     keeps_lines: bool = True
 
     # -- recall ---------------------------------------------------------------------------------
@@ -205,7 +215,15 @@ class Jobs:
         messages = value_in(state, self.messages_key)
         taken = None if messages is None else {message.id for message in messages}
         is_kept = messages is not None or Reply.is_kept_in(value_in(state, "reply"))
-        return Asking(context, context.payload(), taken, self.messages_key, is_kept, now_ms())
+        return Asking(
+            context,
+            context.payload(),
+            taken,
+            self.messages_key,
+            is_kept,
+            now_ms(),
+            self.speaker,
+        )
 
     def looking(
         self, state: Any, config: RunnableConfig, trace: TurnTrace, *, shape: ChainShape

@@ -117,6 +117,7 @@ def model_node(
     memory: ConversationMemory,
     model: Runnable[Any, Any],
     *,
+    name: str | None = None,
     profile: Profile | None = None,
     messages_key: str = "messages",
     **options: Unpack[TurnSettings],
@@ -126,6 +127,8 @@ def model_node(
     Args:
         memory: Whose log and recall; stays the caller's to close.
         model: What `ConversationMemory.wrap` takes: a chat model, a chain or an agent.
+        name: Under whose name the replies stand, where several speak in one graph. Replies that
+            bear a name already keep it.
         profile: Whose rules the messages keep; None goes by the model.
         messages_key: Where a state keeps its messages, if it does.
         **options: `recall`, `history_tokens` and the others of `TurnOptions`; the same as those of
@@ -135,7 +138,9 @@ def model_node(
         ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    nodes = memory_nodes(memory, options, messages_key=messages_key, model=model, profile=profile)
+    nodes = memory_nodes(
+        memory, options, messages_key=messages_key, model=model, profile=profile, speaker=name
+    )
     return nodes["model"]
 
 

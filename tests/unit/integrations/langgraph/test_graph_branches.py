@@ -133,7 +133,7 @@ def two_voices(memory, saver, *, record_each=False, **replies):
     for name in ("bea", "abe"):
         answer = replies.get(name, f"{name} thinks so.")
         model = ScriptedChatModel(replies=answer if isinstance(answer, list) else [answer])
-        node = model_node(memory, model) | named(name)
+        node = model_node(memory, model, name=name)
         branch = StateGraph(MessagesState).add_node("model", node).add_edge(START, "model")
         if record_each:
             branch.add_node("record", record_node(memory)).add_edge("model", "record")
@@ -141,13 +141,6 @@ def two_voices(memory, saver, *, record_each=False, **replies):
         builder.add_edge("recall", name)
     builder.add_edge(["bea", "abe"], "record")
     return builder.compile(checkpointer=saver)
-
-
-def named(name):
-    def put(update):
-        return {"messages": [one.model_copy(update={"name": name}) for one in update["messages"]]}
-
-    return put
 
 
 @pytest.mark.parametrize("record_each", [False, True])
@@ -210,8 +203,8 @@ def test_a_graph_that_hands_over_to_another_leaves_each_reply_under_its_own_name
     expert = ScriptedChatModel(replies=["On level C."])
     builder = StateGraph(MessagesState)
     builder.add_node("recall", recall_node(memory))
-    builder.add_node("host", model_node(memory, first) | named("host"))
-    builder.add_node("expert", model_node(memory, expert) | named("expert"))
+    builder.add_node("host", model_node(memory, first, name="host"))
+    builder.add_node("expert", model_node(memory, expert, name="expert"))
     builder.add_node("record", record_node(memory))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "host")
