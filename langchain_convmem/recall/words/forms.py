@@ -58,7 +58,8 @@ def _compiled(language: str, phrases: Phrases) -> Forms:
     finite = _alternatives(phrases.finite)
     return Forms(
         language=language,
-        opening=re.compile(rf"(?:\W*{_alternatives(phrases.opening)}(?![\w']))*\W*"),
+        # Possessive, since no opening begins with a sign: without one, nothing is tried again.
+        opening=re.compile(rf"(?:\W*+{_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
         heads=(
             ("standing", compiled(phrases.standing)),
             ("request", compiled(phrases.request)),
