@@ -233,7 +233,10 @@ class SegmentTable:
 
     def text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
-        whole: str = self._lines[self._line_of_segment[number]].text
+        at = self._line_of_segment[number]
+        whole: str = self._lines[at].text
+        if self._first_segment[at + 1] - self._first_segment[at] == 1:
+            return whole
         return whole[self._start.at(number) : self._end.at(number)]
 
     def span(self, number: int) -> tuple[int, int]:
