@@ -20,6 +20,7 @@ from langchain_convmem.recall.fusion import (
     smooth_runs,
     standardized,
 )
+from langchain_convmem.recall.indexes.exact_index import unit_rows
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.names import named_speakers
@@ -47,6 +48,8 @@ _SHARED = 0.5
 _ASKING = 0.5
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
+# More than what the order of a sum adds to it.
+_ROUNDING = 1e-9
 # Where nothing else has so much evidence, they are better than nothing.
 _SOMETHING_ELSE = 2.0
 # Below every score that is one.
@@ -59,7 +62,6 @@ _FEW = 8
 # or if they are so many standard deviations nearer to it than chance.
 _SAME_WORDS = 0.5
 _SAME_MEANING = 2.0
-_SAMPLE = 256
 _NO_DEVIATION = 1e-6
 _AHEAD = np.float32(1e-3)
 
@@ -368,23 +370,47 @@ def _muted(
     A reply that the question quotes is what it looks for.
     """
     assistant = table.of_role("assistant")
+    asking = lexical.marked("asks") & ~assistant
     muted = lexical.marked("ignorant") & assistant
-    asks = lexical.marked("asks") & ~assistant
-    if terms and (muted.any() or asks.any()):
-        rarest = dict.fromkeys(terms.values(), 0.0)
-        for term, rarity in lexical.rarities(terms).items():
-            rarest[terms[term]] = max(rarity, rarest[terms[term]])
-        # A word that was never said is as rare as one can be.
-        total = sum(rarity or lexical.rarest for rarity in rarest.values())
-        # With k1 = 0 each word counts its rarity once, however often and in how long a line.
-        held = lexical.scores(terms, k1=0.0, b=0.0)
-        repeating = (held > 0) & (held >= _REPEATS * total)
-        words, quoted = telling_words(text), _folded(text)
-        for number in np.flatnonzero(asks & repeating).tolist():
-            muted[number] = _is_alike(words, telling_words(table.text(number)))
-        for number in np.flatnonzero(muted & repeating & assistant).tolist():
-            muted[number] = _folded(table.text(number)) != quoted
+    words, quoted = telling_words(text), _folded(text)
+    for number in _repeating(terms, lexical, asking | muted):
+        said = table.text(number)
+        muted[number] = (
+            _is_alike(words, telling_words(said)) if asking[number] else _folded(said) != quoted
+        )
     return muted if muted.any() else None
+
+
+def _repeating(
+    terms: Mapping[str, str], lexical: LexicalIndex, among: NDArray[np.bool_]
+) -> list[int]:
+    """Return which of some segments hold most of what a question holds, each word by its rarity."""
+    if not terms or not among.any():
+        return []
+    rarities = lexical.rarities(terms)
+    rarest = dict.fromkeys(terms.values(), 0.0)
+    for term, rarity in rarities.items():
+        rarest[terms[term]] = max(rarity, rarest[terms[term]])
+    # A word that was never said is as rare as one can be.
+    least = _REPEATS * sum(rarity or lexical.rarest for rarity in rarest.values())
+    # Whoever holds so much holds one of the rarest terms, and few segments hold one of those.
+    left, telling = sum(rarities.values()), list[str]()
+    for term in sorted(rarities, key=rarities.__getitem__, reverse=True):
+        if left < least - _ROUNDING:
+            break
+        telling.append(term)
+        left -= rarities[term]
+    having = lexical.having(telling)
+    holding = [np.array(having[term], dtype=np.intp) for term in telling]
+    found = np.unique(np.concatenate([among.nonzero()[0][:0], *holding]))
+    numbers: list[int] = found[among[found]].tolist()
+    held_by = lexical.shared(list(rarities), numbers) if numbers else ()
+    worth = list(rarities.values())
+    return [
+        number
+        for number, held in zip(numbers, held_by, strict=True)
+        if held and sum([worth[place] for place in held]) >= least
+    ]
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
@@ -486,10 +512,9 @@ def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
     row = vectors.row(numbers[0])
     if row is None:
         return [0.0] * (len(numbers) - 1)
-    sample = np.arange(0, len(vectors), max(len(vectors) // _SAMPLE, 1))
-    at = np.append(sample, np.array(numbers[1:], dtype=np.int64))
-    found = vectors.similarities(row.astype(np.float32), at)
-    chance = found[: len(sample)]
-    deviations = (found[len(sample) :] - chance.mean()) / max(float(chance.std()), _NO_DEVIATION)
+    lead = unit_rows(row.astype(np.float32))
+    found = vectors.similarities(lead, np.array(numbers[1:], dtype=np.int64))
+    chance = np.vecdot(vectors.sample(), lead)
+    deviations = (found - chance.mean()) / max(float(chance.std()), _NO_DEVIATION)
     near: list[float] = deviations.tolist()
     return near

@@ -28,6 +28,8 @@ Bits: TypeAlias = Literal[8, 16]
 _BYTE_STEPS = 127
 _BYTE_ZERO = 128
 _CONVERT_ROWS = 10_000
+# So many vectors are converted sooner than FAISS passes over all others.
+_FEW = 32
 # The only list of the index, and that vectors stand in it as they are, not as a difference.
 _LIST = 0
 _BY_RESIDUAL = False
@@ -146,6 +148,8 @@ class FaissIndex:
         asked = self._question(query)
         if numbers is None:
             return self._compared(asked)[1]
+        if len(numbers) <= _FEW:
+            return self._one_by_one(asked, numbers)
         wanted = np.zeros(len(self), dtype=np.bool_)
         wanted[numbers] = True
         found, result = self._compared(asked, wanted)

@@ -178,11 +178,16 @@ class LexicalIndex:
 
     def rarities(self, terms: Iterable[str]) -> dict[str, float]:
         """Return how rare each term is that some document has: its inverse document frequency."""
-        found = self.having(terms)
-        present = self._present
+        self.settle()
+        postings, present = self._postings, self._present
+        counts = {
+            term: sum([len(part.numbers) for part in postings.of(term)])
+            for term in terms
+            if term in postings
+        }
         return {
-            term: math.log1p((present - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
-            for term in found
+            term: math.log1p((present - count + 0.5) / (count + 0.5))
+            for term, count in counts.items()
         }
 
     def _gone(self, ignored: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
