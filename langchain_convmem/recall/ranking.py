@@ -29,7 +29,7 @@ from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms, telling_words
 from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import asks_advice
+from langchain_convmem.recall.words.speech import Mark, asks_advice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +46,8 @@ _SUPPORT = 2.0
 _SHARED = 0.5
 # So much of it has a line that only asks or requests something.
 _ASKING = 0.5
+# What decides about the bonus of a line, by its marks.
+_MARKS: tuple[Mark, ...] = ("states", "asks", "courtesy")
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
 # More than what the order of a sum adds to it.
@@ -58,6 +60,7 @@ _MUTED = np.float32(1000.0)
 _LEADERS = 9
 _COMPARABLE = 0.3
 _FEW = 8
+_BLOCK = 64
 # They are about the same thing if they share this much of what the best one holds of the question,
 # or if they are so many standard deviations nearer to it than chance.
 _SAME_WORDS = 0.5
@@ -109,12 +112,13 @@ def rank(
         reach = len(settings.kernel) // 2
         scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
         shown = question.allowed[scored]
-    view = _View(question, table, lexical, settings, muted, scored)
-    columns = _score(view, _parts(view, vectors, list(terms)))
+    view = _view(question, table, lexical, settings, muted=muted, scored=scored)
+    similarity = _similarity(view, vectors)
+    columns = _score(view, _parts(view, similarity, vectors, list(terms)))
     if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
-        view = view._replace(muted=None)
-        columns = _score(view, _parts(view, vectors, list(terms)))
+        view = _view(question, table, lexical, settings, muted=None, scored=scored)
+        columns = _score(view, _parts(view, similarity, vectors, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
     ranking = Ranking(columns, rows)
@@ -123,7 +127,20 @@ def rank(
 
 
 class _View(NamedTuple):
-    """What is scored: the segments `scored`, ascending, with all allowed ones; None: all."""
+    """What is scored, and what of it counts.
+
+    Attributes:
+        question: What is asked.
+        table: Where the segments stand.
+        lexical: Their terms.
+        settings: Weights and limits.
+        muted: Which of all segments say nothing themselves; None: all may.
+        scored: Numbers of the segments that are scored, ascending, with all allowed ones; None: of
+            all.
+        counted: Which of the scored ones may come back and say something; None: all.
+        silent: Rows of the scored ones that are muted.
+        passing: Those of them that may come back: they are passed on to what answers them.
+    """
 
     question: Question
     table: SegmentTable
@@ -131,24 +148,33 @@ class _View(NamedTuple):
     settings: RecallSettings
     muted: NDArray[np.bool_] | None
     scored: NDArray[np.int64] | None
+    counted: NDArray[np.bool_] | None
+    silent: NDArray[np.int64] | None
+    passing: NDArray[np.int64] | None
 
     @property
     def at(self) -> slice | NDArray[np.int64]:
         """Index of the scored segments in columns of all; a slice takes no copy."""
         return slice(None) if self.scored is None else self.scored
 
-    @property
-    def counted(self) -> NDArray[np.bool_]:
-        """Which of the scored segments may come back and say something."""
-        allowed = self.question.allowed[self.at]
-        return allowed if self.muted is None else allowed & ~self.muted[self.at]
 
-    @property
-    def passing(self) -> NDArray[np.bool_] | None:
-        """Which segments say nothing themselves, but are passed on to what answers them."""
-        if self.muted is None:
-            return None
-        return self.question.allowed[self.at] & self.muted[self.at]
+def _view(
+    question: Question,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    settings: RecallSettings,
+    *,
+    muted: NDArray[np.bool_] | None,
+    scored: NDArray[np.int64] | None,
+) -> _View:
+    at = slice(None) if scored is None else scored
+    allowed = question.allowed[at]
+    counted, silent, passing = allowed, None, None
+    if muted is not None:
+        counted = allowed & ~muted[at]
+        silent = muted[at].nonzero()[0]
+        passing = silent[allowed[silent]]
+    return _View(question, table, lexical, settings, muted, scored, _some(counted), silent, passing)
 
 
 class _Parts(NamedTuple):
@@ -170,24 +196,36 @@ def _word_scores(view: _View, terms: Sequence[str]) -> NDArray[np.float64]:
     return view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
 
 
-def _parts(view: _View, vectors: SegmentVectors, terms: Sequence[str]) -> _Parts:
-    settings, counted, vector = view.settings, view.counted, view.question.vector
-    words = _word_scores(view, terms)
+def _similarity(view: _View, vectors: SegmentVectors) -> NDArray[np.float32] | None:
+    """Return the cosines of what is scored; None where the question has no vector."""
+    vector = view.question.vector
+    return None if vector is None or not vector.any() else vectors.similarities(vector, view.scored)
+
+
+def _parts(
+    view: _View,
+    similarity: NDArray[np.float32] | None,
+    vectors: SegmentVectors,
+    terms: Sequence[str],
+) -> _Parts:
+    settings, counted = view.settings, view.counted
     word_part = standardized(
-        words[view.at],
-        _some(counted),
+        _word_scores(view, terms)[view.at],
+        counted,
         settings.lexical_weight,
         # Of a word that a single segment holds.
         least_deviation=settings.least_deviation * view.lexical.rarest,
         also=view.passing,
     )
-    if vector is None or not vector.any():
-        similarity = np.zeros(len(counted), dtype=np.float32)
-        meaning = np.zeros_like(similarity)
+    if similarity is None:
+        nothing = np.zeros(len(word_part), dtype=np.float32)
+        return _Parts(nothing, nothing, word_part)
+    compared = _some(vectors.present[view.at])
+    if compared is None or counted is None:
+        compared = counted if compared is None else compared
     else:
-        similarity = vectors.similarities(vector, view.scored)
-        compared = _some(vectors.present[view.at] & counted)
-        meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
+        compared = compared & counted
+    meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
     return _Parts(similarity, meaning, word_part)
 
 
@@ -222,10 +260,9 @@ def _score(view: _View, parts: _Parts) -> Columns:
     relevance = relevance + _session_prior(view, relevance, starts)
     if person is not None:
         speaker = speaker + person
-    if view.muted is not None:
-        muted = view.muted[at]
-        relevance[muted] -= _MUTED
-        evidence = np.where(muted, np.float32(-np.inf), evidence)
+    if view.silent is not None:
+        relevance[view.silent] -= _MUTED
+        evidence[view.silent] = -np.inf
     numbers = np.arange(len(table)) if view.scored is None else view.scored
     return Columns(
         numbers,
@@ -277,7 +314,7 @@ def _session_prior(
     settings = view.settings
     if not settings.session_prior:
         return 0.0
-    counted = _some(view.counted)
+    counted = view.counted
     in_scope = relevance if counted is None else np.where(counted, relevance, np.float32(0.0))
     if starts is None:
         sessions = view.table.session_column[view.at]
@@ -343,19 +380,39 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     if not about_user and not meant.listener:
         return None
     both = about_user and (meant.listener or asks_advice(view.question.text))
-    share = _SHARED if both else 1.0
-    user = table.of_role("user")[view.at]
-    bonus = np.zeros(len(user), dtype=np.float32)
-    if about_user:
-        bonus[user] = share * settings.person_bonus
-        stated = view.lexical.marked("states")[view.at] & user
-        bonus[stated] += share * settings.statement_bonus
-        # Who only asked something has said little about themselves.
-        bonus[view.lexical.marked("asks")[view.at] & user] *= _ASKING
-        bonus[view.lexical.marked("courtesy")[view.at]] = 0.0
-    if meant.listener:
-        bonus[~user] = share * settings.person_bonus
-    bonus *= np.clip(evidence / _SUPPORT, 0.0, 1.0)
+    share = np.float32(_SHARED if both else 1.0)
+    bonus = _bonus_by_kind(settings, about_user=about_user, about_listener=meant.listener)
+    person: NDArray[np.float32] = (share * bonus).take(_kinds(view))
+    support = evidence * np.float32(1.0 / _SUPPORT)
+    np.maximum(support, 0.0, out=support)
+    np.minimum(support, 1.0, out=support)
+    person *= support
+    return person
+
+
+def _kinds(view: _View) -> NDArray[np.uint8]:
+    """Return of each scored segment whether the user has said it and what it does, as bits."""
+    lexical, user = view.lexical, view.table.of_role("user")
+    kinds = user.astype(np.uint8)
+    for bit, mark in enumerate(_MARKS, 1):
+        kinds |= lexical.marked(mark).view(np.uint8) << bit
+    at = view.at
+    return kinds if isinstance(at, slice) else kinds[at]
+
+
+def _bonus_by_kind(
+    settings: RecallSettings, *, about_user: bool, about_listener: bool
+) -> NDArray[np.float32]:
+    """Return what a segment of each of the `_kinds` gains in full."""
+    bonus = np.zeros(2 << len(_MARKS), dtype=np.float32)
+    for kind in range(len(bonus)):
+        is_user, states, asks, is_courtesy = (bool(kind >> bit & 1) for bit in range(4))
+        if about_user and is_user and not is_courtesy:
+            stated = settings.statement_bonus if states else 0.0
+            # Who only asked something has said little about themselves.
+            bonus[kind] = (settings.person_bonus + stated) * (_ASKING if asks else 1.0)
+        elif about_listener and not is_user:
+            bonus[kind] = settings.person_bonus
     return bonus
 
 
@@ -476,9 +533,14 @@ def _lead_with_latest(
 def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the rows of the few best segments, best first."""
     relevance = columns.relevance if rows is None else columns.relevance[rows]
-    few = min(_LEADERS, len(relevance))
-    best = np.argpartition(-relevance, few - 1)[:few] if few else np.empty(0, dtype=np.int64)
-    best = best[np.argsort(-relevance[best], kind="stable")]
+    if len(relevance) > _LEADERS * _BLOCK:
+        # So many blocks have a best one that is as good: most segments are in none of them.
+        bests = np.maximum.reduceat(relevance, np.arange(0, len(relevance), _BLOCK))
+        least = np.partition(bests, len(bests) - _LEADERS)[len(bests) - _LEADERS]
+        near = (relevance >= least).nonzero()[0]
+    else:
+        near = np.arange(len(relevance))
+    best: NDArray[np.int64] = near[np.argsort(-relevance[near], kind="stable")][:_LEADERS]
     return best if rows is None else rows[best]
 
 
