@@ -44,7 +44,6 @@ _SHORT = 120
 # the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
 _ANSWERING = 0.66
 _NEAR_BEST = 0.8
-_FIRST_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +185,12 @@ def _ground(wish: Wish, hits: Ranking, table: SegmentTable, allowed: NDArray[np.
 
 def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
     """Return what of a segment is worth its room: of a loosely related one, what it states."""
+    if hits.loose is None:
+        return whole
+    by_user = table.of_role("user")
 
     def passage(number: int) -> Passage | None:
-        if not hits.is_loose(number) or table.line_of(number).role != "user":
+        if not (by_user.item(number) and hits.is_loose(number)):
             return None
         text = table.text(number)
         # What is shown whole need not be read.
@@ -223,24 +225,17 @@ def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> I
         table: What they say.
         again: Whether the others follow in the end: of a number of blocks none may be missing.
     """
-    seen: dict[str, list[str]] = {}
+    first_of: dict[int, int] = {}
     repeated: list[int] = []
-    text_of = table.text
+    folded = table.folded_hash
     for number in numbers:
-        text = text_of(number)
-        # The first words mostly tell two texts apart, and are folded in a fraction of the time.
-        alike = seen.setdefault(_folded(text.split(None, _FIRST_WORDS)[:_FIRST_WORDS]), [])
-        if alike and _folded(text.split()) in [_folded(other.split()) for other in alike]:
-            repeated.append(number)
-        else:
-            alike.append(text)
+        first = first_of.setdefault(folded(number), number)
+        if first == number or not table.says_same(first, number):
             yield number
+        else:
+            repeated.append(number)
     if again:
         yield from repeated
-
-
-def _folded(words: Iterable[str]) -> str:
-    return " ".join(words).casefold()
 
 
 def _best_rejected(ranking: Ranking, table: SegmentTable, shown: set[int]) -> float | None:

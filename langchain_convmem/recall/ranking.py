@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -294,18 +295,21 @@ def _smoothed(
 
 
 def _reception(view: _View) -> Reception:
-    table, settings = view.table, view.settings
-    words = view.lexical.lengths
-    if table.lines_are_whole:
-        words, line = words[view.at], None
-    else:
-        of_line = np.bincount(table.line_column, words).astype(np.int64)
-        line = table.line_column[view.at]
-        words = of_line[line]
+    table, half = view.table, view.settings.speaks_for_itself
+    share = view.lexical.keep("share", half, lambda: _shares(table, view.lexical, half))
+    line = None if table.lines_are_whole else table.line_column[view.at]
+    return Reception(line, share[view.at], view.settings.within_line)
+
+
+def _shares(table: SegmentTable, lexical: LexicalIndex, half: float) -> NDArray[np.float32]:
+    """Return what share of its neighbours' scores each segment takes, by the words of its line."""
+    words = lexical.lengths
+    if not table.lines_are_whole:
+        words = np.bincount(table.line_column, words).astype(np.int64)[table.line_column]
     # There are far fewer lengths than lines.
     lengths = np.arange(words.max(initial=0) + 1)
-    share = 1.0 / (1.0 + np.power(lengths / settings.speaks_for_itself, _STEEPNESS))
-    return Reception(line, share.astype(np.float32).take(words), settings.within_line)
+    share = 1.0 / (1.0 + np.power(lengths / half, _STEEPNESS))
+    return share.astype(np.float32).take(words)
 
 
 def _session_prior(
@@ -381,8 +385,10 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
         return None
     both = about_user and (meant.listener or asks_advice(view.question.text))
     share = np.float32(_SHARED if both else 1.0)
-    bonus = _bonus_by_kind(settings, about_user=about_user, about_listener=meant.listener)
-    person: NDArray[np.float32] = (share * bonus).take(_kinds(view))
+    kinds = view.lexical.keep("kinds", None, lambda: _kinds(table, view.lexical))
+    worth = settings.person_bonus, settings.statement_bonus
+    bonus = _bonus_by_kind(*worth, about_user=about_user, about_listener=meant.listener)
+    person: NDArray[np.float32] = (share * bonus).take(kinds[view.at])
     support = evidence * np.float32(1.0 / _SUPPORT)
     np.maximum(support, 0.0, out=support)
     np.minimum(support, 1.0, out=support)
@@ -390,29 +396,28 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     return person
 
 
-def _kinds(view: _View) -> NDArray[np.uint8]:
-    """Return of each scored segment whether the user has said it and what it does, as bits."""
-    lexical, user = view.lexical, view.table.of_role("user")
-    kinds = user.astype(np.uint8)
+def _kinds(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.uint8]:
+    """Return of each segment whether the user has said it and what it does, as bits."""
+    kinds = table.of_role("user").astype(np.uint8)
     for bit, mark in enumerate(_MARKS, 1):
         kinds |= lexical.marked(mark).view(np.uint8) << bit
-    at = view.at
-    return kinds if isinstance(at, slice) else kinds[at]
+    return kinds
 
 
+@lru_cache(maxsize=16)
 def _bonus_by_kind(
-    settings: RecallSettings, *, about_user: bool, about_listener: bool
+    of_person: float, of_statement: float, *, about_user: bool, about_listener: bool
 ) -> NDArray[np.float32]:
-    """Return what a segment of each of the `_kinds` gains in full."""
+    """Return what a segment of each of the `_kinds` gains in full; do not write."""
     bonus = np.zeros(2 << len(_MARKS), dtype=np.float32)
     for kind in range(len(bonus)):
         is_user, states, asks, is_courtesy = (bool(kind >> bit & 1) for bit in range(4))
         if about_user and is_user and not is_courtesy:
-            stated = settings.statement_bonus if states else 0.0
+            gain = of_person + of_statement if states else of_person
             # Who only asked something has said little about themselves.
-            bonus[kind] = (settings.person_bonus + stated) * (_ASKING if asks else 1.0)
+            bonus[kind] = gain * _ASKING if asks else gain
         elif about_listener and not is_user:
-            bonus[kind] = settings.person_bonus
+            bonus[kind] = of_person
     return bonus
 
 
