@@ -163,8 +163,8 @@ def _judge(
     evidence = ranking.columns.evidence[ranking.columns.numbers.searchsorted(hits)]
     best = float(evidence.max())
     near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
-    asking = lexical.shared(["=asks", "=ignorant"], near)
-    saying = [number for number, held in zip(near, asking, strict=True) if not held]
+    asks, ignorant = lexical.marked("asks"), lexical.marked("ignorant")
+    saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(wish.query):
         return "related"
     coverage = highest_coverage(wish.search_text, saying, table, lexical, allowed)

@@ -6,6 +6,7 @@ working the formula out for all of them, and finds less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,6 @@ from langchain_convmem.recall.fusion import (
     smooth_runs,
     standardized,
 )
-from langchain_convmem.recall.indexes.exact_index import unit_rows
 from langchain_convmem.recall.indexes.segment_table import SegmentTable
 from langchain_convmem.recall.indexes.vectors import SegmentVectors
 from langchain_convmem.recall.names import named_speakers
@@ -576,12 +576,13 @@ def _say_the_same(
 
 def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
     """Return by how many standard deviations segments are nearer to the first one than chance."""
-    row = vectors.row(numbers[0])
-    if row is None:
+    rows = vectors.unit_rows(numbers)
+    if rows is None or not rows[0].any():
         return [0.0] * (len(numbers) - 1)
-    lead = unit_rows(row.astype(np.float32))
-    found = vectors.similarities(lead, np.array(numbers[1:], dtype=np.int64))
+    lead, others = rows[0], rows[1:]
     chance = np.vecdot(vectors.sample(), lead)
-    deviations = (found - chance.mean()) / max(float(chance.std()), _NO_DEVIATION)
-    near: list[float] = deviations.tolist()
+    mean = float(chance.sum()) / len(chance)
+    chance -= mean
+    deviation = math.sqrt(float(np.square(chance).sum()) / len(chance))
+    near: list[float] = ((np.vecdot(others, lead) - mean) / max(deviation, _NO_DEVIATION)).tolist()
     return near

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,8 +28,6 @@ Bits: TypeAlias = Literal[8, 16]
 _BYTE_STEPS = 127
 _BYTE_ZERO = 128
 _CONVERT_ROWS = 10_000
-# So many vectors are converted sooner than FAISS passes over all others.
-_FEW = 32
 # The only list of the index, and that vectors stand in it as they are, not as a difference.
 _LIST = 0
 _BY_RESIDUAL = False
@@ -148,8 +146,6 @@ class FaissIndex:
         asked = self._question(query)
         if numbers is None:
             return self._compared(asked)[1]
-        if len(numbers) <= _FEW:
-            return self._one_by_one(asked, numbers)
         wanted = np.zeros(len(self), dtype=np.bool_)
         wanted[numbers] = True
         found, result = self._compared(asked, wanted)
@@ -158,6 +154,10 @@ class FaissIndex:
     def row(self, number: int) -> NDArray[np.float32] | None:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
         return None if self._in_bytes else self._decoded(number)
+
+    def rows_of(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
+        """Return several vectors as `row` does; None if they are kept in bytes."""
+        return None if self._in_bytes else self._decoded(np.array(numbers, dtype=np.int64))
 
     # -- rounding ----------------------------------------------------------------------------
 

@@ -185,13 +185,19 @@ class SegmentVectors:
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
 
+    def unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
+        """Return the vectors of some numbers at unit length, zero where there is none.
+
+        None where there is none at all, or where they are kept shorter than they were given.
+        """
+        rows = None if self._index is None else self._index.rows_of(numbers)
+        return None if rows is None else unit_rows(rows)
+
     def sample(self) -> NDArray[np.float32]:
         """Return some hundred of the vectors at unit length, spaced evenly; empty without any.
 
         Do not write: it is kept until a vector comes or goes.
         """
         if self._sample is None and self._index is not None:
-            numbers = range(0, len(self), max(len(self) // _SAMPLE, 1))
-            rows = [self._index.row(number) for number in numbers]
-            self._sample = unit_rows(np.array([row for row in rows if row is not None]))
+            self._sample = self.unit_rows(range(0, len(self), max(len(self) // _SAMPLE, 1)))
         return _NO_ROWS if self._sample is None else self._sample
