@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -168,6 +169,15 @@ def test_the_stop_button_keeps_what_was_said_and_the_next_turn_knows_it(workers)
     assert [role for role, _ in lines(two, "stopped")] == ["user", "assistant"] * 2
 
 
+def test_a_question_that_was_left_at_once_can_be_sent_again(workers):
+    one, two = workers
+    said = {"id": "l1", "text": "My ladder is in the shed."}
+    with one.stream("POST", "/threads/left/stream", json=said):
+        pass
+    say(two, "left", "My ladder is in the shed.", "l1")
+    assert [role for role, _ in lines(one, "left")] == ["user", "assistant"]
+
+
 def test_a_request_that_is_sent_again_to_another_worker_is_the_same_turn(workers):
     one, two = workers
     for client in (one, two):
@@ -175,38 +185,69 @@ def test_a_request_that_is_sent_again_to_another_worker_is_the_same_turn(workers
     assert [role for role, _ in lines(one, "again")] == ["user", "assistant"]
 
 
-def test_a_browser_that_sends_the_whole_chat_doubles_nothing(workers):
-    one, two = workers
-    shown: list[dict[str, str]] = []
-    questions = ["My favourite tea is oolong.", "Yes.", "Yes.", "Which tea do I like?"]
-    for number, text in enumerate(questions):
-        shown.append({"id": f"w{number}", "role": "user", "content": text})
-        client = (one, two)[number % 2]
-        with client.stream("POST", "/threads/whole/chat", json={"messages": shown}) as response:
-            assert response.status_code == 200, response.read()
+class Browser:
+    """A tab that sends all it shows with each message, to one worker and the other in turn."""
+
+    def __init__(self, workers: tuple[httpx.Client, httpx.Client], thread: str) -> None:
+        self.workers = itertools.cycle(workers)
+        self.path = f"/threads/{thread}/chat"
+        self.shown: list[dict[str, str]] = []
+
+    def send(self, text: str, message_id: str) -> str:
+        self.shown.append({"id": message_id, "role": "user", "content": text})
+        return self.ask()
+
+    def ask(self) -> str:
+        chat = {"messages": self.shown}
+        with next(self.workers).stream("POST", self.path, json=chat) as response:
             *pieces, (_, last) = events(response)
         answer = "".join(data["text"] for _, data in pieces)
-        shown.append({"id": last["id"], "role": "assistant", "content": answer})
-    assert "oolong" in shown[-1]["content"]
-    assert lines(one, "whole") == [(line["role"], line["content"]) for line in shown]
+        self.shown.append({"id": last["id"], "role": "assistant", "content": answer})
+        return answer
+
+    def shown_lines(self) -> list[tuple[str, str]]:
+        return [(line["role"], line["content"]) for line in self.shown]
 
 
-def test_an_edited_question_takes_the_place_of_what_followed(workers):
-    one, two = workers
-    shown: list[dict[str, str]] = []
+def test_a_browser_that_sends_the_whole_chat_doubles_nothing(workers):
+    browser = Browser(workers, "whole")
+    for number, text in enumerate(["My favourite tea is oolong.", "Yes.", "Yes."]):
+        browser.send(text, f"w{number}")
+    assert "oolong" in browser.send("Which tea do I like?", "w3")
+    assert lines(workers[0], "whole") == browser.shown_lines()
 
-    def send(line: dict[str, str]) -> None:
-        shown.append(line)
-        with one.stream("POST", "/threads/edited/chat", json={"messages": shown}) as response:
-            *pieces, (_, last) = events(response)
-        text = "".join(data["text"] for _, data in pieces)
-        shown.append({"id": last["id"], "role": "assistant", "content": text})
 
-    send({"id": "e1", "role": "user", "content": "I want to see Lisbon."})
-    send({"id": "e2", "role": "user", "content": "In May."})
-    del shown[2:]
-    send({"id": "e3", "role": "user", "content": "In June."})
-    assert lines(two, "edited") == [(line["role"], line["content"]) for line in shown]
+def test_a_question_edited_under_its_id_takes_the_place_of_what_followed(workers):
+    browser = Browser(workers, "edited")
+    browser.send("I want to see Lisbon.", "e1")
+    browser.send("In May.", "e2")
+    browser.send("For a week.", "e3")
+    del browser.shown[2:]
+    browser.send("In June.", "e2")
+    assert lines(workers[0], "edited") == browser.shown_lines()
+
+
+def test_an_answer_that_is_wanted_again_takes_the_place_of_the_first(workers):
+    browser = Browser(workers, "regenerated")
+    browser.send("My favourite tea is oolong.", "r1")
+    browser.send("Which tea do I like?", "r2")
+    browser.shown.pop()
+    assert "oolong" in browser.ask()
+    assert lines(workers[0], "regenerated") == browser.shown_lines()
+
+
+def test_a_tab_that_knows_less_takes_nothing_back(workers):
+    old, new = Browser(workers, "tabs"), Browser(workers, "tabs")
+    old.send("My favourite tea is oolong.", "a1")
+    new.shown = list(old.shown)
+    new.send("My bicycle is red.", "a2")
+    old.send("My train leaves at noon.", "a3")
+    said = [text for role, text in lines(workers[0], "tabs") if role == "user"]
+    assert said == [
+        "My favourite tea is oolong.",
+        "My bicycle is red.",
+        "My train leaves at noon.",
+    ]
 
 
 def test_turns_at_once_on_both_workers_lose_nothing(workers):

@@ -25,7 +25,7 @@ class WaitingModel(OfflineChatModel):
     """Counts to three when asked to count for ever, and then says nothing more."""
 
     async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        if messages[-1].text != FOR_EVER:
+        if not messages[-1].text.endswith(FOR_EVER):
             async for chunk in super()._astream(messages, *args, **kwargs):
                 yield chunk
             return
