@@ -79,7 +79,7 @@ web: $(VENV)/.docs ## The example over FastAPI, with two worker processes
 	@$(RUN) -m pytest -q -m web tests/integration
 
 migration: $(OTHERS)/.ready ## What docs/migration.md shows of other libraries, run beside ours
-	@$(OTHERS)/bin/python -X utf8 -W ignore tests/support/other_libraries.py docs/migration.md
+	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/migration.md
 
 postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration
