@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,20 @@ import httpx
 import pytest
 from pages import THEIRS, blocks_of
 
+from langchain_convmem import ConversationMemory
+
 pytestmark = [pytest.mark.web, pytest.mark.sockets]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("server")
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start the example with two workers over a file in a folder; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port = str(probe.getsockname()[1])
     environment = {
         **os.environ,
         "CONVMEM_LOG": str(folder / "memory.db"),
@@ -40,17 +43,23 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [sys.executable, "-m", "uvicorn", "fastapi_workers:app", "--workers", "2"]
     with (folder / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [*command, "--port", str(port)],
+            [*command, "--port", port, *options],
             cwd=folder,
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", server
     finally:
         server.terminate()
         server.wait(timeout=PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("server")) as (address, _):
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +69,28 @@ def workers(address: str) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     deadline = time.monotonic() + PATIENCE_S
     while len(clients) < 2:
         assert time.monotonic() < deadline, "no two workers answered"
-        client = httpx.Client(base_url=address, timeout=PATIENCE_S)
-        try:
-            worker = client.get("/worker").json()
-        except httpx.TransportError:
-            time.sleep(0.1)
-            continue
+        client, worker = signed_in(address, "maya")
         if clients.setdefault(worker, client) is not client:
             client.close()
     one, two = clients.values()
-    for client in (one, two):
-        sign_in(client, "maya")
     yield one, two
     one.close()
     two.close()
+
+
+def signed_in(address: str, name: str) -> tuple[httpx.Client, int]:
+    """Return a client of a user, once the server answers, and the process that it reached."""
+    client = httpx.Client(base_url=address, timeout=PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            worker = client.get("/worker").json()
+            break
+        except httpx.TransportError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    sign_in(client, name)
+    return client, worker
 
 
 def sign_in(client: httpx.Client, name: str) -> None:
@@ -280,3 +297,20 @@ def test_a_forgotten_thread_is_forgotten_by_both_workers(workers):
     assert one.delete("/threads/gone").json() == {"entries": 2}
     assert lines(two, "gone") == []
     assert "2580" not in say(two, "elsewhere", "What opens the safe?", "g2")
+
+
+def test_an_answer_that_a_shutdown_cuts_off_is_kept(tmp_path):
+    with serving(tmp_path, "--timeout-graceful-shutdown", "1") as (address, server):
+        client, _ = signed_in(address, "maya")
+        said = {"id": "d1", "text": "Count for ever."}
+        with client, client.stream("POST", "/threads/down/stream", json=said) as response:
+            arriving = events(response)
+            heard = "".join(next(arriving)[1]["text"] for _ in range(3))
+            server.terminate()
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(arriving)
+        assert server.wait(timeout=PATIENCE_S) == 0
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        _, reply = memory.history("down", user_id="maya").entries
+    assert reply.contents == (heard,)
+    assert reply.metadata.attributes == ("interrupted",)
