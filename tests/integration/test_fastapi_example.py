@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -302,8 +302,8 @@ def test_a_forgotten_thread_is_forgotten_by_both_workers(workers):
 def test_an_answer_that_a_shutdown_cuts_off_is_kept(tmp_path):
     with serving(tmp_path, "--timeout-graceful-shutdown", "1") as (address, server):
         client, _ = signed_in(address, "maya")
-        said = {"id": "d1", "text": "Count for ever."}
-        with client, client.stream("POST", "/threads/down/stream", json=said) as response:
+        url, said = "/threads/down/stream", {"id": "d1", "text": "Count for ever."}
+        with closing(client), client.stream("POST", url, json=said) as response:
             arriving = events(response)
             heard = "".join(next(arriving)[1]["text"] for _ in range(3))
             server.terminate()
