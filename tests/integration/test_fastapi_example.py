@@ -1,4 +1,4 @@
-"""`examples/fastapi_app.py` with two worker processes over one file, called over loopback."""
+"""`examples/fastapi_app.py` with two worker processes over one log, called over loopback."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 from pages import THEIRS, blocks_of
+from postgres_server import new_schema, running_server
 
 from langchain_convmem import ConversationMemory
 
@@ -29,14 +30,16 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start the example with two workers over a file in a folder; yield its address."""
+def serving(
+    folder: Path, *options: str, log_address: str = "memory.db"
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Start the example with two workers in a folder; yield where it listens, and its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     environment = {
         **os.environ,
-        "CONVMEM_LOG": str(folder / "memory.db"),
+        "CONVMEM_LOG": log_address,
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support"))),
         "SESSION_SECRET": "a secret of this test",
     }
@@ -56,10 +59,18 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
         server.wait(timeout=PATIENCE_S)
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("server")) as (address, _):
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    place = "memory.db" if request.param == "sqlite" else postgres_address()
+    with serving(tmp_path_factory.mktemp("server"), log_address=place) as (address, _):
         yield address
+
+
+def postgres_address() -> str:
+    directory = running_server().directory
+    return f"postgresql:///postgres?host={directory}&user=postgres&schema={new_schema()}"
 
 
 @pytest.fixture(scope="module")
