@@ -70,7 +70,7 @@ def address(
 
 def postgres_address() -> str:
     directory = running_server().directory
-    return f"postgresql:///postgres?host={directory}&user=postgres&schema={new_schema()}"
+    return f"postgresql://postgres@/postgres?host={directory}&schema={new_schema()}"
 
 
 @pytest.fixture(scope="module")
