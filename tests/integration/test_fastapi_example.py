@@ -44,6 +44,7 @@ def serving(
         "SESSION_SECRET": "a secret of this test",
     }
     command = [sys.executable, "-m", "uvicorn", "fastapi_workers:app", "--workers", "2"]
+    command += ["--timeout-keep-alive", str(int(PATIENCE_S))]
     with (folder / "server.log").open("w") as log:
         server = subprocess.Popen(
             [*command, "--port", port, *options],
@@ -73,9 +74,12 @@ def postgres_address() -> str:
     return f"postgresql://postgres@/postgres?host={directory}&schema={new_schema()}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def workers(address: str) -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """Yield two clients of one user; each keeps its connection, and so its worker."""
+    """Yield two clients of one user; each keeps its connection, and so its worker.
+
+    Who leaves a stream loses the connection: the next one may reach either worker.
+    """
     clients: dict[int, httpx.Client] = {}
     deadline = time.monotonic() + PATIENCE_S
     while len(clients) < 2:
@@ -91,7 +95,8 @@ def workers(address: str) -> Iterator[tuple[httpx.Client, httpx.Client]]:
 
 def signed_in(address: str, name: str) -> tuple[httpx.Client, int]:
     """Return a client of a user, once the server answers, and the process that it reached."""
-    client = httpx.Client(base_url=address, timeout=PATIENCE_S)
+    kept = httpx.Limits(keepalive_expiry=None)
+    client = httpx.Client(base_url=address, timeout=PATIENCE_S, limits=kept)
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
