@@ -57,7 +57,7 @@ class CodeBlock:
         """
         numbered = "\n" * self.line + self.code  # a traceback names the line of the page
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(numbered, str(self.page), "exec"), names)  # noqa: S102 - our own pages
+            exec(compile(numbered, str(self.page), "exec", dont_inherit=True), names)  # noqa: S102 - our own pages
         found = printed.getvalue()
         if self.output is not None:
             self._compare(self.output, found)
