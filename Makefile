@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -X utf8
+OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz docs cookbook package postgres node
+.PHONY: help demo test test-all test-local check format bench fuzz docs cookbook migration package postgres node web
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,7 +35,15 @@ $(VENV)/.bench: $(VENV)/.base
 
 $(VENV)/.docs: $(VENV)/.dev
 	@echo "installing the documentation tools into $(VENV) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --group docs --group cookbook --group package
+	@$(BIN)/pip install --quiet --disable-pip-version-check --group docs --group cookbook --group package --group web
+	@touch $@
+
+# The libraries that docs/migration.md moves away from: no test may find them installed.
+$(OTHERS)/.ready: pyproject.toml $(VENV)/.base
+	@test -x $(OTHERS)/bin/python || $(BIN)/python -m venv $(OTHERS)
+	@$(OTHERS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@echo "installing what people migrate from into $(OTHERS) ..."
+	@$(OTHERS)/bin/pip install --quiet --disable-pip-version-check --editable '.[agents]' --group migration
 	@touch $@
 
 # -- what users run -----------------------------------------------------------------------------
@@ -46,7 +55,7 @@ WORKERS ?= auto
 # The tests start processes, each of which would compile the whole package again.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node and not local"
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node and not local and not web"
 
 # -- what developers run ------------------------------------------------------------------------
 
@@ -61,10 +70,16 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check postgres node package docs cookbook
+	@.ci/parts check postgres node package web migration docs cookbook
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration
+
+web: $(VENV)/.docs ## The example over FastAPI, with two worker processes
+	@$(RUN) -m pytest -q -m web tests/integration
+
+migration: $(OTHERS)/.ready ## What docs/migration.md shows of other libraries, run beside ours
+	@$(OTHERS)/bin/python -X utf8 tests/support/other_libraries.py docs/migration.md
 
 postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration

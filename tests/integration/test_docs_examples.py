@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from pages import OURS, PageError, blocks_of, run_page
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/first_steps.md",
         "docs/history.md",
         "docs/langgraph.md",
+        "docs/migration.md",
         "docs/moving.md",
         "docs/privacy.md",
         "docs/prompts.md",
@@ -34,25 +35,43 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/voice.md",
     ],
 )
-def test_the_python_of_a_page_runs_from_top_to_bottom(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_the_page_shows(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / page).read_text("utf-8"))
-    assert blocks
-    names: dict[str, object] = {"__name__": page}
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)  # noqa: S102 - our own pages
-    assert capsys.readouterr().out.strip()
+    assert run_page(ROOT / page).strip()
 
 
 def test_the_readme_remembers_where_ana_parked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    first = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0]
-    exec(compile(first, "README.md", "exec"), {})  # noqa: S102 - our own page
-    assert "level C, next to the blue pillar" in capsys.readouterr().out
+    first = next(block for block in blocks_of(ROOT / "README.md") if block.language == OURS)
+    assert "level C, next to the blue pillar" in first.run({})
+
+
+def test_the_page_on_fastapi_quotes_the_example() -> None:
+    example = (ROOT / "examples" / "fastapi_app.py").read_text("utf-8")
+    quoted = [block for block in blocks_of(ROOT / "docs/fastapi.md") if block.language == OURS]
+    assert quoted
+    assert [f"line {block.line}" for block in quoted if block.code not in example] == []
+
+
+def test_a_page_that_shows_another_output_is_told_which(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "A page.\n\n```python\nprint('on 2026-11-22', 1)\n```\n\n```text\non 2020-01-01 2\n```\n"
+    )
+    with pytest.raises(PageError) as caught:
+        run_page(page)
+    assert f"{page}:3:" in str(caught.value)
+    assert str(caught.value).endswith("-on (a date) 2\n+on (a date) 1")
+
+
+def test_a_date_on_a_page_is_the_day_on_which_it_runs(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint('on 2026-11-22')\n```\n\n```text\non 2020-01-01\n```\n")
+    assert run_page(page) == "on 2026-11-22\n"
 
 
 def test_every_relative_link_of_a_page_leads_somewhere() -> None:

@@ -1,0 +1,40 @@
+"""Runs what pages show of other libraries: `make migration`, in an environment that has them.
+
+    python tests/support/other_libraries.py docs/migration.md
+
+A Redis in this process stands for the server that the pages read, so nothing else is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import redis
+from fakeredis import FakeRedis
+from pages import THEIRS, blocks_of, run_page
+
+
+def main(pages: Sequence[str]) -> None:
+    """Run the other libraries' blocks of pages, each page in an empty directory."""
+    redis.from_url = FakeRedis.from_url
+    warnings.showwarning = _ignore
+    for page in [Path(name).resolve() for name in pages]:
+        count = sum(block.language == THEIRS for block in blocks_of(page))
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            run_page(page, THEIRS)
+            os.chdir(page.parent)
+        print(f"{page.name}: {count} blocks of other libraries print what the page shows")  # noqa: T201 - a command's result
+
+
+def _ignore(*_: object, **__: object) -> None:
+    """Ignore a warning: that these libraries are deprecated is what the pages are about."""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

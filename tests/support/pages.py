@@ -1,0 +1,105 @@
+"""Runs the code of a page of the documentation, and compares what it prints with the page.
+
+Fenced blocks of `python` run from top to bottom, in one namespace. A block of `text` right after
+one, with nothing but blank lines between, is exactly what it prints; a date there stands for the
+day on which it runs.
+
+Blocks of `py` need another library, which the package does not depend on. Most tests skip them;
+they run where that library is installed: `make migration` and `make web`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+OURS = "python"
+THEIRS = "py"
+
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+
+
+_DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
+
+
+class PageError(AssertionError):
+    """A block printed something else than its page says."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """A block of code on a page.
+
+    Attributes:
+        page: The page.
+        line: The line of the block's fence, counted from 1.
+        language: `python` or `py`.
+        code: What is run.
+        output: What it prints, if the page says so.
+    """
+
+    page: Path
+    line: int
+    language: str
+    code: str
+    output: str | None
+
+    def run(self, names: dict[str, object]) -> str:
+        """Run the block in a namespace and return what it printed.
+
+        Raises:
+            PageError: If the page shows another output.
+        """
+        numbered = "\n" * self.line + self.code  # a traceback names the line of the page
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(numbered, str(self.page), "exec", dont_inherit=True), names)  # noqa: S102 - our own pages
+        found = printed.getvalue()
+        if self.output is not None:
+            self._compare(self.output, found)
+        return found
+
+    def _compare(self, shown: str, found: str) -> None:
+        page, printed = (_DATE.sub("(a date)", text).splitlines() for text in (shown, found))
+        if page != printed:
+            diff = "\n".join(difflib.unified_diff(page, printed, "page", "printed", lineterm=""))
+            raise PageError(f"{self.page}:{self.line}: prints something else\n{diff}")
+
+
+def blocks_of(page: Path) -> list[CodeBlock]:
+    """Return the blocks of code of a page, each with the output that the page shows for it."""
+    return list(_blocks(page, page.read_text("utf-8")))
+
+
+def _blocks(page: Path, text: str) -> Iterator[CodeBlock]:
+    fences = list(_FENCED.finditer(text))
+    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+        language, code = fence.groups()
+        if language not in (OURS, THEIRS):
+            continue
+        shown = None
+        if (
+            after is not None
+            and after[1] == "text"
+            and not text[fence.end() : after.start()].strip()
+        ):
+            shown = after[2]
+        yield CodeBlock(page, text.count("\n", 0, fence.start()) + 1, language, code, shown)
+
+
+def run_page(page: Path, language: str = OURS) -> str:
+    """Run a page's blocks of one language in the current directory; return what they printed.
+
+    Raises:
+        PageError: If a block prints something else than the page shows.
+    """
+    blocks = blocks_of(page)
+    names: dict[str, object] = {"__name__": page.name}
+    wanted = [block for block in blocks if block.language == language]
+    if language == THEIRS:
+        wanted.insert(0, next(block for block in blocks if block.language == OURS))
+    return "".join(block.run(names) for block in wanted)
