@@ -268,29 +268,34 @@ class StateSync:
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
     ) -> Steps[tuple[int, list[Entry], bool]]:
         """Return where the turn begins, the entries from there on, or all, and if these are all."""
-        ids = [message.id for message in spoken]
-        start = latest_exchange(spoken)
-        if note is not None and self.is_one_turn and note["first"] in ids:
-            start = ids.index(note["first"])
-        found: list[Entry] = []
-        position = (
-            note.get("position") if note is not None and ids[start] == note["first"] else None
-        )
-        if position is None:
-            is_gone = self.is_one_turn and note is not None  # its first message left the state
-            found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
-            if is_gone and note is not None:
-                others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
-                start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
-            places = (entry.position for entry in found if entry.message_id in ids[start:])
-            position = min(places, default=None)
+        start, position, found = yield from self._locate_turn(spoken, note)
         if position is not None and self.context.since is None:
             entries = yield from self._read(after=position - 1)
-            known = {entry.message_id for entry in entries}
-            if ids[start] in known or (self.is_one_turn and not known.isdisjoint(ids[start:])):
+            first = [message.id for message in spoken[start : start + 1]]
+            if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
                 earlier = [entry for entry in found if entry.position < position]
                 return start, [*earlier, *entries], False
         return start, (yield from self._read()), True
+
+    def _locate_turn(
+        self, spoken: Sequence[BaseMessage], note: TurnNote | None
+    ) -> Steps[tuple[int, int | None, list[Entry]]]:
+        """Return where the turn begins in the state, where in the log, and what was read of it."""
+        ids = [message.id for message in spoken]
+        start = latest_exchange(spoken)
+        is_gone = False
+        if note is not None:
+            is_gone = self.is_one_turn and note["first"] not in ids
+            if self.is_one_turn and not is_gone:
+                start = ids.index(note["first"])
+            if ids[start] == note["first"] and note.get("position") is not None:
+                return start, note["position"], []
+        found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
+        if note is not None and is_gone:
+            others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
+            start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
+        places = (entry.position for entry in found if entry.message_id in ids[start:])
+        return start, min(places, default=None), found
 
     def _settle(
         self,
