@@ -39,6 +39,13 @@ __all__ = ["ChatTemplate"]
 
 _PART = "is_appending_to_prefill"
 _RESERVED = {"add_generation_prompt", "messages"}
+_OTHER_NAMES = {
+    "assistant": ("model", "ai", "bot"),
+    "system": ("developer",),
+    "tool": ("function", "ipython", "observation"),
+    "user": ("human",),
+}
+"""What templates call our roles."""
 _CONTINUED = "\ue000convmem continues here\ue000"
 """Marks the end of a message that the model is to go on with; of private characters."""
 
@@ -71,7 +78,8 @@ class ChatTemplate:
             source: The template.
             name: What errors call it.
             roles: What the template calls `user`, `assistant`, `system` or `tool`, where that
-                differs, such as `{"assistant": "model"}`.
+                differs, such as `{"assistant": "model"}`. A template that asks for a role by such
+                a name, and never by ours, is recognised; see `roles`.
             limits: What it may use up.
             now: What `strftime_now` tells; the clock by default. A conversation asks it once: a
                 prompt that changes at midnight would be another one.
@@ -83,7 +91,6 @@ class ChatTemplate:
         self.source = source
         self.name = name
         self.sandbox = Sandbox(limits or TemplateLimits())
-        self._roles = dict(roles or {})
         self._now = now or datetime.now
         self._defaults = self.checked_variables(variables)
         longest = self.sandbox.limits.max_source
@@ -92,6 +99,8 @@ class ChatTemplate:
                 raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
             self._tree = self.sandbox.parse(source)
             self._template = self.sandbox.from_string(self.sandbox.parsed(source))
+        self.roles = {**_find_own_roles(self._tree), **(roles or {})}
+        """What the template calls a role, where that differs from our name."""
 
     # -- where templates come from ----------------------------------------------------------------
 
@@ -162,6 +171,11 @@ class ChatTemplate:
         """Whether it renders parts of a turn."""
         return _PART in self.variables
 
+    @cached_property
+    def _is_for_parts(self) -> bool:
+        """Whether it renders one message at a time, and never looks at all of them."""
+        return self.supports_pending and "messages" not in self.variables
+
     @property
     def refusal(self) -> str | None:
         """Why no prompt of it can be written by what is new alone; None if some can."""
@@ -210,7 +224,7 @@ class ChatTemplate:
         found = self.converted(messages, {})
         given = {**self._beginning(tools), **self.checked_variables(variables)}
         if continue_final_message:
-            return self._continued(found, given)
+            return self.render_unended(found, given)
         with template_errors(self.name):
             return self.whole(found, {**given, "add_generation_prompt": add_generation_prompt})
 
@@ -223,23 +237,6 @@ class ChatTemplate:
         """
         return RenderState(self, {**self._beginning(tools), **self.checked_variables(variables)})
 
-    def _continued(self, messages: list[TemplateMessage], variables: dict[str, Any]) -> str:
-        content = messages[-1].get("content") if messages else None
-        if not isinstance(content, str):
-            raise InvalidMessageError("the message to go on with must be there, and be text")
-        # White space at its end is for the model to choose, as templates trim it, too.
-        marked = {**messages[-1], "content": content.rstrip() + _CONTINUED}
-        with template_errors(self.name):
-            given = {**variables, "add_generation_prompt": False}
-            text, mark, _ = self.whole([*messages[:-1], marked], given).rpartition(_CONTINUED)
-        if not mark:
-            raise ChatTemplateError(
-                f"{self.name} does not show the last message, so nothing can go on with it",
-                reason="the last message is not shown",
-                kind="NothingToContinue",
-            )
-        return text
-
     # -- for the states of conversations ----------------------------------------------------------
 
     def converted(
@@ -249,7 +246,7 @@ class ChatTemplate:
         if isinstance(messages, str | Mapping):
             raise TypeError("pass a list of messages, also for a single one")
         return template_messages(
-            messages, roles=self._roles, as_parts=self._wants_parts, call_names=call_names
+            messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
         )
 
     def checked_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,8 +261,45 @@ class ChatTemplate:
 
     def whole(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
         """Return a prompt of converted messages; raises what the template raises."""
+        if not self._is_for_parts:
+            return self._render(messages, variables)
+        last, prompt = len(messages) - 1, variables["add_generation_prompt"]
+        return "".join(
+            self.part(
+                message,
+                {**variables, "add_generation_prompt": prompt and number == last},
+                is_first=True,
+                is_last=True,
+            )
+            for number, message in enumerate(messages)
+        )
+
+    def _render(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
         pieces = self._template.generate({**variables, "messages": messages})
         return joined(pieces, self.sandbox.limits)
+
+    def render_unended(
+        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
+    ) -> str:
+        """Return a prompt up to where the text of its last message ends, which may go on.
+
+        Raises:
+            InvalidMessageError: If the last message does not end with text.
+            ChatTemplateError: If the template does not show it.
+        """
+        marked = _mark_end(messages[-1]) if messages else None
+        if marked is None:
+            raise InvalidMessageError("the message to go on with must be there, and end with text")
+        given = {**variables, "add_generation_prompt": False}
+        with template_errors(self.name):
+            text, mark, _ = self.whole([*messages[:-1], marked], given).rpartition(_CONTINUED)
+        if not mark:
+            raise ChatTemplateError(
+                f"{self.name} does not show the last message, so nothing can go on with it",
+                reason="the last message is not shown",
+                kind="NothingToContinue",
+            )
+        return text
 
     def part(
         self,
@@ -285,7 +319,7 @@ class ChatTemplate:
             "is_last_part": is_last,
         }
         with template_errors(self.name):
-            return self.whole([], given)
+            return self._render([], given)
 
     def _beginning(self, tools: Sequence[Any] | None) -> dict[str, Any]:
         now = strftime_at(self._now())
@@ -293,6 +327,46 @@ class ChatTemplate:
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
+
+
+def _find_own_roles(tree: nodes.Template) -> dict[str, str]:
+    """Return our roles that a template never names, with its own names for them."""
+    named = {one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)}
+    asked = {name for one in tree.find_all(nodes.Compare) for name in _find_compared_roles(one)}
+    found = {
+        role: next((name for name in others if name in asked), None)
+        for role, others in _OTHER_NAMES.items()
+        if role not in named
+    }
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def _find_compared_roles(comparison: nodes.Compare) -> set[str]:
+    """Return the texts that a role is compared with."""
+    sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
+    if not any(map(_is_role, sides)):
+        return set()
+    constants = [one for side in sides for one in [side, *side.find_all(nodes.Const)]]
+    values = [one.value for one in constants if isinstance(one, nodes.Const)]
+    return {value for value in values if isinstance(value, str)}
+
+
+def _is_role(expression: nodes.Node) -> bool:
+    name = expression.name if isinstance(expression, nodes.Name) else _subscript(expression)
+    return name == "role"
+
+
+def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
+    """Return a message with a mark where its text ends; None if it does not end with text."""
+    content = message.get("content")
+    if isinstance(content, str):
+        # White space at its end is for the model to choose, as templates trim it, too.
+        return {**message, "content": content.rstrip() + _CONTINUED}
+    last = content[-1] if isinstance(content, list) and content else None
+    if not isinstance(content, list) or not isinstance(last, dict) or last.get("type") != "text":
+        return None
+    marked = {**last, "text": str(last.get("text", "")).rstrip() + _CONTINUED}
+    return {**message, "content": [*content[:-1], marked]}
 
 
 def _reads_content(expression: nodes.Node) -> bool:

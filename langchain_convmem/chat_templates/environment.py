@@ -222,6 +222,8 @@ def template_errors(name: str) -> Iterator[None]:
     """Turn whatever a template raises into an error of ours; the template's own words are kept."""
     try:
         yield
+    except ChatTemplateError:
+        raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
         reason = str(error.message if isinstance(error, TemplateError) else error)
         line = _line_of(error)

@@ -199,6 +199,38 @@ class RenderState:
         self._stats = increment.stats
         return increment
 
+    def feed_unended(
+        self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
+    ) -> Increment:
+        """Add messages but for the last, and return what the session needs to read that as well.
+
+        The last message is still being said: the session reads its text so far, without what closes
+        it. Feed it again as it is then, by this method or at last by `feed`; the session is sent
+        what is new. Any template can do this that shows the text of its messages.
+
+        Args:
+            messages: What is new; at least the message that goes on, which ends with text.
+            extra_context: See `feed`.
+
+        Raises:
+            ChatTemplateError: If the template refuses the messages, or does not show the last one.
+            InvalidMessageError: If a message cannot be shown to a template, or the last does not
+                end with text.
+        """
+        new_names: dict[str, str] = {}
+        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
+        variables = {**self._variables, _PROMPT: False}
+        if extra_context:
+            variables |= self._template.checked_variables(extra_context)
+        everything = [*self._messages, *added]
+        text = self._template.render_unended(everything, variables)
+        self._call_names.update(new_names)
+        self._messages += added[:-1]
+        increment = self._settled(Written(0, text, len(everything), "its last message goes on"))
+        self._writer.rewound(increment.kept)
+        self._stats = increment.stats
+        return increment
+
     def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
         count = len(self._messages)
         self._messages += added
@@ -262,7 +294,9 @@ class RenderState:
         self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
     ) -> Increment:
         before = Increment(len(self._ledger), "", _NOTHING)
-        if self._open_part is None and len(added) > 1:
+        # A session may hold what was said before the conversation began again.
+        is_stale = not self._messages and len(self._ledger) > 0
+        if self._open_part is None and (len(added) > 1 or is_stale):
             before = self._feed_whole(added[:-1], {**variables, _PROMPT: False})
             added = added[-1:]
         texts = [

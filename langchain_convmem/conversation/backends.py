@@ -28,6 +28,7 @@ from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.finish_reasons import cut_off_reason
+from langchain_convmem.views.heard import INTERRUPTED
 from langchain_convmem.views.tokens import count_tokens
 
 __all__ = ["Attempt", "Backend", "ChatModelBackend", "ModelReply", "ReplyRequest", "Replying"]
@@ -115,6 +116,12 @@ class Backend(Protocol):
 
     def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
         """Let the model read the preface now, if it can."""
+        ...
+
+    def read_ahead_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage]
+    ) -> Steps[None]:
+        """Let the model read messages now, if it can; the last one is still being said."""
         ...
 
     def rendered(
@@ -219,11 +226,20 @@ def _new_name() -> str:
 
 
 def interrupted(total: AIMessageChunk | None) -> AIMessage | None:
-    """Return the text that had come, as a message that says it was cancelled."""
+    """Return the text that had come, as a message that says it was cancelled.
+
+    Half a call looks like a whole one, so that calls are left out.
+    """
     if total is None or not total.text:
         return None
-    metadata = {**total.response_metadata, "finish_reason": "cancelled"}
-    return AIMessage(total.text, id=total.id, response_metadata=metadata)
+    metadata = {**total.response_metadata, "finish_reason": "cancelled", INTERRUPTED: True}
+    return AIMessage(
+        total.text,
+        id=total.id,
+        name=total.name,
+        usage_metadata=total.usage_metadata,
+        response_metadata=metadata,
+    )
 
 
 class ChatModelBackend:
@@ -243,6 +259,13 @@ class ChatModelBackend:
     def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
         """Do nothing: a chat model keeps nothing."""
         del request
+        yield from ()
+
+    def read_ahead_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage]
+    ) -> Steps[None]:
+        """Do nothing: a chat model reads whole messages."""
+        del request, context
         yield from ()
 
     def rendered(

@@ -12,7 +12,7 @@ from langchain_convmem.chat_templates import ChatTemplate
 from langchain_convmem.conversation.media import MediaLimits
 from langchain_convmem.conversation.preface import Preface
 from langchain_convmem.conversation.replies import Channel, ReplyFormat
-from langchain_convmem.errors import ConfigError, UnsupportedError
+from langchain_convmem.errors import ConfigError
 
 __all__ = ["ConversationConfig", "SendOptions"]
 
@@ -53,8 +53,8 @@ class ConversationConfig(BaseModel):
             otherwise than the session has them: `"rewind"` and read again, or `"error"`.
         on_busy: `"wait"` for earlier turns, in order, or `"error"`.
         busy_timeout_s: How long to wait at most, in seconds; None waits for ever.
-        on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said; calls that were
-            interrupted are answered as cancelled.
+        on_cancel: `"discard"` a turn that is cancelled, or `"keep"` what was said, marked
+            `interrupted`; calls that were interrupted are answered as cancelled.
         on_max_tokens: `"return"` a reply that was cut short, or `"raise"` and take it back.
         max_output_tokens: The most tokens of a reply.
         media_limits: How large media may be, and where the files may lie that messages name. Set a
@@ -100,6 +100,9 @@ class SendOptions:
         thinking: See `ConversationConfig`.
         max_output_tokens: See `ConversationConfig`.
         timeout: Seconds until the turn is cancelled; None is no limit.
+        pending: Whether the message is to go on with the next send. Its parts become one message,
+            put together without a space between them; the model is asked when the last part is
+            sent. A message of another role ends it.
         group: A name by which `Engine.cancel_group` finds the turn.
         model_kwargs: What else is given to the model.
     """
@@ -108,6 +111,7 @@ class SendOptions:
     thinking: bool | None = None
     max_output_tokens: int | None = None
     timeout: float | None = None
+    pending: bool = False
     group: str | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -117,13 +121,8 @@ class SendOptions:
 
         Raises:
             ConfigError: If a limit is not positive.
-            UnsupportedError: If the message is to be sent in parts.
         """
         own = {one.name for one in fields(cls)} - {"model_kwargs"}
-        if given.get("pending"):
-            raise UnsupportedError(
-                "a message is sent whole; collect its parts, and send them as one list"
-            )
         named = {name: given[name] for name in own & set(given) if given[name] is not None}
         for name in ("max_output_tokens", "timeout"):
             if name in named and not named[name] > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -101,10 +101,30 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
 
     # -- one turn ---------------------------------------------------------------------------------
 
+    @overload
+    def send_message(
+        self,
+        message: ConversationInput,
+        config: RunnableConfig | None = None,
+        *,
+        pending: Literal[True],
+        **options: Any,
+    ) -> None: ...
+
+    @overload
+    def send_message(
+        self,
+        message: ConversationInput,
+        config: RunnableConfig | None = None,
+        *,
+        pending: Literal[False] = False,
+        **options: Any,
+    ) -> AIMessage: ...
+
     def send_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
-    ) -> AIMessage:
-        """Send a message and return the whole reply.
+    ) -> AIMessage | None:
+        """Send a message and return the whole reply; None for one that is to go on (`pending`).
 
         Args:
             message: Text of the user, a LangChain message, a map with `role` and `content`, a pair
@@ -118,9 +138,29 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         """
         return self.invoke(message, config, **options)
 
+    @overload
+    async def asend_message(
+        self,
+        message: ConversationInput,
+        config: RunnableConfig | None = None,
+        *,
+        pending: Literal[True],
+        **options: Any,
+    ) -> None: ...
+
+    @overload
+    async def asend_message(
+        self,
+        message: ConversationInput,
+        config: RunnableConfig | None = None,
+        *,
+        pending: Literal[False] = False,
+        **options: Any,
+    ) -> AIMessage: ...
+
     async def asend_message(
         self, message: ConversationInput, config: RunnableConfig | None = None, **options: Any
-    ) -> AIMessage:
+    ) -> AIMessage | None:
         """Send a message and return the whole reply; see `send_message`."""
         return await self.ainvoke(message, config, **options)
 
@@ -254,14 +294,12 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
             if not handle.ended(timeout_s):
                 sending.control.stop(late(timeout_s))
             # If nothing can end it any more, it is over, or being stored.
-            is_over = handle.done() or sending.control.is_sealed
-            reply = handle.result() if is_over else None
+            if handle.done() or sending.control.is_sealed:
+                return handle.result()
         except BaseException:
             handle.cancel()
             raise
-        if reply is None:
-            raise late(timeout_s)
-        return reply
+        raise late(timeout_s)
 
     def batch(
         self,
@@ -326,7 +364,9 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         # First what the session holds: if a turn ends meanwhile, its messages are only to be read.
         backend, activity = self._backend.branch(), self._activity.sibling()
         thread = yield from self._thread.branch_steps()
-        return Conversation(Parts(thread, backend, self._config, self._tools, activity))
+        twin = Conversation(Parts(thread, backend, self._config, self._tools, activity))
+        twin._pending = self._pending
+        return twin
 
     def close(self, timeout_s: float | None = 10.0) -> None:
         """Cancel the turns, wait for them, and release the session. Idempotent.

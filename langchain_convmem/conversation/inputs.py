@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.messages import (
+    AIMessage,
     BaseMessage,
+    ChatMessage,
     HumanMessage,
     RemoveMessage,
+    SystemMessage,
     message_chunk_to_message,
 )
 from langchain_core.messages.base import BaseMessageChunk
@@ -20,7 +23,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.media import MediaLimits, has_media, settle_media
-from langchain_convmem.conversation.message_maps import message_of_map, shown
+from langchain_convmem.conversation.message_maps import KNOWN_ROLES, message_of_map, shown
 from langchain_convmem.conversation.worker_threads import in_thread
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.steps import Step, Steps, run
@@ -33,6 +36,11 @@ OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
 ConversationInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage]
 """Text is the user's; a pair is role and content; a map holds `role` and `content`; or a list."""
 
+_CLASSES: dict[str, type[BaseMessage]] = {
+    "user": HumanMessage,
+    "assistant": AIMessage,
+    "system": SystemMessage,
+}
 _FORMS = (
     "pass text, a LangChain message, a map with 'role' and 'content', a pair of role and content, "
     "or a list of these"
@@ -105,7 +113,22 @@ def _copied(message: BaseMessage, what: str) -> BaseMessage:
         twin = copied(message)
     except (TypeError, RecursionError) as error:
         raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
-    return message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
+    whole = message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
+    return _convert_chat_message(whole) if isinstance(whole, ChatMessage) else whole
+
+
+def _convert_chat_message(message: ChatMessage) -> BaseMessage:
+    """Return a message of a role that has a class of its own as one of that, such as `model`."""
+    kind = _CLASSES.get(KNOWN_ROLES.get(message.role.lower(), ""))
+    if kind is None:
+        return message
+    return kind(
+        message.content,
+        id=message.id,
+        name=message.name,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+    )
 
 
 def _of_stored(value: Mapping[str, Any], what: str) -> BaseMessage:

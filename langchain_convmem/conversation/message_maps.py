@@ -23,9 +23,9 @@ from langchain_convmem.chat_templates.messages import REASONING_KEYS, TEMPLATE_F
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import new_ulid
 
-__all__ = ["message_of_map", "shown"]
+__all__ = ["KNOWN_ROLES", "message_of_map", "shown"]
 
-_KNOWN_ROLES = {
+KNOWN_ROLES = {
     "ai": "assistant",
     "assistant": "assistant",
     "human": "user",
@@ -34,6 +34,7 @@ _KNOWN_ROLES = {
     "tool": "tool",
     "user": "user",
 }
+"""Our names of roles by those that templates and providers have for them."""
 _ROLE = re.compile(r"\S{1,64}")
 _PARTS = frozenset(
     {
@@ -73,7 +74,7 @@ def message_of_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     role = value["role"]
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidMessageError(f"{what} has the role {role!r}; it needs one such as 'user'")
-    known = _KNOWN_ROLES.get(role.lower(), "other")
+    known = KNOWN_ROLES.get(role.lower(), "other")
     rest = {key: item for key, item in value.items() if key != "role"}
     try:
         return _MAKERS[known](role, rest, what)

@@ -52,6 +52,8 @@ class _State:
     fed: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
     """Messages, and as the session has read them, by id: with text that was recalled for them."""
+    is_unended: bool = False
+    """Whether the session has read the beginning of one more message, which is still being said."""
 
     def copy(self) -> _State:
         return replace(
@@ -110,6 +112,26 @@ class TextBackend:
         except ChatTemplateError as error:
             _logger.debug("the preface is read with the first message: %s", error)
             attempt.rollback()
+        except BaseException:
+            attempt.rollback()
+            raise
+        else:
+            attempt.commit()
+
+    def read_ahead_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage]
+    ) -> Steps[None]:
+        """Let the session read what is said so far; see `Backend`."""
+        if media_of(context[-1:]):
+            return  # where it ends cannot be told from text; it is read when it is whole
+        attempt = TextAttempt(self, request)
+        try:
+            yield from attempt.read_steps(context, is_unended=True)
+        except ChatTemplateError as error:
+            attempt.rollback()
+            if error.kind != "NothingToContinue":
+                raise
+            _logger.debug("parts of a message are read when it is whole: %s", error)
         except BaseException:
             attempt.rollback()
             raise
@@ -212,11 +234,21 @@ class TextAttempt:
     # -- what the session reads -------------------------------------------------------------------
 
     def read_steps(
-        self, context: Sequence[BaseMessage], *, add_generation_prompt: bool = True
+        self,
+        context: Sequence[BaseMessage],
+        *,
+        add_generation_prompt: bool = True,
+        is_unended: bool = False,
     ) -> Steps[TextSession]:
-        """Let the session read what is new in the conversation; return it."""
+        """Let the session read what is new in the conversation; return it.
+
+        Args:
+            context: All messages after the preface.
+            add_generation_prompt: Whether the model is to write next.
+            is_unended: Whether the last message is still being said.
+        """
         live = self._backend.live
-        kept = self.fed(context, add_generation_prompt=add_generation_prompt)
+        kept = self.fed(context, add_generation_prompt=add_generation_prompt, is_unended=is_unended)
         media = media_of(self.state.fed)
         if media:
             self._parts(media, 0)  # one without a place is refused before the session is touched
@@ -237,7 +269,13 @@ class TextAttempt:
         self._backend.live.mark(self.state.render.length)
         self._is_sound = True
 
-    def fed(self, context: Sequence[BaseMessage], *, add_generation_prompt: bool) -> int:
+    def fed(
+        self,
+        context: Sequence[BaseMessage],
+        *,
+        add_generation_prompt: bool,
+        is_unended: bool = False,
+    ) -> int:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
         given = [*config.preface.messages, *context]
@@ -248,16 +286,23 @@ class TextAttempt:
             one is not other for one, other in zip(given[known:], wanted[known:], strict=True)
         )
         # A preface alone may be written otherwise than before a message: nobody has said anything.
-        is_for_template = known > len(config.preface.messages) and not (is_changed or is_stripped)
+        # What was read of a message that was still being said may have been recalled for since.
+        is_for_template = known > len(config.preface.messages) and not (
+            is_changed or is_stripped or state.is_unended
+        )
         if is_changed:
             state.render.begin_again()
             known = 0
-        increment = state.render.feed(
-            wanted[known:],
-            extra_context=self._context,
-            add_generation_prompt=add_generation_prompt,
-        )
-        state.fed = wanted
+        if is_unended:
+            increment = state.render.feed_unended(wanted[known:], extra_context=self._context)
+        else:
+            increment = state.render.feed(
+                wanted[known:],
+                extra_context=self._context,
+                add_generation_prompt=add_generation_prompt,
+            )
+        state.fed = wanted[:-1] if is_unended else wanted
+        state.is_unended = is_unended
         self._stats.append(increment.stats)
         if increment.diverged and is_for_template and config.on_divergence == "error":
             raise ConversationError(

@@ -12,12 +12,14 @@ from langchain_convmem.conversation.copies import copied
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
+    InvalidMessageError,
     UnknownCheckpointError,
     UnsupportedError,
 )
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.steps import Step, Steps, step
+from langchain_convmem.views.heard import cut_to_heard
 
 __all__ = ["ListThread", "MessageStore"]
 
@@ -78,12 +80,19 @@ class ListThread:
         with self._lock:
             return ThreadView(tuple(self._messages), tuple(asked))
 
-    def add_steps(
-        self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    def begin_steps(
+        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
     ) -> Steps[None]:
-        """Store a whole turn; see `ThreadMemory`."""
-        del view, timing
-        named = _named(messages)
+        """Do nothing: a list does not outlive the process, and a store takes nothing back."""
+        del asked, view, asked_ms
+        yield from ()
+
+    def add_steps(
+        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store the turn, what was asked included; see `ThreadMemory`."""
+        del timing
+        named = _named([*view.asked, *said])
         if self._store is not None:
             yield from self._stored(named)
         with self._lock:
@@ -101,10 +110,10 @@ class ListThread:
             raise HistoryWriteError(msg, text=reply) from error
 
     def failed_steps(
-        self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
         """Forget the turn: a list keeps no failures."""
-        del messages, reason
+        del said, view, reason
         yield from ()
 
     def messages_steps(self) -> Steps[list[BaseMessage]]:
@@ -126,6 +135,34 @@ class ListThread:
             first = self._starts[-turns] if turns <= len(self._starts) else 0
             return self._cut(first)
 
+    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+        """Cut a reply to what was heard of it; see `ThreadMemory`."""
+        yield from ()
+        with self._lock:
+            number = self._find_reply(message_id)
+            cut = cut_to_heard(self._messages[number], heard)
+            if cut is self._messages[number]:
+                return copied(cut)
+            self._check_writable()
+            # Another object in its place: a clone may hold the reply too.
+            self._messages[number : number + 1] = [] if cut is None else [cut]
+            if cut is None:
+                self._starts = [start - (start > number) for start in self._starts]
+        return None if cut is None else copied(cut)
+
+    def _find_reply(self, message_id: str | None) -> int:
+        """Return the number of a reply, or of the latest one."""
+        for number in reversed(range(len(self._messages))):
+            message = self._messages[number]
+            if message_id is not None and message.id == message_id:
+                if isinstance(message, AIMessage):
+                    return number
+                raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
+            if message_id is None and isinstance(message, AIMessage) and message.text.strip():
+                return number
+        named = "" if message_id is None else f" {message_id!r}"
+        raise ConfigError(f"the conversation holds no reply{named} that could be cut")
+
     def mark_steps(self) -> Steps[Any]:
         """Return how many messages there are, and the latest one's id."""
         yield from ()
@@ -145,16 +182,20 @@ class ListThread:
             self._cut(count)
 
     def _cut(self, count: int) -> list[BaseMessage]:
-        if self._store is not None and count < len(self._messages):
-            raise UnsupportedError(
-                f"{type(self._store).__name__} cannot take messages back; keep the conversation "
-                "in a ConversationMemory, or in no store"
-            )
+        if count < len(self._messages):
+            self._check_writable()
         # Copies: a clone may hold these messages too.
         cut = [copied(message) for message in self._messages[count:]]
         del self._messages[count:]
         self._starts = [start for start in self._starts if start < count]
         return cut
+
+    def _check_writable(self) -> None:
+        if self._store is not None:
+            raise UnsupportedError(
+                f"{type(self._store).__name__} cannot take messages back; keep the conversation "
+                "in a ConversationMemory, or in no store"
+            )
 
     def branch_steps(self) -> Steps[ListThread]:
         """Return a list that goes on by itself; what it adds goes to no store."""

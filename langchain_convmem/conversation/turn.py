@@ -25,6 +25,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import ThreadMemory, ThreadView
 from langchain_convmem.steps import Steps
+from langchain_convmem.views.heard import INTERRUPTED
 
 __all__ = ["Turn"]
 
@@ -40,6 +41,8 @@ class Turn:
     request: ReplyRequest
     control: TurnControl
     asked: list[BaseMessage]
+    asked_ms: int
+    """When it was asked, in milliseconds since the epoch."""
     noted: Callable[[tuple[RenderStats, ...]], object]
     """Told how the texts of a turn that stands came about."""
     said: list[BaseMessage] = field(default_factory=list)
@@ -50,7 +53,7 @@ class Turn:
     def flow(self) -> Flow[ModelReply]:
         """Run the turn, and store it; on any error the conversation is as before."""
         view = yield from self.thread.view_steps(self.asked)
-        missing = self._missing(view)
+        missing = self.find_missing_answers(view)
         if missing:
             self.asked = [*missing, *self.asked]
             view = view._replace(asked=(*missing, *view.asked))
@@ -60,6 +63,7 @@ class Turn:
             if said.id in shown and shown[said.id].content != said.content:
                 attempt.remember(said, shown[said.id])
         try:
+            yield from self._begin(view)
             reply = yield from self._rounds(view, attempt)
             yield from self._stored(view, attempt)
         except BaseException as error:
@@ -70,8 +74,19 @@ class Turn:
             raise self.late[0]
         return reply
 
-    def _missing(self, view: ThreadView) -> list[ToolMessage]:
-        """Return the answers that earlier calls still lack, before anybody speaks."""
+    def _begin(self, view: ThreadView) -> Steps[None]:
+        """Make what is asked durable; a cancellation meanwhile takes it back."""
+        late: list[BaseException] = []
+        yield from unhurried(self.thread.begin_steps(self.asked, view, self.asked_ms), late)
+        if late:
+            raise late[0]
+
+    def find_missing_answers(self, view: ThreadView) -> list[ToolMessage]:
+        """Return the answers that earlier calls still lack, before anybody speaks.
+
+        Raises:
+            InvalidMessageError: If they are not to be answered by us.
+        """
         given = next(
             (n for n, one in enumerate(view.asked) if not isinstance(one, ToolMessage)),
             len(view.asked),
@@ -156,7 +171,7 @@ class Turn:
 
     def _stored(self, view: ThreadView, attempt: Attempt) -> Steps[None]:
         self.control.seal()
-        steps = self.thread.add_steps([*self.asked, *self.said], view, self.timing)
+        steps = self.thread.add_steps(self.said, view, self.timing)
         yield from unhurried(steps, self.late)
         attempt.commit()
         self.noted(attempt.stats)
@@ -167,21 +182,21 @@ class Turn:
             self._close_calls()
             try:
                 yield from self._stored(view, attempt)
-            except BaseException:
-                attempt.rollback()
+            except BaseException as second:
+                yield from self._take_back(view, attempt, second)
                 raise
             return
+        yield from self._take_back(view, attempt, error)
+
+    def _take_back(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
         attempt.rollback()
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"
         )
-        if isinstance(error, LogError):
-            return  # what cannot be written cannot be noted
         try:
-            steps = self.thread.failed_steps([*self.asked, *self.said], reason)
-            yield from unhurried(steps, self.late)
+            yield from unhurried(self.thread.failed_steps(self.said, view, reason), self.late)
         except LogError as second:
-            error.add_note(f"and the failed turn could not be noted: {second}")
+            error.add_note(f"and the failed turn could not be taken back: {second}")
 
     def _keeps(self, attempt: Attempt, error: BaseException) -> bool:
         config = self.request.config
@@ -194,7 +209,17 @@ class Turn:
             partial = attempt.partial()
             attempt.drop_reply()
             self.said += [] if partial is None else [partial]
+        self._mark_interrupted()
         return bool(self.said)
+
+    def _mark_interrupted(self) -> None:
+        """Mark the last reply if its calls were cut short; half a reply is marked already."""
+        for number, message in reversed(list(enumerate(self.said))):
+            if isinstance(message, AIMessage):
+                if self._is_for_tools(message):
+                    metadata = {**message.response_metadata, INTERRUPTED: True}
+                    self.said[number] = message.model_copy(update={"response_metadata": metadata})
+                return
 
     def _close_calls(self) -> None:
         """Answer the calls that were interrupted."""

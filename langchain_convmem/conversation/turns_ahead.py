@@ -19,8 +19,14 @@ from langchain_convmem.conversation.config import SendOptions
 from langchain_convmem.conversation.flows import Flow, TurnControl, adrive, drive
 from langchain_convmem.conversation.turn import Turn
 from langchain_convmem.conversation.turns_back import TurnsBack
-from langchain_convmem.errors import ConversationBusyError, TurnTimeoutError
+from langchain_convmem.errors import (
+    ConversationBusyError,
+    InvalidMessageError,
+    TurnTimeoutError,
+)
 from langchain_convmem.gates import Ticket
+from langchain_convmem.ids import now_ms
+from langchain_convmem.steps import Steps
 from langchain_convmem.streams import summed
 
 __all__ = ["Sending", "TurnsAhead", "late"]
@@ -37,6 +43,8 @@ class Sending:
     is_counted: bool = False
     """Whether whoever waits for the conversation waits for it already."""
     control: TurnControl = field(default_factory=TurnControl)
+    asked_ms: int = field(default_factory=now_ms)
+    """When it was sent, however long it waits for its turn."""
     reply: AIMessage | None = None
 
 
@@ -109,9 +117,14 @@ class TurnsAhead(TurnsBack):
             yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s, control.stopped)
             self._activity.check_open()
             asked = yield from self._asked_steps(message)
-            reply = yield from self._turn(asked, config, sending).flow()
-            sending.reply = reply.message
-            last = _last_chunk(reply)
+            turn = self._turn(asked, config, sending)
+            if sending.options.pending:
+                yield from self._hold_steps(turn)
+                last = AIMessageChunk(content="", chunk_position="last")
+            else:
+                reply = yield from turn.flow()
+                sending.reply = reply.message
+                last = _last_chunk(reply)
             if sending.is_told_inside:
                 yield last
         finally:
@@ -129,10 +142,24 @@ class TurnsAhead(TurnsBack):
             sending.is_streaming,
             control.stopped,
         )
-        return Turn(self._thread, self._backend, request, control, asked, self._noted)
+        return Turn(
+            self._thread, self._backend, request, control, asked, sending.asked_ms, self._noted
+        )
 
     def _noted(self, stats: tuple[RenderStats, ...]) -> None:
-        self._stats = stats
+        """Take note of a turn that stands."""
+        self._stats, self._pending = stats, ()
+
+    def _hold_steps(self, turn: Turn) -> Steps[None]:
+        """Keep what is said so far for the turn that it begins; let the model read it already."""
+        if not turn.asked:
+            raise InvalidMessageError("nothing is sent that could be pending")
+        view = yield from self._thread.view_steps(())
+        missing = turn.find_missing_answers(view._replace(asked=tuple(turn.asked)))
+        context = [*view.before, *missing, *turn.asked]
+        yield from self._backend.read_ahead_steps(turn.request, context)
+        turn.control.end()
+        self._pending = tuple(turn.asked)
 
     def _entered(self) -> Ticket:
         """Return a place in the line.

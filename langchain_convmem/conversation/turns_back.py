@@ -5,9 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
 from langchain_convmem.chat_templates import RenderStats
@@ -24,6 +32,7 @@ from langchain_convmem.gates import Gate, Refusals
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadMemory
 from langchain_convmem.steps import Steps, arun, run
+from langchain_convmem.views.heard import Heard
 
 __all__ = ["Checkpoint", "Parts", "TurnsBack"]
 
@@ -85,6 +94,7 @@ class TurnsBack:
         self._activity = parts.activity
         self._gate = parts.thread.gate or Gate(REFUSALS)
         self._stats: tuple[RenderStats, ...] = ()
+        self._pending: tuple[BaseMessage, ...] = ()
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -101,6 +111,11 @@ class TurnsBack:
     async def ahistory(self) -> list[BaseMessage]:
         """Return copies of all messages; see `history`."""
         return await arun(self._thread.messages_steps())
+
+    @property
+    def pending(self) -> list[BaseMessage]:
+        """Copies of what was sent with `pending=True` and waits for the rest of its message."""
+        return [copied(message) for message in self._pending]
 
     def access_history(self, look: Callable[[Sequence[BaseMessage]], T]) -> T:
         """Return what a function makes of the messages, without copying those of a list.
@@ -156,14 +171,14 @@ class TurnsBack:
         return self._backend.rendered(request, view.before, view.asked)
 
     def _asked_steps(self, message: ConversationInput) -> Steps[list[BaseMessage]]:
-        """Return what is said, each message with an id of its own."""
+        """Return what is said, each message with an id of its own, after what is pending."""
         asked = yield from prepared_steps(message, limits=self._config.media_limits)
         taken: set[str] = set()
         for one in asked:
             if not one.id or one.id in taken:
                 one.id = new_ulid()
             taken.add(one.id)
-        return asked
+        return _join_parts(self._pending, asked)
 
     def render_preface(self) -> str:
         """Return what a session reads before the first message; see `render_message`."""
@@ -201,24 +216,85 @@ class TurnsBack:
         return Checkpoint(label, await arun(self._thread.mark_steps()))
 
     def rewind(self, checkpoint: Checkpoint) -> None:
-        """Go back to a checkpoint; what was said since is taken back.
+        """Go back to a checkpoint; what was said since is taken back, and what is pending dropped.
 
         Raises:
             UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
         """
-        run(self._alone_steps(self._thread.rewind_steps(checkpoint.mark)))
+        run(self._rewind_steps(checkpoint))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint; see `rewind`."""
-        await arun(self._alone_steps(self._thread.rewind_steps(checkpoint.mark)))
+        await arun(self._rewind_steps(checkpoint))
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
-        """Take back the last turns; return what they held."""
-        return run(self._alone_steps(self._thread.undo_steps(turns)))
+        """Take back the last turns; return what they held. What is pending is dropped."""
+        return run(self._undo_steps(turns))
 
     async def aundo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; see `undo`."""
-        return await arun(self._alone_steps(self._thread.undo_steps(turns)))
+        return await arun(self._undo_steps(turns))
+
+    def drop_pending(self) -> list[BaseMessage]:
+        """Drop what was sent with `pending=True`, as if it had not been; return it."""
+        return run(self._alone_steps(self._drop_pending_steps()))
+
+    async def adrop_pending(self) -> list[BaseMessage]:
+        """Drop what was sent with `pending=True`; see `drop_pending`."""
+        return await arun(self._alone_steps(self._drop_pending_steps()))
+
+    def _rewind_steps(self, checkpoint: Checkpoint) -> Steps[None]:
+        steps = self._thread.rewind_steps(checkpoint.mark)
+        return self._alone_steps(self._drop_pending_after(steps))
+
+    def _undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+        return self._alone_steps(self._drop_pending_after(self._thread.undo_steps(turns)))
+
+    def _drop_pending_after(self, steps: Steps[T]) -> Steps[T]:
+        result = yield from steps
+        self._pending = ()
+        return result
+
+    def _drop_pending_steps(self) -> Steps[list[BaseMessage]]:
+        yield from ()
+        dropped, self._pending = self._pending, ()
+        return list(dropped)
+
+    def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
+        """Cut a spoken reply to what was heard of it: the rest was never said.
+
+        Waits for a turn that runs. Whoever speaks while the reply is being written cancels that
+        first, with `on_cancel="keep"`, and names the reply by the `id` of its chunks, so that no
+        earlier one is cut if nothing of it was kept.
+
+        Args:
+            heard_until: How many characters of the reply's text were heard, or the words that
+                were; see `ConversationHistory.cut_reply`.
+            message_id: Id of the reply; None is the latest one.
+
+        Returns:
+            A copy of what is left, under the same id and with the same metadata, marked by
+            `response_metadata["interrupted"]`; the whole reply, as it was, if all of it was heard;
+            None if nothing was: it is taken out of the history then.
+
+        Raises:
+            ConfigError: If the history holds no such reply.
+            InvalidMessageError: If the words are not in the reply.
+            UnsupportedError: If the history is in a store that takes nothing back.
+        """
+        return cast(
+            "AIMessage | None",
+            run(self._alone_steps(self._thread.cut_steps(heard_until, message_id))),
+        )
+
+    async def acut_reply(
+        self, heard_until: Heard, *, message_id: str | None = None
+    ) -> AIMessage | None:
+        """Cut a spoken reply to what was heard of it; see `cut_reply`."""
+        return cast(
+            "AIMessage | None",
+            await arun(self._alone_steps(self._thread.cut_steps(heard_until, message_id))),
+        )
 
     def _alone_steps(self, steps: Steps[T]) -> Steps[T]:
         """Take steps between turns; they are waited for like a turn, but not cancelled."""
@@ -265,3 +341,44 @@ class TurnsBack:
 
     def _request(self, options: SendOptions) -> ReplyRequest:
         return ReplyRequest(self._config, options, self._tools, {}, streaming=False)
+
+
+# -- messages in parts ----------------------------------------------------------------------------
+
+
+def _join_parts(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return messages of which the last held one goes on with the first asked one.
+
+    It does if both are of one role; the message takes the id of its last part.
+    """
+    if not (held and asked and _continues(held[-1], asked[0])):
+        return [*held, *asked]
+    *before, first = held
+    part, *after = asked
+    more = {**first.additional_kwargs, **part.additional_kwargs}
+    update = {
+        "content": _join_content(first.content, part.content),
+        "name": part.name or first.name,
+        "additional_kwargs": more,
+    }
+    return [*before, part.model_copy(update=update), *after]
+
+
+def _continues(first: BaseMessage, part: BaseMessage) -> bool:
+    if isinstance(first, ChatMessage) and isinstance(part, ChatMessage):
+        return first.role == part.role
+    return any(
+        isinstance(first, kind) and isinstance(part, kind) for kind in (HumanMessage, SystemMessage)
+    )
+
+
+def _join_content(first: Any, part: Any) -> Any:
+    if isinstance(first, str) and isinstance(part, str):
+        return first + part
+    return [*_list_blocks(first), *_list_blocks(part)]
+
+
+def _list_blocks(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content)

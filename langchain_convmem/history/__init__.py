@@ -2,6 +2,7 @@
 
 from langchain_convmem.history.added_turn import AddedTurn
 from langchain_convmem.history.conversation_history import ConversationHistory
+from langchain_convmem.history.edited import cut_reply_steps
 from langchain_convmem.history.forking import fork_steps
 from langchain_convmem.history.live_reading import (
     LiveThread,
@@ -18,6 +19,7 @@ __all__ = [
     "LiveThread",
     "SummaryWindow",
     "context_steps",
+    "cut_reply_steps",
     "fork_steps",
     "note_steps",
     "read_all_steps",

@@ -45,9 +45,10 @@ class ConversingMemory(SummarizingPart):
     ) -> Conversation:
         """Return a conversation whose history is a thread: it goes on where that stands.
 
-        A turn is stored in one write when the reply is there. A turn that fails is stored too, and
-        taken back. What is recalled stands before the user's words; the log keeps these alone.
-        A send may set options for itself: `config={"configurable": {"memory": {"recall": False}}}`.
+        What is asked is stored before the model is called, the rest of the turn in one write when
+        the reply is there. A turn that fails is taken back. What is recalled stands before the
+        user's words; the log keeps these alone. A send may set options for itself:
+        `config={"configurable": {"memory": {"recall": False}}}`.
 
         Args:
             model: A chat model, a text engine, or an engine that several conversations share.

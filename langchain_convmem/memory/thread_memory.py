@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import ensure_config
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -17,7 +17,7 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
 )
 from langchain_convmem.gates import Gate
-from langchain_convmem.history import fork_steps
+from langchain_convmem.history import cut_reply_steps, fork_steps
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
@@ -27,14 +27,15 @@ from langchain_convmem.turns.options import TurnOptions, current_context, read_u
 from langchain_convmem.turns.queue import TURN_QUEUE
 from langchain_convmem.turns.rendering import folded
 from langchain_convmem.turns.replies import with_free_ids
-from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
 from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile
-from langchain_convmem.views.copies import handed_out
+from langchain_convmem.views.copies import handed_out, message_key
 from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.editing import rewinding, undoing
-from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.heard import INTERRUPTED
+from langchain_convmem.views.live import live_entries, retracted_ids
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn_memory import TurnMemory
@@ -53,12 +54,14 @@ class MemoryThread:
         key: The thread.
         options: Budgets, and what is recalled; a send may set its own.
         profile: Whose rules the messages keep.
+        running: Turns that have begun and are not over.
     """
 
     memory: TurnMemory
     key: ThreadKey
     options: TurnOptions
     profile: Profile
+    running: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
@@ -72,28 +75,26 @@ class MemoryThread:
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
-        look, kept = self._look(), self._searched(asked)
-        context = yield from look.view_steps(partial(self._locate, asked))
-        note = _Note(look.options, context.view, *kept)
+        look, turn_id = self._look(), new_ulid()
+        context = yield from look.view_steps(partial(self._locate, asked, turn_id))
+        with look.trace.internal():
+            human, kept = self._find_query(asked)
+        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1)
         if not asked:
             return ThreadView(tuple(context.view.messages), (), note)
-        query = "" if note.kept is None else "\n".join(text_pieces(note.kept))
+        query = "" if kept is None else "\n".join(text_pieces(kept))
         context = context.with_recalled((yield from look.recall_steps(context, query)))
         yield from look.trace.told("convmem.context", context.counts)
         return _parted(context, asked, note)
 
     def _look(self) -> TurnView:
-        config = ensure_config()
-        options = self._options_of(config)
-        return TurnView(self.memory, self.key, options, self.profile, TurnTrace(config))
-
-    def _options_of(self, config: RunnableConfig) -> TurnOptions:
-        """Return the options of a send.
+        """Return how a send looks at the thread, by the config that it runs under.
 
         Raises:
-            ConfigError: If its config sets one that there is not, or names another user.
+            ConfigError: If that sets an option that there is not, or names another user.
         """
-        configurable = config.get("configurable", {})
+        config = ensure_config()
+        configurable = config["configurable"]
         user_id = read_user_id(configurable, current_context())
         if None not in (user_id, self.key.user_id) and user_id != self.key.user_id:
             msg = (
@@ -101,9 +102,10 @@ class MemoryThread:
                 f"{user_id!r}; name that user, or none"
             )
             raise ConfigError(msg)
-        return self.options.for_call(configurable)
+        options = self.options.for_call(configurable)
+        return TurnView(self.memory, self.key, options, self.profile, TurnTrace(config))
 
-    def _searched(
+    def _find_query(
         self, asked: Sequence[BaseMessage]
     ) -> tuple[HumanMessage | None, BaseMessage | None]:
         """Return what the user says now, and what of it may be searched for."""
@@ -112,9 +114,11 @@ class MemoryThread:
             return human, None
         return human, self.memory.drafting.hooked(human)
 
-    def _locate(self, asked: Sequence[BaseMessage], entries: Sequence[Entry]) -> TurnEntries:
+    def _locate(
+        self, asked: Sequence[BaseMessage], turn_id: str, entries: Sequence[Entry]
+    ) -> TurnEntries:
         """Return what is asked as the turn that it would be."""
-        first, turn_id = start_of(entries, None), new_ulid()
+        first = start_of(entries, None)
         own = [
             entry_said(
                 message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
@@ -125,47 +129,95 @@ class MemoryThread:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def add_steps(
-        self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    def begin_steps(
+        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
     ) -> Steps[None]:
-        """Store a whole turn in one write; then let the thread be compacted if that is due."""
-        note = view.note if isinstance(view.note, _Note) else None
-        drafts = yield from self._drafts(messages, note)
-        if not drafts:
-            return
-        drafts[-1] = replace(drafts[-1], metadata=Metadata((), dict(timing)))
-        try:
-            yield step(self.memory.log, "append", self.key, drafts)
-            yield from TurnTrace(ensure_config()).report_stored(drafts)
-        except LogError as error:
-            msg = f"the turn could not be stored ({error}); the reply is in `text`"
-            thread_id = self.key.thread_id
-            raise HistoryWriteError(msg, thread_id=thread_id, text=messages[-1].text) from error
-        if note is not None:
-            yield from self.memory.after_turn_steps(self.key, note.view, messages)
+        """Store what is asked before the model is called: it was said, whatever happens now."""
+        note: _Note = view.note
+        self.running.add(note.turn_id)
+        drafts = [
+            replace(draft, metadata=Metadata(timing={"creation": asked_ms}))
+            for draft in (yield from self._drafts(asked, note))
+        ]
+        if drafts:
+            try:
+                yield step(self.memory.log, "append", self.key, drafts)
+            except LogError as error:
+                msg = f"what was asked could not be stored ({error}); the model was not called"
+                raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+
+    def add_steps(
+        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store the rest of the turn in one write; then compact the thread if that is due."""
+        note: _Note = view.note
+        drafts = yield from self._drafts(said, note)
+        if drafts:
+            known, own = drafts[-1].metadata, note.look.trace.own_tokens.counts()
+            aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
+            metadata = replace(known, timing=dict(timing), aux=aux)
+            drafts[-1] = replace(drafts[-1], metadata=metadata)
+            try:
+                yield step(self.memory.log, "append", self.key, drafts)
+                yield from note.look.trace.report_stored(drafts)
+                yield from note.look.trace.report_own_models()
+            except LogError as error:
+                msg = f"the turn could not be stored ({error}); the reply is in `text`"
+                thread_id = self.key.thread_id
+                raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+        self.running.discard(note.turn_id)
+        if drafts:
+            yield from self.memory.after_turn_steps(self.key, note.view, said)
 
     def failed_steps(
-        self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
-        """Store the messages of a failed turn and take them back: views skip them."""
-        drafts = yield from self._drafts([_unnamed(message) for message in messages])
-        if drafts and self._options_of(ensure_config()).remember:
-            entries: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
-            control = Control(tuple(entry.id for entry in entries), reason)
-            draft = Draft(role="control", turn_id=entries[0].turn_id, control=control)
-            yield step(self.memory.log, "append", self.key, [draft])
+        """Take back what is stored of the turn: views skip it, the log shows how far it came."""
+        note: _Note = view.note
+        try:
+            yield from self._retract_steps(said, note, reason)
+        finally:
+            self.running.discard(note.turn_id)
 
-    def _drafts(
-        self, messages: Iterable[BaseMessage], note: _Note | None = None
-    ) -> Steps[list[Draft]]:
-        if note is not None and not note.options.remember:
+    def _retract_steps(
+        self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
+    ) -> Steps[None]:
+        log = self.memory.log
+        # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
+        entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
+        stored = [one for one in entries if one.turn_id == note.turn_id and not one.control]
+        try:
+            rest = yield from self._drafts(map(_unnamed, said), note)
+            if rest:
+                stored += yield step(log, "append", self.key, rest)
+        finally:  # also where the write hook refuses what was said
+            if stored:
+                control = Control(tuple(entry.id for entry in stored), reason)
+                draft = Draft(role="control", turn_id=note.turn_id, control=control)
+                yield step(log, "append", self.key, [draft])
+
+    def _drafts(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
+        if not note.look.options.remember:
             return []
         kept = [message for message in messages if is_remembered(message)]
-        answers = {} if note is None else dict(note.answers(kept))
-        names = {message.id for message in kept if message.id}
-        found: list[Entry] = yield step(self.memory.log, "find", self.key, names)
-        fresh = with_free_ids(kept, {entry.message_id for entry in found}, lambda _: None)
-        return self.memory.drafting.drafts(fresh, turn_id=new_ulid(), answers=answers)
+        taken = yield from self._find_taken_steps({message.id for message in kept if message.id})
+        fresh = list(with_free_ids(kept, taken, lambda _: None))
+        answers = dict(note.answers(kept))
+        drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
+        return [_mark_interrupted(draft) for draft in drafts]
+
+    def _find_taken_steps(self, names: Collection[str]) -> Steps[set[str]]:
+        """Return those of these ids that messages of the thread bear; retracted ones do not."""
+        if not names:
+            return set()
+        log = self.memory.log
+        found: list[Entry] = yield step(log, "find", self.key, names)
+        if not found:
+            return set()
+        first = min(entry.position for entry in found)
+        later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
+        dead = retracted_ids(later)
+        return {entry.message_id for entry in found if entry.id not in dead}
 
     # -- looking back -----------------------------------------------------------------------------
 
@@ -175,7 +227,11 @@ class MemoryThread:
 
     def _said(self) -> Steps[list[Entry]]:
         entries = yield from self._entries()
-        return [entry for entry in live_entries(entries) if entry.role != "summary"]
+        return [
+            entry
+            for entry in live_entries(entries)
+            if entry.role != "summary" and entry.turn_id not in self.running
+        ]
 
     def _entries(self) -> Steps[list[Entry]]:
         entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
@@ -187,10 +243,16 @@ class MemoryThread:
         yield from self._appended(drafts)
         return [handed_out(entry) for entry in undone]
 
+    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+        """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
+        log, drafting = self.memory.log, self.memory.drafting
+        cut = yield from cut_reply_steps(log, self.key, drafting, heard, message_id)
+        return None if cut is None else handed_out(cut)
+
     def mark_steps(self) -> Steps[Any]:
-        """Return the id of the last entry; None if nothing was said."""
+        """Return the id of the last message; None if nothing was said."""
         said = yield from self._said()
-        return said[-1].id if said else None
+        return message_key(said[-1]) if said else None
 
     def rewind_steps(self, mark: Any) -> Steps[None]:
         """Take back what was said since a mark; see `ThreadMemory`."""
@@ -207,18 +269,32 @@ class MemoryThread:
             yield step(self.memory.log, "append", self.key, drafts)
 
     def branch_steps(self) -> Steps[MemoryThread]:
-        """Return a fork of the thread."""
-        key = yield from fork_steps(self.memory.log, self.key, None, None)
-        return replace(self, key=key)
+        """Return a fork of the thread, without the turn that runs."""
+        last = (yield from self.mark_steps()) if self.running else None
+        if self.running and last is None:
+            return replace(self, key=ThreadKey(self.key.user_id, new_ulid()), running=set())
+        key = yield from fork_steps(self.memory.log, self.key, last, None)
+        return replace(self, key=key, running=set())
 
 
 class _Note(NamedTuple):
-    """How a turn looked at the thread, and what it saw."""
+    """How a turn looked at the thread, what it saw, and how its entries are found.
 
-    options: TurnOptions
+    Attributes:
+        look: How it looked, and where that is reported.
+        view: What the thread showed.
+        human: What the user says.
+        kept: What the write hook left of it.
+        turn_id: The turn's id in the log.
+        position: No entry of the turn stands at or before it.
+    """
+
+    look: TurnView
     view: Context
     human: HumanMessage | None
     kept: BaseMessage | None
+    turn_id: str
+    position: int
 
     def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
         """Yield what the write hook, asked for the view, answered to the user's message."""
@@ -242,6 +318,15 @@ def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) ->
             now[number] = folded(human, context.recalled and f"{context.recalled}\n\n")
             break
     return ThreadView(tuple(before), tuple(now), note)
+
+
+def _mark_interrupted(draft: Draft) -> Draft:
+    """Return a draft whose entry says that the reply was cut off, if the message does."""
+    message = draft.message
+    if message is None or not message.response_metadata.get(INTERRUPTED):
+        return draft
+    known = draft.metadata
+    return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
 
 
 def _unnamed(message: BaseMessage) -> BaseMessage:

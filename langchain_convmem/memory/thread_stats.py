@@ -69,7 +69,7 @@ def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
     live = live_entries(entries)
     shown = [entry for entry in live if entry.role != "summary"]
     said = sum(entry.control is None for entry in entries)
-    usage = [_usage(entry) for entry in entries if isinstance(entry.message, AIMessage)]
+    usage = _list_usages(entries)
     own = [entry.metadata.aux.get(OWN_TOKENS) for entry in entries]
     times = [ms for entry in entries if (ms := entry.metadata.timing.get("creation")) is not None]
     return ThreadStats(
@@ -85,10 +85,21 @@ def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
         own_calls=_total(own, "calls"),
         own_input_tokens=_total(own, "input_tokens"),
         own_output_tokens=_total(own, "output_tokens"),
-        first_ms=times[0] if times else None,
-        last_ms=times[-1] if times else None,
+        first_ms=min(times, default=None),
+        last_ms=max(times, default=None),
         bytes=sum(map(_size, entries)),
     )
+
+
+def _list_usages(entries: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    """Return what each reply took; one that was edited or cut took it once."""
+    found = {entry.id: _usage(entry) for entry in entries if isinstance(entry.message, AIMessage)}
+    for control in (entry.control for entry in entries):
+        if control is not None and control.replacement is not None and control.retracts:
+            old = control.retracts[0]
+            if old in found and found[old] == found.get(control.replacement):
+                del found[old]
+    return list(found.values())
 
 
 def _usage(entry: Entry) -> Mapping[str, Any]:

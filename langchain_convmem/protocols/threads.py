@@ -20,7 +20,7 @@ class ThreadView(NamedTuple):
     Attributes:
         before: What was said before; a summary stands first, where older messages are left out.
         asked: What is said now, as the model gets it: with recalled text before the user's words.
-        note: The thread's own, for `add_steps`.
+        note: The thread's own, for the steps that write the turn.
     """
 
     before: tuple[BaseMessage, ...]
@@ -32,7 +32,9 @@ class ThreadView(NamedTuple):
 class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
-    The conversation runs one turn at a time and writes whole turns only.
+    The conversation runs one turn at a time: `view_steps`, then `begin_steps` before the model is
+    called, and at its end `add_steps` or `failed_steps`. Until it is added, the turn shows in no
+    other answer of the thread.
     """
 
     @property
@@ -44,22 +46,34 @@ class ThreadMemory(Protocol):
         """Return what the model sees when these messages are said; writes nothing."""
         ...
 
-    def add_steps(
-        self, messages: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    def begin_steps(
+        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
     ) -> Steps[None]:
-        """Store a whole turn: all of it or nothing.
+        """Make what is asked durable, where a turn that fails can be taken back.
 
         Args:
-            messages: What was asked, what the tools said, and the reply; in order.
+            asked: What is said now, and results of tools that come with it; in order.
+            view: What the model is going to see.
+            asked_ms: When it was said, in milliseconds since the epoch.
+        """
+        ...
+
+    def add_steps(
+        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store the rest of a turn that has begun: all of it or nothing.
+
+        Args:
+            said: Replies and what the tools said, in order.
             view: What the model had seen.
             timing: When, in milliseconds since the epoch; see `Metadata`.
         """
         ...
 
     def failed_steps(
-        self, messages: Sequence[BaseMessage], reason: Literal["failed", "cancelled"]
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
-        """Note a turn that did not come about; it shows in no view."""
+        """Take back a turn that has begun, however far it was written; it shows in no view."""
         ...
 
     def messages_steps(self) -> Steps[list[BaseMessage]]:
@@ -68,6 +82,22 @@ class ThreadMemory(Protocol):
 
     def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
         """Take back the last turns; return what they held."""
+        ...
+
+    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+        """Cut a reply to what was heard of it.
+
+        Args:
+            heard: Characters of its text, or the words that were heard.
+            message_id: Its id; None is the latest reply.
+
+        Returns:
+            A copy of what is left; None if nothing was heard.
+
+        Raises:
+            ConfigError: If there is no such reply.
+            InvalidMessageError: If the words are not in it.
+        """
         ...
 
     def mark_steps(self) -> Steps[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -162,8 +163,8 @@ def _judge(
     evidence = ranking.columns.evidence[ranking.columns.numbers.searchsorted(hits)]
     best = float(evidence.max())
     near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
-    asking = lexical.shared(["=asks", "=ignorant"], near)
-    saying = [number for number, held in zip(near, asking, strict=True) if not held]
+    asks, ignorant = lexical.marked("asks"), lexical.marked("ignorant")
+    saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(wish.query):
         return "related"
     coverage = highest_coverage(wish.search_text, saying, table, lexical, allowed)
@@ -184,15 +185,24 @@ def _ground(wish: Wish, hits: Ranking, table: SegmentTable, allowed: NDArray[np.
 
 def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
     """Return what of a segment is worth its room: of a loosely related one, what it states."""
+    if hits.loose is None:
+        return whole
+    by_user = table.of_role("user")
 
     def passage(number: int) -> Passage | None:
-        if not hits.is_loose(number) or table.line_of(number).role != "user":
+        if not (by_user.item(number) and hits.is_loose(number)):
             return None
         text = table.text(number)
         # What is shown whole need not be read.
-        return tuple(statements(text)) or None if len(text) > _SHORT else None
+        return _stated(text) if len(text) > _SHORT else None
 
     return passage
+
+
+@lru_cache(maxsize=4096)
+def _stated(text: str) -> Passage | None:
+    # Kept, since what somebody told of themselves is loosely related to many a question.
+    return tuple(statements(text)) or None
 
 
 def _groups(wish: Wish, ranked: Iterable[int], ground: Ground) -> list[Group]:
@@ -215,16 +225,15 @@ def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> I
         table: What they say.
         again: Whether the others follow in the end: of a number of blocks none may be missing.
     """
-    seen: set[str] = set()
+    first_of: dict[int, int] = {}
     repeated: list[int] = []
-    text_of = table.text
+    folded = table.folded_hash
     for number in numbers:
-        said = " ".join(text_of(number).casefold().split())
-        if said in seen:
-            repeated.append(number)
-        else:
-            seen.add(said)
+        first = first_of.setdefault(folded(number), number)
+        if first == number or not table.says_same(first, number):
             yield number
+        else:
+            repeated.append(number)
     if again:
         yield from repeated
 

@@ -163,10 +163,15 @@ def _distance(days: int) -> str:
 def _pieces(
     line_number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> str:
-    text = table.line(line_number).text
+    return _cut(table.line(line_number).text, tuple(_stretches(chosen, table, passages)))
+
+
+@lru_cache(maxsize=256)
+def _cut(text: str, stretches: Passage) -> str:
+    # Kept for a moment: a budget measures what is shown in the end.
     parts: list[str] = []
     at = 0
-    for start, end in _stretches(chosen, table, passages):
+    for start, end in stretches:
         if text[at:start].strip():
             parts.append(_GAP)
         parts.append(text[start:end].strip())

@@ -109,13 +109,12 @@ def related(
         A mask over `ranking.rows`; and which rows of `ranking.columns` are loosely related, None
         where none are.
     """
-    columns, rows = ranking.columns, ranking.rows
-    evidence = columns.evidence[rows]
-    if is_courtesy(query) or not len(rows):
-        return np.zeros(len(rows), dtype=np.bool_), None
+    evidence = ranking.of_rows(ranking.columns.evidence)
+    if is_courtesy(query) or not len(evidence):
+        return np.zeros(len(evidence), dtype=np.bool_), None
     # The best of many stands out by chance as the best of a few never can.
     scale = math.log1p(len(evidence)) / math.log1p(_MANY)
-    said = evidence > -np.inf
+    said: NDArray[np.bool_] = evidence > -np.inf
     if not _is_about_asker(query, before):
         if not is_related(search_text(query, before), ranking, table, lexical, allowed):
             return evidence >= _STANDING_OUT * max(scale, 1.0), None
@@ -128,9 +127,13 @@ def related(
     loose = said & ~near
     if len(table.roles) > 1 and len(evidence) > _FEW:
         stated = lexical.marked("states") & table.of_role("user")
-        loose &= stated[columns.numbers[rows]] | (evidence >= _LOOSE * scale)
-    loosely = np.zeros(len(columns.numbers), dtype=np.bool_)
-    loosely[rows] = loose
+        numbers = ranking.of_rows(ranking.columns.numbers)
+        stated = stated if len(numbers) == len(stated) else stated[numbers]
+        loose &= stated | (evidence >= _LOOSE * scale)
+    loosely = loose
+    if len(evidence) < len(ranking.columns.evidence):
+        loosely = np.zeros(len(ranking.columns.evidence), dtype=np.bool_)
+        loosely[ranking.rows] = loose
     return _with_leading(near | loose, ranking), loosely
 
 
@@ -138,7 +141,7 @@ def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_
     """Add the best few segments, and older ones that one of them replaces: that must be seen."""
     leading = [ranking.row_of(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
     kept[ranking.rows.searchsorted(leading)] = True
-    return kept & (ranking.columns.evidence[ranking.rows] > -np.inf)
+    return kept & (ranking.of_rows(ranking.columns.evidence) > -np.inf)
 
 
 def _is_about_asker(query: str, before: str | None) -> bool:

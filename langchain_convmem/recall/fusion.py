@@ -35,7 +35,7 @@ def standardized(
     weight: float = 1.0,
     *,
     least_deviation: float = 0.0,
-    also: NDArray[np.bool_] | None = None,
+    also: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float32]:
     """Return scores as distances from the mean in standard deviations, times a weight.
 
@@ -46,7 +46,8 @@ def standardized(
         weight: Of all scores.
         least_deviation: What a smaller deviation is taken for, so that a few scores that differ
             from many equal ones do not become arbitrarily large.
-        also: Whose distance from that mean is returned too, though they are not counted.
+        also: Places of those whose distance from that mean is returned too, though they are not
+            counted.
     """
     # Of many a product takes less time than gathering those that count.
     some = scores if counted is None else scores * counted

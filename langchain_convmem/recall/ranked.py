@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["Columns", "Ranking"]
+
+_T = TypeVar("_T", bound=np.generic)
 
 _FIRST_LOOK = 256
 _NEXT_LOOK = 8
@@ -133,6 +135,10 @@ class Ranking:
         self._ordered.append(order if left is None else left[order])
         self._unread -= len(order)
 
+    def of_rows(self, column: NDArray[_T]) -> NDArray[_T]:
+        """Return what a column as long as `columns` holds of the rows that rank; do not write."""
+        return column if self._rows is None else column[self._rows]
+
     def row_of(self, number: int) -> int:
         """Return the row of `columns` that a ranked segment has."""
         numbers = self.columns.numbers
@@ -150,9 +156,22 @@ class Ranking:
 
     def having(self, kept: NDArray[np.bool_]) -> Ranking:
         """Return the ranking of some of the rows, by a mask over `rows`."""
-        ranking = Ranking(self.columns, self.rows[kept], keys=self._keys)
+        rows = kept.nonzero()[0] if self._rows is None else self._rows[kept]
+        ranking = Ranking(self.columns, rows, keys=self._keys)
         ranking.older, ranking.loose = self.older, self.loose
+        ranking._follow(self)
         return ranking
+
+    def _follow(self, other: Ranking) -> None:
+        """Take over as much of the order of another ranking, which holds all of this one."""
+        if len(other._ordered) != 1:
+            return
+        ranks = np.zeros(len(self.columns.numbers), dtype=np.bool_)
+        ranks[self.rows] = True
+        first = other._ordered[0]
+        self._ordered.append(first[ranks[first]])
+        self._unread -= len(self._ordered[0])
+        self._last_key = other._last_key
 
     # -- in order ----------------------------------------------------------------------------
 

@@ -6,8 +6,10 @@ working the formula out for all of them, and finds less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,7 +30,7 @@ from langchain_convmem.recall.ranked import Columns, Ranking
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.words.analysis import query_terms, telling_words
 from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import asks_advice
+from langchain_convmem.recall.words.speech import Mark, asks_advice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +47,12 @@ _SUPPORT = 2.0
 _SHARED = 0.5
 # So much of it has a line that only asks or requests something.
 _ASKING = 0.5
+# What decides about the bonus of a line, by its marks.
+_MARKS: tuple[Mark, ...] = ("states", "asks", "courtesy")
 # A question that holds this share of the words of the present one asks it again.
 _REPEATS = 0.75
+# More than what the order of a sum adds to it.
+_ROUNDING = 1e-9
 # Where nothing else has so much evidence, they are better than nothing.
 _SOMETHING_ELSE = 2.0
 # Below every score that is one.
@@ -55,11 +61,11 @@ _MUTED = np.float32(1000.0)
 _LEADERS = 9
 _COMPARABLE = 0.3
 _FEW = 8
+_BLOCK = 64
 # They are about the same thing if they share this much of what the best one holds of the question,
 # or if they are so many standard deviations nearer to it than chance.
 _SAME_WORDS = 0.5
 _SAME_MEANING = 2.0
-_SAMPLE = 256
 _NO_DEVIATION = 1e-6
 _AHEAD = np.float32(1e-3)
 
@@ -107,12 +113,13 @@ def rank(
         reach = len(settings.kernel) // 2
         scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
         shown = question.allowed[scored]
-    view = _View(question, table, lexical, settings, muted, scored)
-    columns = _score(view, _parts(view, vectors, list(terms)))
+    view = _view(question, table, lexical, settings, muted=muted, scored=scored)
+    similarity = _similarity(view, vectors)
+    columns = _score(view, _parts(view, similarity, vectors, list(terms)))
     if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
-        view = view._replace(muted=None)
-        columns = _score(view, _parts(view, vectors, list(terms)))
+        view = _view(question, table, lexical, settings, muted=None, scored=scored)
+        columns = _score(view, _parts(view, similarity, vectors, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
     ranking = Ranking(columns, rows)
@@ -121,7 +128,20 @@ def rank(
 
 
 class _View(NamedTuple):
-    """What is scored: the segments `scored`, ascending, with all allowed ones; None: all."""
+    """What is scored, and what of it counts.
+
+    Attributes:
+        question: What is asked.
+        table: Where the segments stand.
+        lexical: Their terms.
+        settings: Weights and limits.
+        muted: Which of all segments say nothing themselves; None: all may.
+        scored: Numbers of the segments that are scored, ascending, with all allowed ones; None: of
+            all.
+        counted: Which of the scored ones may come back and say something; None: all.
+        silent: Rows of the scored ones that are muted.
+        passing: Those of them that may come back: they are passed on to what answers them.
+    """
 
     question: Question
     table: SegmentTable
@@ -129,24 +149,33 @@ class _View(NamedTuple):
     settings: RecallSettings
     muted: NDArray[np.bool_] | None
     scored: NDArray[np.int64] | None
+    counted: NDArray[np.bool_] | None
+    silent: NDArray[np.int64] | None
+    passing: NDArray[np.int64] | None
 
     @property
     def at(self) -> slice | NDArray[np.int64]:
         """Index of the scored segments in columns of all; a slice takes no copy."""
         return slice(None) if self.scored is None else self.scored
 
-    @property
-    def counted(self) -> NDArray[np.bool_]:
-        """Which of the scored segments may come back and say something."""
-        allowed = self.question.allowed[self.at]
-        return allowed if self.muted is None else allowed & ~self.muted[self.at]
 
-    @property
-    def passing(self) -> NDArray[np.bool_] | None:
-        """Which segments say nothing themselves, but are passed on to what answers them."""
-        if self.muted is None:
-            return None
-        return self.question.allowed[self.at] & self.muted[self.at]
+def _view(
+    question: Question,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    settings: RecallSettings,
+    *,
+    muted: NDArray[np.bool_] | None,
+    scored: NDArray[np.int64] | None,
+) -> _View:
+    at = slice(None) if scored is None else scored
+    allowed = question.allowed[at]
+    counted, silent, passing = allowed, None, None
+    if muted is not None:
+        counted = allowed & ~muted[at]
+        silent = muted[at].nonzero()[0]
+        passing = silent[allowed[silent]]
+    return _View(question, table, lexical, settings, muted, scored, _some(counted), silent, passing)
 
 
 class _Parts(NamedTuple):
@@ -168,24 +197,36 @@ def _word_scores(view: _View, terms: Sequence[str]) -> NDArray[np.float64]:
     return view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
 
 
-def _parts(view: _View, vectors: SegmentVectors, terms: Sequence[str]) -> _Parts:
-    settings, counted, vector = view.settings, view.counted, view.question.vector
-    words = _word_scores(view, terms)
+def _similarity(view: _View, vectors: SegmentVectors) -> NDArray[np.float32] | None:
+    """Return the cosines of what is scored; None where the question has no vector."""
+    vector = view.question.vector
+    return None if vector is None or not vector.any() else vectors.similarities(vector, view.scored)
+
+
+def _parts(
+    view: _View,
+    similarity: NDArray[np.float32] | None,
+    vectors: SegmentVectors,
+    terms: Sequence[str],
+) -> _Parts:
+    settings, counted = view.settings, view.counted
     word_part = standardized(
-        words[view.at],
-        _some(counted),
+        _word_scores(view, terms)[view.at],
+        counted,
         settings.lexical_weight,
         # Of a word that a single segment holds.
         least_deviation=settings.least_deviation * view.lexical.rarest,
         also=view.passing,
     )
-    if vector is None or not vector.any():
-        similarity = np.zeros(len(counted), dtype=np.float32)
-        meaning = np.zeros_like(similarity)
+    if similarity is None:
+        nothing = np.zeros(len(word_part), dtype=np.float32)
+        return _Parts(nothing, nothing, word_part)
+    compared = _some(vectors.present[view.at])
+    if compared is None or counted is None:
+        compared = counted if compared is None else compared
     else:
-        similarity = vectors.similarities(vector, view.scored)
-        compared = _some(vectors.present[view.at] & counted)
-        meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
+        compared = compared & counted
+    meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
     return _Parts(similarity, meaning, word_part)
 
 
@@ -220,10 +261,9 @@ def _score(view: _View, parts: _Parts) -> Columns:
     relevance = relevance + _session_prior(view, relevance, starts)
     if person is not None:
         speaker = speaker + person
-    if view.muted is not None:
-        muted = view.muted[at]
-        relevance[muted] -= _MUTED
-        evidence = np.where(muted, np.float32(-np.inf), evidence)
+    if view.silent is not None:
+        relevance[view.silent] -= _MUTED
+        evidence[view.silent] = -np.inf
     numbers = np.arange(len(table)) if view.scored is None else view.scored
     return Columns(
         numbers,
@@ -255,18 +295,21 @@ def _smoothed(
 
 
 def _reception(view: _View) -> Reception:
-    table, settings = view.table, view.settings
-    words = view.lexical.lengths
-    if table.lines_are_whole:
-        words, line = words[view.at], None
-    else:
-        of_line = np.bincount(table.line_column, words).astype(np.int64)
-        line = table.line_column[view.at]
-        words = of_line[line]
+    table, half = view.table, view.settings.speaks_for_itself
+    share = view.lexical.keep("share", half, lambda: _shares(table, view.lexical, half))
+    line = None if table.lines_are_whole else table.line_column[view.at]
+    return Reception(line, share[view.at], view.settings.within_line)
+
+
+def _shares(table: SegmentTable, lexical: LexicalIndex, half: float) -> NDArray[np.float32]:
+    """Return what share of its neighbours' scores each segment takes, by the words of its line."""
+    words = lexical.lengths
+    if not table.lines_are_whole:
+        words = np.bincount(table.line_column, words).astype(np.int64)[table.line_column]
     # There are far fewer lengths than lines.
     lengths = np.arange(words.max(initial=0) + 1)
-    share = 1.0 / (1.0 + np.power(lengths / settings.speaks_for_itself, _STEEPNESS))
-    return Reception(line, share.astype(np.float32).take(words), settings.within_line)
+    share = 1.0 / (1.0 + np.power(lengths / half, _STEEPNESS))
+    return share.astype(np.float32).take(words)
 
 
 def _session_prior(
@@ -275,7 +318,7 @@ def _session_prior(
     settings = view.settings
     if not settings.session_prior:
         return 0.0
-    counted = _some(view.counted)
+    counted = view.counted
     in_scope = relevance if counted is None else np.where(counted, relevance, np.float32(0.0))
     if starts is None:
         sessions = view.table.session_column[view.at]
@@ -341,19 +384,40 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     if not about_user and not meant.listener:
         return None
     both = about_user and (meant.listener or asks_advice(view.question.text))
-    share = _SHARED if both else 1.0
-    user = table.of_role("user")[view.at]
-    bonus = np.zeros(len(user), dtype=np.float32)
-    if about_user:
-        bonus[user] = share * settings.person_bonus
-        stated = view.lexical.marked("states")[view.at] & user
-        bonus[stated] += share * settings.statement_bonus
-        # Who only asked something has said little about themselves.
-        bonus[view.lexical.marked("asks")[view.at] & user] *= _ASKING
-        bonus[view.lexical.marked("courtesy")[view.at]] = 0.0
-    if meant.listener:
-        bonus[~user] = share * settings.person_bonus
-    bonus *= np.clip(evidence / _SUPPORT, 0.0, 1.0)
+    share = np.float32(_SHARED if both else 1.0)
+    kinds = view.lexical.keep("kinds", None, lambda: _kinds(table, view.lexical))
+    worth = settings.person_bonus, settings.statement_bonus
+    bonus = _bonus_by_kind(*worth, about_user=about_user, about_listener=meant.listener)
+    person: NDArray[np.float32] = (share * bonus).take(kinds[view.at])
+    support = evidence * np.float32(1.0 / _SUPPORT)
+    np.maximum(support, 0.0, out=support)
+    np.minimum(support, 1.0, out=support)
+    person *= support
+    return person
+
+
+def _kinds(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.uint8]:
+    """Return of each segment whether the user has said it and what it does, as bits."""
+    kinds = table.of_role("user").astype(np.uint8)
+    for bit, mark in enumerate(_MARKS, 1):
+        kinds |= lexical.marked(mark).view(np.uint8) << bit
+    return kinds
+
+
+@lru_cache(maxsize=16)
+def _bonus_by_kind(
+    of_person: float, of_statement: float, *, about_user: bool, about_listener: bool
+) -> NDArray[np.float32]:
+    """Return what a segment of each of the `_kinds` gains in full; do not write."""
+    bonus = np.zeros(2 << len(_MARKS), dtype=np.float32)
+    for kind in range(len(bonus)):
+        is_user, states, asks, is_courtesy = (bool(kind >> bit & 1) for bit in range(4))
+        if about_user and is_user and not is_courtesy:
+            gain = of_person + of_statement if states else of_person
+            # Who only asked something has said little about themselves.
+            bonus[kind] = gain * _ASKING if asks else gain
+        elif about_listener and not is_user:
+            bonus[kind] = of_person
     return bonus
 
 
@@ -368,23 +432,47 @@ def _muted(
     A reply that the question quotes is what it looks for.
     """
     assistant = table.of_role("assistant")
+    asking = lexical.marked("asks") & ~assistant
     muted = lexical.marked("ignorant") & assistant
-    asks = lexical.marked("asks") & ~assistant
-    if terms and (muted.any() or asks.any()):
-        rarest = dict.fromkeys(terms.values(), 0.0)
-        for term, rarity in lexical.rarities(terms).items():
-            rarest[terms[term]] = max(rarity, rarest[terms[term]])
-        # A word that was never said is as rare as one can be.
-        total = sum(rarity or lexical.rarest for rarity in rarest.values())
-        # With k1 = 0 each word counts its rarity once, however often and in how long a line.
-        held = lexical.scores(terms, k1=0.0, b=0.0)
-        repeating = (held > 0) & (held >= _REPEATS * total)
-        words, quoted = telling_words(text), _folded(text)
-        for number in np.flatnonzero(asks & repeating).tolist():
-            muted[number] = _is_alike(words, telling_words(table.text(number)))
-        for number in np.flatnonzero(muted & repeating & assistant).tolist():
-            muted[number] = _folded(table.text(number)) != quoted
+    words, quoted = telling_words(text), _folded(text)
+    for number in _repeating(terms, lexical, asking | muted):
+        said = table.text(number)
+        muted[number] = (
+            _is_alike(words, telling_words(said)) if asking[number] else _folded(said) != quoted
+        )
     return muted if muted.any() else None
+
+
+def _repeating(
+    terms: Mapping[str, str], lexical: LexicalIndex, among: NDArray[np.bool_]
+) -> list[int]:
+    """Return which of some segments hold most of what a question holds, each word by its rarity."""
+    if not terms or not among.any():
+        return []
+    rarities = lexical.rarities(terms)
+    rarest = dict.fromkeys(terms.values(), 0.0)
+    for term, rarity in rarities.items():
+        rarest[terms[term]] = max(rarity, rarest[terms[term]])
+    # A word that was never said is as rare as one can be.
+    least = _REPEATS * sum(rarity or lexical.rarest for rarity in rarest.values())
+    # Whoever holds so much holds one of the rarest terms, and few segments hold one of those.
+    left, telling = sum(rarities.values()), list[str]()
+    for term in sorted(rarities, key=rarities.__getitem__, reverse=True):
+        if left < least - _ROUNDING:
+            break
+        telling.append(term)
+        left -= rarities[term]
+    having = lexical.having(telling)
+    holding = [np.array(having[term], dtype=np.intp) for term in telling]
+    found = np.unique(np.concatenate([among.nonzero()[0][:0], *holding]))
+    numbers: list[int] = found[among[found]].tolist()
+    held_by = lexical.shared(list(rarities), numbers) if numbers else ()
+    worth = list(rarities.values())
+    return [
+        number
+        for number, held in zip(numbers, held_by, strict=True)
+        if held and sum([worth[place] for place in held]) >= least
+    ]
 
 
 def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
@@ -450,9 +538,14 @@ def _lead_with_latest(
 def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return the rows of the few best segments, best first."""
     relevance = columns.relevance if rows is None else columns.relevance[rows]
-    few = min(_LEADERS, len(relevance))
-    best = np.argpartition(-relevance, few - 1)[:few] if few else np.empty(0, dtype=np.int64)
-    best = best[np.argsort(-relevance[best], kind="stable")]
+    if len(relevance) > _LEADERS * _BLOCK:
+        # So many blocks have a best one that is as good: most segments are in none of them.
+        bests = np.maximum.reduceat(relevance, np.arange(0, len(relevance), _BLOCK))
+        least = np.partition(bests, len(bests) - _LEADERS)[len(bests) - _LEADERS]
+        near = (relevance >= least).nonzero()[0]
+    else:
+        near = np.arange(len(relevance))
+    best: NDArray[np.int64] = near[np.argsort(-relevance[near], kind="stable")][:_LEADERS]
     return best if rows is None else rows[best]
 
 
@@ -483,13 +576,13 @@ def _say_the_same(
 
 def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
     """Return by how many standard deviations segments are nearer to the first one than chance."""
-    row = vectors.row(numbers[0])
-    if row is None:
+    rows = vectors.unit_rows(numbers)
+    if rows is None or not rows[0].any():
         return [0.0] * (len(numbers) - 1)
-    sample = np.arange(0, len(vectors), max(len(vectors) // _SAMPLE, 1))
-    at = np.append(sample, np.array(numbers[1:], dtype=np.int64))
-    found = vectors.similarities(row.astype(np.float32), at)
-    chance = found[: len(sample)]
-    deviations = (found[len(sample) :] - chance.mean()) / max(float(chance.std()), _NO_DEVIATION)
-    near: list[float] = deviations.tolist()
+    lead, others = rows[0], rows[1:]
+    chance = np.vecdot(vectors.sample(), lead)
+    mean = float(chance.sum()) / len(chance)
+    chance -= mean
+    deviation = math.sqrt(float(np.square(chance).sum()) / len(chance))
+    near: list[float] = ((np.vecdot(others, lead) - mean) / max(deviation, _NO_DEVIATION)).tolist()
     return near

@@ -18,6 +18,7 @@ show replies in forms of their own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -37,8 +38,10 @@ from langchain_convmem.views.tool_calls import calls_of
 
 __all__ = ["Continued", "Reconciled", "continue_turn", "reconcile"]
 
-_ENOUGH_ALIKE = 0.6
+_ALIKE = 0.6
+"""This share of the words, or of the characters, an edit has from what it replaces."""
 _COMPARED_CHARS = 1000
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,10 +380,11 @@ def _is_had(message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | 
 def _resembles(old: str, new: str) -> bool:
     """Return whether a text can be an edited form of another one: a guess that errs towards no."""
     one, other = (text.casefold().strip()[:_COMPARED_CHARS] for text in (old, new))
-    if f" {one} " in f" {other} " or f" {other} " in f" {one} ":
+    words, others = set(_WORD.findall(one)), set(_WORD.findall(other))
+    if words and others and len(words & others) >= _ALIKE * min(len(words), len(others)):
         return True
     matcher = SequenceMatcher(None, one, other, autojunk=False)
-    return matcher.quick_ratio() >= _ENOUGH_ALIKE and matcher.ratio() >= _ENOUGH_ALIKE
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
 
 
 # -- a turn that goes on --------------------------------------------------------------------------

@@ -30,11 +30,13 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import says_same
+from langchain_convmem.turns.reconcile import reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import draft_of, role_of
 from langchain_convmem.views.copies import plain_value
-from langchain_convmem.views.drafting import Drafting
+from langchain_convmem.views.drafting import Drafting, is_remembered
+from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.plain_json import dumps
 from langchain_convmem.views.summaries import summaries_over
@@ -56,6 +58,9 @@ NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _AUX = "provenance"
 _SUMMARY_SOURCE = "summarization"
+
+_CHAT = 2
+"""So many messages are more than what the user says now."""
 
 Unit: TypeAlias = Literal["message", "turn", "control"]
 """What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
@@ -162,9 +167,13 @@ class StateSync:
         spoken = _drop_stand_ins(messages)
         if not spoken:
             return None
+        entries: list[Entry] = yield from self._find(spoken)
+        if note is None and not entries and self.context.since is None:
+            sent = yield from self._begin_sent(spoken)
+            if sent is not None:
+                return sent
         asked = _asked_last(spoken)
         is_whole = self.follows_removals or self.context.since is not None
-        entries: list[Entry] = [] if is_whole else (yield from self._find(spoken))
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
         generation = yield from self._generation()
@@ -187,6 +196,51 @@ class StateSync:
             last=spoken[-1].id,
             position=min(places, default=None),
         )
+
+    def _begin_sent(self, spoken: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
+        """Store what is new of a chat that its caller sends whole, or the end of, with every run.
+
+        Such a state knows neither the log's ids nor an earlier turn.
+
+        Returns:
+            The note of the turn; None where the state is not of this kind.
+        """
+        said = [message for message in spoken if role_of(message) != "system"]
+        if len(said) < _CHAT or role_of(said[-1]) != "user":
+            return None
+        entries = yield from self._read()
+        if not any(entry.role == "user" for entry in live_entries(entries)):
+            return None
+        # Their ids are those that the graph has made up for this run.
+        unnamed = [message.model_copy(update={"id": None}) for message in said]
+        meant = reconcile(entries, unnamed, stored_form=self._stored_form)
+        if meant is None or self._stored_form(said[-1]) is None:
+            return None
+        old = meant.again or meant.replaces
+        news = {id(message) for message in meant.new}
+        new = [own for own, one in zip(said, unnamed, strict=True) if id(one) in news]
+        differ = StateDiffer(self.drafting, self.context, entries)
+        differ.compare(said[-1:] if old else new, turn_id=old.turn_id if old else None)
+        gone: list[str] = []
+        if meant.again is not None:
+            turn_id = meant.again.turn_id
+            gone = [entry.id for entry in live_entries(entries) if entry.turn_id == turn_id]
+        elif meant.replaces is not None:
+            edits = replacing(entries, meant.replaces.message_id, said[-1], keep_later=False)
+            gone = [name for one in edits if one.control for name in one.control.retracts]
+            gone.append(meant.replaces.id)
+        back = self.context.retract(gone, "replaced")
+        yield from self._append([*back, *differ.news])
+        return TurnNote(
+            id=differ.turns[-1] or new_ulid(),
+            first=str(said[-1].id),
+            user=self.context.key.user_id,
+            generation=(yield from self._generation()),
+            settled=None,
+        )
+
+    def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
+        return self.drafting.hooked(message) if is_remembered(message) else None
 
     # -- a turn goes on -------------------------------------------------------------------------
 

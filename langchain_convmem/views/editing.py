@@ -1,8 +1,10 @@
-"""Undo, redo, replace and clear, as the entries to append: nothing is ever taken out of a log."""
+"""Undo, redo, replace, cut and clear, as entries to append: nothing is taken out of a log."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -13,17 +15,31 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.records import Control, Draft, Entry, RetractReason
+from langchain_convmem.records import Control, Draft, Entry, Metadata, RetractReason
 from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.copies import message_key
+from langchain_convmem.views.copies import handed_out, message_key
+from langchain_convmem.views.heard import INTERRUPTED, Heard, cut_to_heard
 from langchain_convmem.views.live import live_entries, retracted_ids
 from langchain_convmem.views.summaries import checked_pieces, summaries_over
 from langchain_convmem.views.turns import is_blank
 
-__all__ = ["clearing", "entry_named", "redoing", "replacing", "rewinding", "undoing"]
+__all__ = [
+    "clearing",
+    "entry_named",
+    "find_reply",
+    "plan_cut",
+    "redoing",
+    "replacing",
+    "rewinding",
+    "undoing",
+]
 
 _SAID = frozenset({"user", "assistant", "tool"})
 _REDOABLE = frozenset({"undo", "cleared"})
+_OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
+"""Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
+_OF_THE_ENTRY = frozenset({"agent", "attempt_of", "forked_from", "langgraph_state", "own_tokens"})
+"""Keys of `aux` that tell how an entry came into the log; what takes its place came otherwise."""
 
 
 def clearing(entries: Sequence[Entry]) -> list[Draft]:
@@ -52,25 +68,25 @@ def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list
     return _retracting_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
 
 
-def rewinding(entries: Sequence[Entry], entry_id: str | None) -> list[Draft]:
-    """Return the control entry that takes back all that was said behind an entry.
+def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
+    """Return the control entry that takes back all that was said after a message.
 
     Summaries that tell of anything taken back go with it.
 
     Args:
         entries: A thread's entries by ascending position, control entries included.
-        entry_id: The last entry to keep; None takes back everything.
+        message_id: The last message to keep, by its id or its entry's; None takes back everything.
 
     Raises:
-        LookupError: If the entry is not live any more.
+        LookupError: If the message is not live any more.
     """
     live = live_entries(entries)
     said = [entry for entry in live if entry.role != "summary"]
     kept = 0
-    if entry_id is not None:
-        kept = 1 + next((n for n, one in enumerate(said) if one.id == entry_id), -2)
+    if message_id is not None:
+        kept = 1 + next((n for n, one in enumerate(said) if _is_named(one, message_id)), -2)
         if kept < 1:
-            raise LookupError(entry_id)
+            raise LookupError(message_id)
     return _retracting_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
 
 
@@ -127,7 +143,8 @@ def replacing(
 ) -> list[Draft]:
     """Return the entries that put a message in the place of another one.
 
-    The new message takes the id of the old one, by which the log knows what it replaces.
+    The new message takes the id of the old one, by which the log knows what it replaces, and its
+    metadata: when it was said, marks, and what the application added.
 
     Raises:
         ConfigError: If no live message has the id.
@@ -140,7 +157,55 @@ def replacing(
     later = [] if keep_later or old.role == "system" else _later(live, old)
     named = {entry.id for entry in later}
     drafts = _retracting_with_summaries(live, named | {old.id}, "rewind", kept={old.id})
-    return [*drafts, draft_of(new, turn_id=old.turn_id)]
+    return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
+
+
+def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft]:
+    """Return the entries that cut a reply to what was heard of it.
+
+    The reply keeps its id, place and metadata, and is marked; one of which nothing was heard is
+    taken out. What was said after it stays, for that answers what was heard. A summary that tells
+    of it goes.
+
+    Args:
+        entries: A thread's entries by ascending position, control entries included.
+        reply: A live entry among them; see `find_reply`.
+        heard: See `count_heard`.
+
+    Returns:
+        Control entries and, last, the reply; nothing if all of it was heard.
+    """
+    live = live_entries(entries)
+    said = handed_out(reply)
+    cut = cut_to_heard(said, heard)
+    if cut is said:
+        return []
+    if cut is None:
+        return _retracting_with_summaries(live, {reply.id}, "cancelled")
+    known = _keep_metadata(reply)
+    marks = [mark for mark in known.attributes if mark != INTERRUPTED]
+    metadata = replace(known, attributes=(*marks, INTERRUPTED))
+    drafts = _retracting_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
+    return [*drafts, draft_of(cut, turn_id=reply.turn_id, metadata=metadata)]
+
+
+def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
+    """Return the live entry of a reply; without an id, of the latest one.
+
+    Raises:
+        ConfigError: If the thread shows no such message, or no reply at all.
+        InvalidMessageError: If the assistant did not say it.
+    """
+    live = live_entries(entries)
+    if message_id is not None:
+        named = entry_named(live, message_id)
+        if named.role != "assistant":
+            raise InvalidMessageError(f"message {message_id!r} is not a reply of the assistant")
+        return named
+    for entry in reversed(live):
+        if entry.role == "assistant" and not is_blank(entry):
+            return entry
+    raise ConfigError("the thread shows no reply that could be cut")
 
 
 def _later(live: Sequence[Entry], old: Entry) -> list[Entry]:
@@ -155,17 +220,28 @@ def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
         ConfigError: If there is none, or it is a summary.
     """
     for entry in reversed(live):
-        if entry.role != "summary" and message_id in (entry.id, message_key(entry)):
+        if entry.role != "summary" and _is_named(entry, message_id):
             return entry
     msg = f"there is no message {message_id!r} in the thread's view; ids are those of its messages"
     raise ConfigError(msg)
 
 
+def _keep_metadata(entry: Entry) -> Metadata:
+    """Return what is known of a message, for what takes its place."""
+    known = entry.metadata
+    return replace(
+        known, aux={key: one for key, one in known.aux.items() if key not in _OF_THE_ENTRY}
+    )
+
+
+def _is_named(entry: Entry, message_id: str) -> bool:
+    return message_id in (entry.id, message_key(entry))
+
+
 def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
-    name = None if old.message is None else old.message.name
     if isinstance(message, str):
         checked_pieces(message, what="a message")
-        message = _text_message(old, message, name)
+        message = _text_message(old, message)
     elif isinstance(message, BaseMessage) and role_of(message) != old.role:
         msg = f"a message of the role {old.role} cannot become one of {role_of(message)}"
         raise InvalidMessageError(msg)
@@ -174,13 +250,21 @@ def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
     return message.model_copy(update={"id": message_key(old)})
 
 
-def _text_message(old: Entry, text: str, name: str | None) -> BaseMessage:
-    if old.role == "tool":
-        call_id = getattr(old.message, "tool_call_id", "")
-        return ToolMessage(text, tool_call_id=call_id, name=name)
-    if old.role == "assistant":
-        return AIMessage(text, name=name)
-    return HumanMessage(text, name=name) if old.role == "user" else SystemMessage(text, name=name)
+def _text_message(old: Entry, text: str) -> BaseMessage:
+    """Return a text as a message of the entry's role, with what is known of the old message."""
+    known = handed_out(old)
+    more: dict[str, Any] = {
+        "name": None if old.message is None else old.message.name,
+        "additional_kwargs": {
+            key: one for key, one in known.additional_kwargs.items() if key not in _OF_THE_WORDS
+        },
+        "response_metadata": known.response_metadata,
+    }
+    if isinstance(known, ToolMessage):
+        return ToolMessage(text, tool_call_id=known.tool_call_id, status=known.status, **more)
+    if isinstance(known, AIMessage):
+        return AIMessage(text, usage_metadata=known.usage_metadata, **more)
+    return HumanMessage(text, **more) if old.role == "user" else SystemMessage(text, **more)
 
 
 # -- control entries ----------------------------------------------------------------------------

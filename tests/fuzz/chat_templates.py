@@ -3,7 +3,7 @@
 Every turn is rendered by what is new and, by plain Jinja2, whole. The session that follows the
 increments must hold exactly the whole prompt, must have kept all that it could, and where the
 template refuses a turn both must refuse it with the same words, and nothing may have changed. On
-the way sessions are taken back, copied, and given other variables.
+the way sessions are taken back, copied, given other variables, and half a message before the rest.
 
 Templates: our own, and those of TRL's wheel, which pip downloads to build/ unless TRL is installed
 (without its dependencies: `pip install --no-deps trl`). Prints a table, or JSON with `--json`; exit
@@ -17,13 +17,13 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from langchain_convmem import ChatTemplate
 from langchain_convmem.chat_templates import RenderState
-from langchain_convmem.errors import ChatTemplateError
+from langchain_convmem.errors import ChatTemplateError, InvalidMessageError
 from tests.fuzz.random_chats import Turn, random_chat
 from tests.fuzz.reference_templates import NOW, builtin_templates, plain_renderer, real_templates
 
@@ -41,6 +41,7 @@ class Findings:
     full: int = 0
     refused: int = 0
     diverged: int = 0
+    ahead: int = 0
     mismatches: list[str] = field(default_factory=list)
 
     @classmethod
@@ -97,7 +98,10 @@ class _Chat:
             # What a copy does must not be felt by what goes on.
             self._fed(self._state.copy(), Turn([*turn.messages, *turn.messages]))
         whole, refusal = self._whole(turn)
-        sent = self._fed(self._state, turn)
+        said = turn
+        if turn.detour == "ahead" and whole is not None:
+            said = self._read_ahead(turn)
+        sent = self._fed(self._state, said)
         self._findings.turns += 1
         if isinstance(sent, ChatTemplateError):
             return self._refused(sent, refusal)
@@ -108,6 +112,18 @@ class _Chat:
         self._session = whole + turn.reply
         self._state.received(turn.reply)
         return fault
+
+    def _read_ahead(self, turn: Turn) -> Turn:
+        """Let the session read half of the last message; return what is left to say."""
+        *before, last = turn.messages
+        half = {**last, "content": _half(last.get("content"))}
+        try:
+            ahead = self._state.feed_unended([*before, half], extra_context=turn.extra)
+        except (ChatTemplateError, InvalidMessageError):
+            return turn  # it refuses the half, or does not show where that ends
+        self._findings.ahead += 1
+        self._session = self._session[: ahead.kept] + ahead.text
+        return replace(turn, messages=[last])
 
     def _whole(self, turn: Turn) -> tuple[str | None, str]:
         given = {**self._base, **turn.extra, "add_generation_prompt": turn.prompt}
@@ -146,6 +162,15 @@ class _Chat:
         if kept != could:
             return f"keeps {kept} of {could} that it could"
         return None if self._state.text() == whole else "the ledger holds another text"
+
+
+def _half(content: Any) -> Any:
+    """Return the first half of what a message says."""
+    if isinstance(content, str):
+        return content[: len(content) // 2]
+    if not isinstance(content, list) or "text" not in content[-1]:
+        return content
+    return [*content[:-1], {**content[-1], "text": _half(content[-1]["text"])}]
 
 
 def _common_length(one: str, other: str) -> int:

@@ -72,7 +72,7 @@ class Turn:
         prompt: The variable `add_generation_prompt`.
         reply: What the model writes then.
         detour: What happens to the session before: nothing, a way back to this share of its
-            text, or a turn on a copy.
+            text, a turn on a copy, or half of the last message (`"ahead"`).
     """
 
     messages: list[dict[str, Any]]
@@ -100,7 +100,7 @@ def random_chat(rng: random.Random) -> tuple[dict[str, Any], list[Turn]]:
         )
         turn.prompt = rng.random() > 0.07
         turn.extra = _some(rng, 0.3) if rng.random() < 0.1 else {}
-        turn.detour = rng.choice((None,) * 8 + ("copy", rng.random()))
+        turn.detour = rng.choice((None,) * 8 + ("copy", "ahead", "ahead", rng.random()))
     return base, turns
 
 

@@ -31,6 +31,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
         "docs/replies.md",
         "docs/summaries.md",
         "docs/text_models.md",
+        "docs/voice.md",
     ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(

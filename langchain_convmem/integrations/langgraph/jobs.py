@@ -31,7 +31,7 @@ from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
 from langchain_convmem.turns.heard_replies import HeardReplies
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
-from langchain_convmem.turns.replies import reply_messages
+from langchain_convmem.turns.replies import read_reply
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -76,10 +76,11 @@ class Asking:
 
     def answered(self, output: Any) -> Update:
         """Return what the state learns of the model's output."""
-        messages = [self._named(one) for one in reply_messages(output, self.context.given)]
+        reply = read_reply(output, self.context.given)
+        messages = [self._named(message) for message in reply.messages]
         if self.taken is None:
-            reply = Reply(messages, measure_times(self.started_ms), self.is_kept)
-            return {"reply": reply.to_text(), "answer": reply.text}
+            carried = Reply(messages, measure_times(self.started_ms), self.is_kept)
+            return {"reply": carried.to_text(), "answer": carried.text}
         return {self.messages_key: [self._with_free_id(message) for message in messages]}
 
     def _named(self, message: BaseMessage) -> BaseMessage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,6 +133,11 @@ class ExactIndex:
     def row(self, number: int) -> NDArray[np.float32]:
         """Return the vector at `number` as it was added; do not write."""
         result: NDArray[np.float32] = self._rows.view[number]
+        return result
+
+    def rows_of(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """Return several vectors as they were added."""
+        result: NDArray[np.float32] = self._rows.view[np.array(numbers, dtype=np.int64)]
         return result
 
     @property

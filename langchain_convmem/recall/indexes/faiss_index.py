@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -154,6 +154,10 @@ class FaissIndex:
     def row(self, number: int) -> NDArray[np.float32] | None:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
         return None if self._in_bytes else self._decoded(number)
+
+    def rows_of(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
+        """Return several vectors as `row` does; None if they are kept in bytes."""
+        return None if self._in_bytes else self._decoded(np.array(numbers, dtype=np.int64))
 
     # -- rounding ----------------------------------------------------------------------------
 

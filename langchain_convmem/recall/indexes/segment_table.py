@@ -7,6 +7,7 @@ Not thread-safe.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -60,6 +61,8 @@ class SegmentTable:
         # The sittings whose lines name a session, by that name.
         self._sittings: dict[str | None, list[int]] = {}
         self._tags = Labels()
+        # Of folded texts, once somebody asked for them; 0: nobody did.
+        self._hashes = array("q")
         self._start = Growable(np.int64)
         self._end = Growable(np.int64)
         self._thread = Growable(np.int64)
@@ -233,8 +236,24 @@ class SegmentTable:
 
     def text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
-        whole: str = self._lines[self._line_of_segment[number]].text
+        at = self._line_of_segment[number]
+        whole: str = self._lines[at].text
+        if self._first_segment[at + 1] - self._first_segment[at] == 1:
+            return whole
         return whole[self._start.at(number) : self._end.at(number)]
+
+    def folded_hash(self, number: int) -> int:
+        """Return what segments have in common that say the same; others hardly ever do."""
+        hashes = self._hashes
+        if number >= len(hashes):
+            hashes.extend([0] * (len(self) - len(hashes)))
+        if not hashes[number]:
+            hashes[number] = hash(_folded(self.text(number)))
+        return hashes[number]
+
+    def says_same(self, number: int, other: int) -> bool:
+        """Return whether two segments say the same but for case and blanks."""
+        return _folded(self.text(number)) == _folded(self.text(other))
 
     def span(self, number: int) -> tuple[int, int]:
         """Return where a segment starts and ends in its line's text."""
@@ -387,6 +406,10 @@ class SegmentTable:
         mask = np.zeros(len(self), dtype=np.bool_)
         mask[self._tags.having(name, values)] = True
         return mask
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def _as_many(numbers: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -33,6 +33,11 @@ _PLAIN_ROWS = 5_000
 """
 
 
+# About so many vectors tell what cosine chance gives.
+_SAMPLE = 256
+_NO_ROWS = np.empty((0, 0), dtype=np.float32)
+
+
 def rounded(vector: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float16]:
     """Return the vector at unit length in half precision; zero stays zero."""
     return unit_rows(np.asarray(vector, dtype=np.float32)).astype(np.float16)
@@ -59,6 +64,7 @@ class SegmentVectors:
         self._expected = 0
         self._present = Growable(np.bool_)
         self._removed: set[int] = set()
+        self._sample: NDArray[np.float32] | None = None
         self.missing: set[int] = set()
         """Numbers whose embedding is pending."""
 
@@ -92,6 +98,7 @@ class SegmentVectors:
         if not len(vectors):
             return
         first = len(self)
+        self._sample = None
         self._present.extend(np.zeros(len(vectors), dtype=np.bool_))
         given = next((vector for vector in vectors if vector is not None), None)
         if self._index is None and given is not None:
@@ -117,6 +124,7 @@ class SegmentVectors:
 
     def fill(self, numbers: Sequence[int], vectors: Sequence[NDArray[np.float16]]) -> None:
         """Put vectors where they were missing; a removed number is only no longer missing."""
+        self._sample = None
         for number, vector in zip(numbers, vectors, strict=True):
             if number not in self._removed:
                 self._fill_one(number, vector.astype(np.float32))
@@ -176,3 +184,20 @@ class SegmentVectors:
             count = len(self) if numbers is None else len(numbers)
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
+
+    def unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
+        """Return the vectors of some numbers at unit length, zero where there is none.
+
+        None where there is none at all, or where they are kept shorter than they were given.
+        """
+        rows = None if self._index is None else self._index.rows_of(numbers)
+        return None if rows is None else unit_rows(rows)
+
+    def sample(self) -> NDArray[np.float32]:
+        """Return some hundred of the vectors at unit length, spaced evenly; empty without any.
+
+        Do not write: it is kept until a vector comes or goes.
+        """
+        if self._sample is None and self._index is not None:
+            self._sample = self.unit_rows(range(0, len(self), max(len(self) // _SAMPLE, 1)))
+        return _NO_ROWS if self._sample is None else self._sample

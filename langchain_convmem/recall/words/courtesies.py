@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 __all__ = ["is_courtesy"]
@@ -13,6 +14,8 @@ __all__ = ["is_courtesy"]
 _MOST_WORDS = 16
 # Phrases leave a word open ("have a nice trip"), laughter and letters drawn out are many words.
 _MOST_UNKNOWN = 2
+# Characters that are looked at before all others.
+_FIRST_LOOK = 40
 
 _WORDS = """
 thanks thank thx ty tysm tnx cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
@@ -116,14 +119,17 @@ def _vocabulary() -> frozenset[str]:
 def is_courtesy(text: str) -> bool:
     """Return whether the text is a greeting, thanks, assent or goodbye, and nothing else."""
     said = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
+    is_spaced = said.isascii() or not _IS_UNSPACED.search(said)
+    # Of most lines the first few words tell that they are none; the last one may be cut.
+    if is_spaced and _holds_unknown(_RUN.findall(said, 0, _FIRST_LOOK)[:-1]):
+        return False
     words = _RUN.findall(said)
     if not words:
         return _FACE.search(said) is not None
-    if len(words) > _MOST_WORDS:
-        return False
-    if _IS_UNSPACED.search(said) and _UNSPACED.fullmatch(said):
+    is_short = len(words) <= _MOST_WORDS
+    if is_short and not is_spaced and _UNSPACED.fullmatch(said):
         return True
-    if len({part for word in words for part in word.split("'")} - _vocabulary()) > _MOST_UNKNOWN:
+    if not is_short or _holds_unknown(words):
         return False
     said = _LAUGHTER.sub("haha", said)
     remaining = _PHRASES.sub(" ", said)
@@ -132,6 +138,11 @@ def is_courtesy(text: str) -> bool:
     if not _allowed().issuperset(left) or "?" in remaining or "\u061f" in remaining:
         return False
     return len(remaining) < len(said) or not _courtesies().isdisjoint(left)
+
+
+def _holds_unknown(words: Sequence[str]) -> bool:
+    """Return whether more of the words than a courtesy leaves open are in none."""
+    return len({part for word in words for part in word.split("'")} - _vocabulary()) > _MOST_UNKNOWN
 
 
 def _plain(word: str) -> str:

@@ -40,8 +40,35 @@ class Forms(NamedTuple):
 _ENDINGS = " \t\r\n.!\u2026\u3002\uff01\"'\u201d\u300d)"
 
 
+# Of an expression: an escaped sign, a set of signs, or what stands between alternatives.
+_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
+
+
 def _alternatives(lines: str) -> str:
     return "(?:" + "|".join(line for line in lines.splitlines() if line) + ")"
+
+
+def _anywhere(lines: str) -> re.Pattern[str]:
+    """Return the pattern of what is looked for anywhere, not of where it ends.
+
+    What begins at the border of a word stands together, so that few places need be tried.
+    """
+    parts = [part for line in lines.splitlines() if line for part in _split(line)]
+    at_border = "|".join(part[len(r"\b") :] for part in parts if part.startswith(r"\b"))
+    others = "|".join(part for part in parts if not part.startswith(r"\b"))
+    both = (rf"\b(?:{at_border})" if at_border else "", others)
+    return re.compile("|".join(filter(None, both)))
+
+
+def _split(line: str) -> list[str]:
+    """Return the alternatives of an expression, those inside of brackets left together."""
+    parts, depth, start = [], 0, 0
+    for sign in _SIGN.finditer(line):
+        depth += {"(": 1, ")": -1}.get(sign[0], 0)
+        if sign[0] == "|" and not depth:
+            parts.append(line[start : sign.start()])
+            start = sign.end()
+    return [*parts, line[start:]]
 
 
 @cache
@@ -58,7 +85,8 @@ def _compiled(language: str, phrases: Phrases) -> Forms:
     finite = _alternatives(phrases.finite)
     return Forms(
         language=language,
-        opening=re.compile(rf"(?:\W*{_alternatives(phrases.opening)}(?![\w']))*\W*"),
+        # Possessive, since no opening begins with a sign: without one, nothing is tried again.
+        opening=re.compile(rf"(?:\W*+{_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
         heads=(
             ("standing", compiled(phrases.standing)),
             ("request", compiled(phrases.request)),
@@ -67,16 +95,16 @@ def _compiled(language: str, phrases: Phrases) -> Forms:
             ("own", compiled(phrases.own_clause)),
         ),
         own_clause=compiled(phrases.own_clause),
-        first_person=compiled(phrases.first_person),
-        finite=compiled(phrases.finite),
+        first_person=_anywhere(phrases.first_person),
+        finite=_anywhere(phrases.finite),
         says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
         run_on=compiled(phrases.run_on),
         ignorant=compiled(phrases.ignorant),
-        offer=compiled(phrases.offer),
-        listener=compiled(phrases.listener),
-        advice=compiled(phrases.advice),
+        offer=_anywhere(phrases.offer),
+        listener=_anywhere(phrases.listener),
+        advice=_anywhere(phrases.advice),
         unmeant=compiled(phrases.unmeant),
-        favour=compiled(phrases.favour),
+        favour=_anywhere(phrases.favour),
         follow_up=compiled(phrases.follow_up),
         drops_subject=phrases.drops_subject,
         endings=_ENDINGS + "?\uff1f" if phrases.drops_subject else _ENDINGS,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["LexicalIndex"]
+
+_T = TypeVar("_T", bound=np.generic)
 
 
 class _Having(Mapping[str, "Sequence[int]"]):
@@ -53,8 +55,7 @@ class LexicalIndex:
         self._removed = Growable(np.bool_)
         self._present = 0
         self._total_length = 0
-        # Each as long as there were documents when somebody asked for it.
-        self._marked: dict[str, NDArray[np.bool_]] = {}
+        self._kept: dict[str, tuple[int, Hashable, NDArray[Any]]] = {}
 
     def __len__(self) -> int:
         """Return how many documents were added, removed ones included."""
@@ -165,24 +166,42 @@ class LexicalIndex:
 
         Do not write: it is kept until a document is added.
         """
-        known = self._marked.get(mark)
-        if known is not None and len(known) == len(self):
-            return known
+        return self.keep(f"={mark}", None, lambda: self._having_mark(f"={mark}"))
+
+    def _having_mark(self, name: str) -> NDArray[np.bool_]:
         mask = np.zeros(len(self), dtype=np.bool_)
-        name = f"={mark}"
         found = self.having([name])
         if name in found:
             mask[np.array(found[name], dtype=np.intp)] = True
-        self._marked[mark] = mask
         return mask
+
+    def keep(self, name: str, how: Hashable, make: Callable[[], NDArray[_T]]) -> NDArray[_T]:
+        """Return a column that depends on the documents alone, removed ones included.
+
+        Do not write: it is kept until a document is added.
+
+        Args:
+            name: Of the column.
+            how: What else it depends on; of each name, the last one is kept.
+            make: Makes it.
+        """
+        known = self._kept.get(name)
+        if known is None or known[:2] != (len(self), how):
+            known = self._kept[name] = len(self), how, make()
+        return known[2]
 
     def rarities(self, terms: Iterable[str]) -> dict[str, float]:
         """Return how rare each term is that some document has: its inverse document frequency."""
-        found = self.having(terms)
-        present = self._present
+        self.settle()
+        postings, present = self._postings, self._present
+        counts = {
+            term: sum([len(part.numbers) for part in postings.of(term)])
+            for term in terms
+            if term in postings
+        }
         return {
-            term: math.log1p((present - len(found[term]) + 0.5) / (len(found[term]) + 0.5))
-            for term in found
+            term: math.log1p((present - count + 0.5) / (count + 0.5))
+            for term, count in counts.items()
         }
 
     def _gone(self, ignored: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:

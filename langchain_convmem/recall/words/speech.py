@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -247,7 +248,8 @@ def statements(text: str) -> list[tuple[int, int]]:
 
 
 def _states(sentence: str, forms: Forms) -> bool:
-    return _verdict(sentence, forms) not in ("asks", "courtesy") and not is_courtesy(sentence)
+    verdict = _verdict(sentence, forms, enough=_SAYING)
+    return verdict not in ("asks", "courtesy") and not is_courtesy(sentence)
 
 
 def _is_ignorant(lowered: str, forms: Forms) -> bool:
@@ -283,7 +285,7 @@ def _adds_nothing(sentence: str, forms: Forms) -> bool:
 
 # -- clauses -------------------------------------------------------------------------------------
 
-_Clauses: TypeAlias = list[tuple[Kind, str]]
+_Clause: TypeAlias = tuple[Kind, str]
 _Verdict: TypeAlias = Literal["own", "states", "fragment", "mixed", "asks", "courtesy"]
 
 _CLAUSE_END = re.compile("[,;:\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013-]")
@@ -311,35 +313,67 @@ _SHORTEST_RUN_ON = 12
 _LONGEST_COURTESY = 25
 
 
-def _verdict(sentence: str, forms: Forms) -> _Verdict:
-    """Return what a sentence does: "own" states in the first person, "mixed" asks after a name."""
+_OWN = frozenset({"own"})
+_SAYING = frozenset({"own", "states"})
+
+
+def _verdict(sentence: str, forms: Forms, *, enough: AbstractSet[str] = _OWN) -> _Verdict:
+    """Return what a sentence does: "own" states in the first person, "mixed" asks after a name.
+
+    Args:
+        sentence: In lowercase.
+        forms: The phrases of its language.
+        enough: What settles it, so that no later clause is read; with "states" among it, "states"
+            may stand for "own".
+    """
     is_question = _ENDS_ASKING.search(sentence) is not None
-    clauses = list(_kinds(sentence, forms))
+    # Only of a question it matters which clause is the last one: others are read one by one.
+    clauses = list(_kinds(sentence, forms)) if is_question else _kinds(sentence, forms)
+    last = len(clauses) - 1 if isinstance(clauses, list) else None
     found: set[str] = set()
-    for number in range(len(clauses)):
-        found |= _weigh(clauses, number, forms, found, is_question=is_question)
-        if "own" in found:
-            return "own"
+    before: _Clause | None = None
+    for number, clause in enumerate(clauses):
+        is_asked = number == last
+        found |= _weigh(clause, before, forms, found, is_question=is_question, is_asked=is_asked)
+        if not found.isdisjoint(enough):
+            break
+        before = clause
+    if "own" in found:
+        return "own"
     if "states" in found:
         return "states"
     if "asks" in found:
         return "mixed" if "name" in found else "asks"
     if "hypothesis" in found:
         return "own"
-    return "fragment" if clauses else "courtesy"
+    return "courtesy" if before is None else "fragment"
 
 
 def _weigh(
-    clauses: _Clauses, number: int, forms: Forms, found: set[str], *, is_question: bool
+    said: _Clause,
+    before: _Clause | None,
+    forms: Forms,
+    found: AbstractSet[str],
+    *,
+    is_question: bool,
+    is_asked: bool,
 ) -> set[str]:
-    """Return what a clause adds to what was found in those before it."""
-    kind, clause = clauses[number]
+    """Return what a clause adds to what was found in those before it.
+
+    Args:
+        said: The clause.
+        before: The one before it, None for the first.
+        forms: The phrases of their language.
+        found: What was found so far.
+        is_question: Whether the sentence ends like a question.
+        is_asked: Whether this is the end of such a one.
+    """
+    kind, clause = said
     asked = "asks" in found
-    is_asked = is_question and number == len(clauses) - 1
     if kind == "own" and _is_own(clause, forms, is_asked=is_asked, asked=asked):
         return {"own"}
     if kind in ("question", "request", "standing"):
-        return _weigh_asking(clauses, number, forms, found, is_question=is_question)
+        return _weigh_asking(said, before, forms, found, is_question=is_question)
     if is_asked:
         return {"asks"}
     if kind == "condition" and not asked:
@@ -357,12 +391,17 @@ def _weigh_condition(clause: str) -> set[str]:
 
 
 def _weigh_asking(
-    clauses: _Clauses, number: int, forms: Forms, found: set[str], *, is_question: bool
+    said: _Clause,
+    before: _Clause | None,
+    forms: Forms,
+    found: AbstractSet[str],
+    *,
+    is_question: bool,
 ) -> set[str]:
-    kind, clause = clauses[number]
+    kind, clause = said
     weight = {"asks"}
     if not is_question:
-        if kind == "standing" or (kind == "request" and _in_future(clauses, number)):
+        if kind == "standing" or (kind == "request" and _is_recurring(before)):
             return {"own"}
         if kind == "question" and found & {"name", "word"} and _RELATIVE.match(clause):
             weight.add("states")
@@ -377,10 +416,11 @@ def _is_own(clause: str, forms: Forms, *, is_asked: bool, asked: bool) -> bool:
     return not asked or forms.own_clause.match(clause) is not None
 
 
-def _in_future(clauses: _Clauses, number: int) -> bool:
-    """Return whether a request holds for whenever something happens, as told just before."""
-    kind, before = clauses[number - 1] if number else ("", "")
-    return kind == "condition" and _WHENEVER.match(before) is not None
+def _is_recurring(before: _Clause | None) -> bool:
+    """Return whether a request holds for whenever something happens, as the clause before tells."""
+    if before is None or before[0] != "condition":
+        return False
+    return _WHENEVER.match(before[1]) is not None
 
 
 def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
@@ -393,7 +433,7 @@ def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
     return "own" if forms.first_person.search(clause, found.start()) else "states"
 
 
-def _kinds(sentence: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
+def _kinds(sentence: str, forms: Forms) -> Iterator[_Clause]:
     """Yield the clauses of a sentence that say anything, each with what its beginning tells."""
     start = 0
     for end in _CLAUSE_END.finditer(sentence):
@@ -409,7 +449,7 @@ def _is_set_off(sentence: str, at: int, sign: str) -> bool:
     return follows and (sign != "-" or sentence[at - 1 : at].isspace())
 
 
-def _kind(clause: str, forms: Forms) -> Iterator[tuple[Kind, str]]:
+def _kind(clause: str, forms: Forms) -> Iterator[_Clause]:
     begin = forms.opening.match(clause)
     clause = clause[begin.end() if begin else 0 :].rstrip(forms.endings)
     if not HAS_WORD.search(clause) or (len(clause) < _LONGEST_COURTESY and is_courtesy(clause)):

@@ -308,3 +308,97 @@ def test_a_template_that_knows_no_parts_says_so():
     with pytest.raises(ChatTemplateError, match="whole messages only") as caught:
         template.start().feed([user("Hi")], pending=True)
     assert caught.value.kind == "UnsupportedByTemplate"
+
+
+def test_what_was_said_before_a_conversation_began_again_goes_before_a_first_part():
+    state = ChatTemplate(IN_PARTS).start()
+    state.feed([user("a")])
+    state.begin_again()
+    increment = state.feed([user("b")], pending=True)
+    assert (increment.kept, state.text()) == (0, "<user>b")
+
+
+ONLY_PARTS = (
+    "{% if is_first_part %}<{{ message.role }}>{% endif %}{{ message.content }}"
+    "{% if is_last_part %}</>{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% if is_appending_to_prefill %}{% endif %}"
+)
+
+
+def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
+    template = ChatTemplate(ONLY_PARTS)
+    assert template.render([user("a"), reply("b"), user("c")]) == (
+        "<user>a</><assistant>b</><user>c</><assistant>"
+    )
+
+
+def test_the_reply_before_a_part_is_closed_by_a_template_that_knows_parts_alone():
+    state = ChatTemplate(ONLY_PARTS).start()
+    state.feed([user("a")])
+    state.received("b")
+    increment = state.feed([reply("b"), user("c")], pending=True)
+    assert (increment.text, increment.diverged) == ("</><user>c", False)
+    assert state.feed([user("d")]).text == "d</><assistant>"
+
+
+# -- a message that goes on, by any template ----------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [PLAIN, SCANNING, IN_PARTS, ONLY_PARTS])
+def test_what_is_said_so_far_is_read_before_the_message_ends(source):
+    state = started(source)
+    texts = [
+        state.feed_unended([reply("b"), user("Hel")]).text,
+        state.feed_unended([user("Hello, ")]).text,
+        state.feed([user("Hello, Ana")]).text,
+    ]
+    if source is SCANNING:  # the first prompt told of one message, the next of three
+        assert texts[1:] == ["lo,", " Ana</><assistant>"]
+    else:
+        assert texts == ["</><user>Hel", "lo,", " Ana</><assistant>"]
+    whole = ChatTemplate(source).render([user("a"), reply("b"), user("Hello, Ana")])
+    assert state.text() == whole
+    assert [message["content"] for message in state.messages] == ["a", "b", "Hello, Ana"]
+
+
+def test_a_message_that_goes_on_may_turn_out_otherwise():
+    state = started()
+    state.feed_unended([reply("b"), user("Hello")])
+    increment = state.feed([user("Help")])
+    assert increment.text == "p</><assistant>"
+    assert (increment.stats.diverged_at, increment.stats.session_had) == (increment.kept, "lo")
+
+
+def test_variables_of_one_part_alone_are_not_left_in_the_session():
+    state = started(head="A ")
+    state.feed_unended([reply("b"), user("c")], extra_context={"head": "B "})
+    assert state.text() == "B <user>a</><assistant>b</><user>c"
+    state.feed([user("cd")])
+    assert state.text() == "A <user>a</><assistant>b</><user>cd</><assistant>"
+    state.received("e")
+    assert state.feed([reply("e"), user("f")]).text == "</><user>f</><assistant>"
+
+
+def test_a_message_in_blocks_goes_on_with_its_last_text():
+    source = "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}"
+    state = ChatTemplate(source).start()
+    assert state.feed_unended([user([{"type": "text", "text": "a"}])]).text == "[a"
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert state.feed_unended([user(parts)]).text == "][b"
+
+
+@pytest.mark.parametrize("source", ["{{ messages | length }}", "{{ messages[0].content | upper }}"])
+def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
+    state = ChatTemplate(source).start()
+    with pytest.raises(ChatTemplateError) as caught:
+        state.feed_unended([user("a")])
+    assert caught.value.kind == "NothingToContinue"
+    assert (state.text(), state.messages) == ("", [])
+
+
+def test_what_does_not_end_with_text_cannot_go_on():
+    state = ChatTemplate(PLAIN).start()
+    for messages in ([], [user([{"type": "image"}])]):
+        with pytest.raises(InvalidMessageError, match="end with text"):
+            state.feed_unended(messages)
+    assert state.text() == ""

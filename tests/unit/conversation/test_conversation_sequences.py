@@ -48,7 +48,8 @@ class Model:
             held = "" if session is None else session.text
             assert held == backend.state.render.text()[: backend.live.held]
             replies = [one.text for one in talk.history if one.type == "ai"]
-            assert replies == [f"Reply {n} to you." for n in range(1, len(replies) + 1)]
+            whole = [f"Reply {n} to you." for n in range(1, len(replies) + 1)]
+            assert [one[: len(said)] for one, said in zip(whole, replies, strict=True)] == replies
             assert talk._gate.is_free
 
 
@@ -114,6 +115,19 @@ def rewind(model, talk):
             talk.rewind(known)
 
 
+def begin(model, talk):
+    talk.send_message("Oh, ", pending=True)
+
+
+def drop(model, talk):
+    assert all(one.text.startswith("Oh, ") for one in talk.drop_pending())
+
+
+def cut(model, talk):
+    if talk.history:
+        assert talk.cut_reply("Reply").text == "Reply"
+
+
 def clone(model, talk):
     model.talks.append(talk.clone())
 
@@ -136,6 +150,9 @@ ACTS = [
     undo,
     mark,
     rewind,
+    begin,
+    drop,
+    cut,
     clone,
     edit,
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -16,6 +17,7 @@ from langchain_convmem.errors import (
     ThreadBusyError,
     UnknownCheckpointError,
 )
+from langchain_convmem.ids import now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
 
@@ -146,7 +148,7 @@ def test_a_message_that_failed_may_be_sent_again_by_its_id(memory):
 
 
 def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
-    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=4))
     said = talk(memory, answering("Hello.", "Level 3.", "Again."), recall=False)
     said.send_message("Hi")
     with pytest.raises(HistoryWriteError) as raised:
@@ -154,6 +156,129 @@ def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
     assert raised.value.text == "Level 3."
     assert len(said.history) == 2
     assert said.send_message("Where is the car?").text == "Again."
+
+
+# -- from the question on -----------------------------------------------------------------------
+
+
+def test_a_question_that_cannot_be_stored_is_never_sent():
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=1))
+    model = answering("Level 3.")
+    said = talk(memory, model, recall=False)
+    with pytest.raises(HistoryWriteError, match="was not called"):
+        said.send_message("Where is the car?")
+    assert (model.seen, memory.log.entries(KEY)) == ([], [])
+    assert said.send_message("Where is the car?").text == "Level 3."
+
+
+def test_a_question_bears_the_time_at_which_it_was_sent_however_long_it_waits(quick):
+    inside, leave, called = threading.Event(), threading.Event(), []
+
+    def slow(_messages):
+        inside.set()
+        leave.wait(10)
+        called.append(now_ms())
+        return AIMessage("one")
+
+    said = talk(quick, answering(slow, "two"), recall=False)
+    handles = [said.send_message_async("a")]
+    inside.wait(10)
+    handles.append(said.send_message_async("b"))
+    sent = now_ms()
+    leave.set()
+    assert [handle.result(10).text for handle in handles] == ["one", "two"]
+    _, first, second, _ = quick.log.entries(KEY)
+    assert first.metadata.timing["llmEnd"] >= called[0]
+    assert second.metadata.timing["creation"] <= sent
+
+
+def test_the_log_shows_how_far_a_failed_turn_came(quick):
+    def level() -> str:
+        """Tell the level."""
+        return "level 3"
+
+    call = AIMessage("", tool_calls=[{"name": "level", "args": {}, "id": "c1"}])
+    model = answering(call, ProviderError("down"), "Level 3.")
+    said = talk(quick, model, preface={"tools": [level]})
+    with pytest.raises(ProviderError):
+        said.send_message("Where is the car?")
+    *turn, control = quick.log.entries(KEY)
+    assert [entry.role for entry in turn] == ["user", "assistant", "tool"]
+    assert control.control.retracts == tuple(entry.id for entry in turn)
+    assert {entry.turn_id for entry in turn} == {control.turn_id}
+    assert said.history == []
+    said.send_message("Where is the car?")
+    assert live(quick) == [("human", "Where is the car?"), ("ai", "Level 3.")]
+
+
+def test_a_reply_that_the_write_hook_refuses_takes_the_question_with_it():
+    def refuse(message):
+        if message.type == "ai":
+            raise ProviderError("no replies")
+        return message
+
+    with ConversationMemory(InMemoryLog(), before_write=refuse) as memory:
+        said = talk(memory, answering("Level 3."), recall=False)
+        with pytest.raises(ProviderError, match="no replies"):
+            said.send_message("Where is the car?")
+        assert (said.history, live(memory)) == ([], [])
+        assert [entry.role for entry in memory.log.entries(KEY)] == ["user", "control"]
+
+
+def test_a_cancelled_reply_that_cannot_be_kept_takes_the_question_with_it():
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
+    said = talk(memory, answering("On level 3."), recall=False, on_cancel="keep")
+    stream = said.stream("Where is the car?")
+    next(stream)
+    said.cancel()
+    with pytest.raises(HistoryWriteError) as raised:
+        list(stream)
+    assert raised.value.text == "On "
+    assert (said.history, live(memory)) == ([], [])
+
+
+def test_a_question_that_a_crash_left_is_answered_with_the_next(quick):
+    quick.add_messages([HumanMessage("Where is the car?")], thread_id="t", user_id="ana")
+    model = answering("Level 3, by the pillar.", "Bye.")
+    said = talk(quick, model, recall=False)
+    said.send_message("Next to what?")
+    [asked] = model.seen[0]
+    assert "Where is the car?" in asked.text
+    assert asked.text.endswith("Next to what?")
+    assert [one.text for one in said.undo()] == ["Next to what?", "Level 3, by the pillar."]
+
+
+def test_while_a_turn_runs_the_conversation_is_as_it_was_before(memory):
+    during = {}
+
+    def look(_messages):
+        during["history"] = [one.text for one in said.history]
+        during["point"], during["twin"] = said.checkpoint(), said.clone()
+        during["thread"] = [one.text for one in memory.history("t", user_id="ana").messages]
+        return AIMessage("two")
+
+    said = talk(memory, answering("one", look, "three"), recall=False)
+    said.send_message("a")
+    said.send_message("b")
+    assert during["history"] == ["a", "one"]
+    assert during["thread"] == ["a", "one", "b"]
+    assert [one.text for one in during["twin"].history] == ["a", "one"]
+    said.rewind(during["point"])
+    assert [one.text for one in said.history] == ["a", "one"]
+
+
+def test_a_clone_made_within_the_first_turn_is_empty(quick):
+    twins = []
+
+    def look(_messages):
+        twins.append(said.clone())
+        return AIMessage("one")
+
+    said = talk(quick, answering(look, "two"), recall=False)
+    said.send_message("a")
+    assert twins[0].history == []
+    twins[0].send_message("b")
+    assert [one.text for one in said.history] == ["a", "one"]
 
 
 # -- what the model sees ------------------------------------------------------------------------
@@ -287,3 +412,12 @@ def test_conversations_of_one_engine_keep_to_their_threads(quick):
 def test_a_wrong_setting_is_named(quick):
     with pytest.raises(ConfigError, match=r"'prefase'.*preface"):
         talk(quick, answering("x"), prefase=1)
+
+
+def test_words_that_nobody_heard_are_not_recalled(quick):
+    said = talk(quick, answering("The car is on level 3. The ticket lies in the glovebox."))
+    said.send_message("Where is the car, and where is the ticket?")
+    said.cut_reply("The car is on level 3.")
+    found = quick.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
+    assert "glovebox" not in "".join(block.text for block in found.blocks)
+    assert "level 3" in "".join(block.text for block in found.blocks)

@@ -49,6 +49,25 @@ def test_messages_are_counted_by_role_and_turns_as_the_history_shows_them(memory
     assert (found.entries, found.retracted, found.summaries) == (7, 0, 0)
 
 
+def test_what_a_reply_took_is_counted_once_however_often_it_is_cut_or_edited(memory):
+    memory.add_messages(
+        [HumanMessage("Where?"), AIMessage("On level 3.", id="r1", usage_metadata=_usage(20, 5))],
+        thread_id="t",
+        user_id="ana",
+    )
+    history = memory.history("t", user_id="ana")
+    first = _stats(memory)
+    history.cut_reply("On level")
+    history.cut_reply("On")
+    history.replace("r1", "On level 4.")
+    found = _stats(memory)
+    assert (found.input_tokens, found.output_tokens) == (20, 5)
+    assert (found.interrupted, found.retracted) == (1, 3)
+    assert found.first_ms == first.first_ms
+    history.replace("r1", AIMessage("No.", usage_metadata=_usage(30, 1)))
+    assert _stats(memory).input_tokens == 50
+
+
 def test_threads_of_other_names_and_users_do_not_count(memory):
     for user_id, thread_id in (("ana", "t"), ("ana", "u"), ("ben", "t"), (None, "t")):
         memory.add_messages([HumanMessage("Hi!")], thread_id=thread_id, user_id=user_id)

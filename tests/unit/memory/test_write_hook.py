@@ -181,6 +181,13 @@ def _aimport_of_an_export(memory, folder):
     asyncio.run(memory.aimport_file(path, user_id="ana"))
 
 
+def _cut_reply(memory, _):
+    history = _history(memory)
+    history.add_messages([HumanMessage("Which?"), AIMessage(f"It is {SECRET}. And more.")])
+    asyncio.run(history.acut_reply(f"It is {SECRET}. And"))
+    assert history.cut_reply(f"It is {SECRET}.").metadata.attributes == ("interrupted",)
+
+
 def _wrap(way):
     def talk(memory, _):
         chain = memory.wrap(ScriptedChatModel(replies=[f"Of course: {SECRET}."]))
@@ -224,6 +231,7 @@ WAYS_IN = {
     "history": _history_writes,
     "history in a task": _history_awrites,
     "replace": _replace,
+    "cut_reply": _cut_reply,
     "add_summary": _summary,
     "aadd_summary": _asummary,
     "summarize": _summarize,
@@ -242,7 +250,7 @@ WRITING = {
     ConversationMemory: "add_messages aadd_messages fork afork import_file aimport_file "
     "history wrap conversation conversation_thread summarize asummarize resummarize aresummarize",
     ConversationHistory: "add aadd add_messages aadd_messages add_message add_user_message "
-    "add_ai_message replace areplace add_summary aadd_summary",
+    "add_ai_message replace areplace cut_reply acut_reply add_summary aadd_summary",
 }
 """What takes words of anybody; each stands in `WAYS_IN`."""
 

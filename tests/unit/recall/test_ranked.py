@@ -31,6 +31,18 @@ def test_reading_bit_by_bit_gives_the_order_of_a_whole_stable_sort(seed, count, 
     np.testing.assert_array_equal(ranking.relevance, scores[order])
 
 
+@given(st.integers(0, 2**31), st.sampled_from([1, 127, 300, 1500]), st.integers(0, 1500))
+def test_the_order_of_some_does_not_depend_on_how_much_of_all_was_read_before(seed, count, read):
+    random = np.random.default_rng(seed)
+    columns = columns_of(random.integers(0, 40, count))
+    kept = random.random(count) < random.random()
+    ranking = Ranking(columns)
+    for _ in zip(ranking, range(read), strict=False):
+        pass
+    assert list(ranking.having(kept)) == list(Ranking(columns).having(kept))
+    assert list(ranking.having(kept)) == [number for number in ranking if kept[number]]
+
+
 def test_rows_that_do_not_rank_are_not_read():
     ranking = Ranking(columns_of([1.0, 5.0, 3.0, 4.0]), np.array([0, 2, 3]))
     assert len(ranking) == 3

@@ -102,6 +102,14 @@ def test_what_is_edited_in_the_log_stays_as_it_was_edited(memory, model, graph):
     assert [one.text for one in model.seen[-1]][-2:] == ["RE: TWO", "three"]
 
 
+def test_a_reply_that_is_cut_in_the_log_stays_cut(memory, model, graph):
+    chat(graph, "one", "two")
+    memory.history("t", user_id="ana").cut_reply("re:")
+    chat(graph, "three")
+    assert shown(memory) == ["one", "re: one", "two", "re:", "three", "re: three"]
+    assert [one.text for one in model.seen[-1]][-2:] == ["re:", "three"]
+
+
 def test_messages_trimmed_to_keep_the_state_small_stay_in_the_log_if_told_so(memory, kept, model):
     def trim(state):
         return {"messages": [RemoveMessage(id=one.id) for one in state["messages"][:-2]]}

@@ -201,3 +201,13 @@ def test_lines_added_together_are_lines_added_one_by_one(line, layout, cuts, rem
         assert single.remove_entries(gone[:2]) == many.remove_entries(gone[:2])
     assert single.remove_entries(gone) == many.remove_entries(gone)
     assert shown(many, lines) == shown(single, lines)
+
+
+def test_segments_say_the_same_whatever_their_case_and_blanks(line):
+    texts = ["The  CAR is red.", "the car\nis red. ", "The car is blue."]
+    table = filled([line(text, number) for number, text in enumerate(texts)])
+    assert table.folded_hash(0) == table.folded_hash(1)
+    assert table.says_same(0, 1)
+    assert not table.says_same(0, 2)
+    table.add(line("THE CAR IS BLUE.", 3))
+    assert table.folded_hash(3) == table.folded_hash(2)

@@ -138,3 +138,29 @@ def test_more_documents_than_are_sorted_at_once_are_found_alike():
     scores = index.scores(["b"])
     assert set(scores[::3]) == {scores[0]}
     assert set(scores[1::3]) == {scores[1]}
+
+
+# -- columns that are kept ---------------------------------------------------------------------
+
+
+def test_a_kept_column_is_made_anew_for_a_new_document_or_in_another_way():
+    index = index_of([["car"], ["park", "car"]])
+    made = []
+
+    def lengths():
+        made.append(len(index))
+        return index.lengths.copy()
+
+    assert index.keep("lengths", 1, lengths).tolist() == [1, 2]
+    assert index.keep("lengths", 1, lengths).tolist() == [1, 2]
+    index.add([["tree", "tree", "tree"]])
+    assert index.keep("lengths", 1, lengths).tolist() == [1, 2, 3]
+    assert index.keep("lengths", 2, lengths).tolist() == [1, 2, 3]
+    assert made == [2, 3, 3]
+
+
+def test_marks_of_later_documents_count():
+    index = index_of([["car", "=asks"], ["park"]])
+    assert index.marked("asks").tolist() == [True, False]
+    index.add([["tree", "=asks"]])
+    assert index.marked("asks").tolist() == [True, False, True]

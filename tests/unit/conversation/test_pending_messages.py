@@ -1,0 +1,321 @@
+"""Messages that are sent in parts: read as they come, one message in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from scripted_chat import ProviderError, ScriptedChatModel
+
+from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
+from langchain_convmem.errors import ChatTemplateError, InvalidMessageError, TurnCancelledError
+from langchain_convmem.testing import ScriptedEngine, SessionFault
+
+END = "<|im_end|>\n"
+ASK = "<|im_start|>assistant\n"
+PICTURE = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+
+
+def text_engine(*replies, **options):
+    return ScriptedEngine(
+        list(replies), template=ChatTemplate.builtin("chatml"), end_text="<|im_end|>", **options
+    )
+
+
+def chat(*replies, **settings):
+    return Conversation(ScriptedChatModel(replies=list(replies)), **settings)
+
+
+def user(text):
+    return f"<|im_start|>user\n{text}"
+
+
+def texts(talk):
+    return [message.text for message in talk.history]
+
+
+# -- one message of parts -----------------------------------------------------------------------
+
+
+def test_a_session_reads_each_part_as_it_comes():
+    engine = text_engine("Hello!", "Bye.")
+    talk = Conversation(engine)
+    assert talk.send_message("Hel", pending=True) is None
+    assert talk.send_message("lo, ", pending=True) is None
+    assert (talk.history, [one.text for one in talk.pending]) == ([], ["Hello, "])
+    assert talk.send_message("I am Ana.").text == "Hello!"
+    assert engine.prefills == [user("Hel"), "lo,", f" I am Ana.{END}{ASK}"]
+    assert texts(talk) == ["Hello, I am Ana.", "Hello!"]
+    assert talk.pending == []
+    talk.send_message("Bye")
+    assert engine.prefills[-1] == f"{END}{user('Bye')}{END}{ASK}"
+
+
+def test_the_reply_before_is_closed_when_the_first_part_comes():
+    engine = text_engine("one", "two")
+    talk = Conversation(engine)
+    talk.send_message("a")
+    talk.send_message("b", pending=True)
+    assert engine.prefills[-1] == f"{END}{user('b')}"
+    talk.send_message("c")
+    whole = ChatTemplate.builtin("chatml").render([*talk.history[:3]])
+    assert engine.sessions[0].text == whole + "two"
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_parts_give_the_session_what_the_whole_message_gives(rewindable):
+    engine, other = (text_engine("one", "two", rewindable=rewindable) for _ in range(2))
+    talk, twin = Conversation(engine), Conversation(other)
+    for one in (talk, twin):
+        one.send_message("a")
+    for part in ("What", " is", " this?"):
+        talk.send_message(part, pending=True)
+    talk.send_message([])  # nothing more: the model is to answer what is there
+    twin.send_message("What is this?")
+    assert texts(talk) == texts(twin)
+    assert engine.sessions[0].text == other.sessions[0].text
+    assert [stats.diverged_at for stats in talk.render_stats] == [None]
+
+
+def test_a_chat_model_gets_the_whole_message():
+    model = ScriptedChatModel(replies=["Hello!"])
+    talk = Conversation(model)
+    talk.send_message("Hel", pending=True)
+    assert model.seen == []
+    talk.send_message(HumanMessage("lo", id="m1", name="Ana"))
+    assert model.asked == ["Hello"]
+    assert (talk.history[0].id, talk.history[0].name) == ("m1", "Ana")
+
+
+def test_a_message_of_another_role_ends_the_one_before():
+    engine = text_engine("one")
+    talk = Conversation(engine)
+    talk.send_message("a", pending=True)
+    talk.send_message(SystemMessage("Be "), pending=True)
+    assert engine.prefills == [user("a"), f"{END}<|im_start|>system\nBe"]
+    talk.send_message(SystemMessage("brief."))
+    assert [message.type for message in talk.history] == ["human", "system", "ai"]
+    assert texts(talk) == ["a", "Be brief.", "one"]
+
+
+def test_messages_of_one_list_stay_apart():
+    talk = chat("one")
+    talk.send_message(["a", "b"], pending=True)
+    talk.send_message(["c", "d"])
+    assert texts(talk) == ["a", "bc", "d", "one"]
+
+
+def test_a_picture_is_read_when_its_message_is_whole():
+    engine = text_engine("one")
+    template = (
+        "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}"
+        "{% else %}{% for p in m.content %}{{ p.text or '<image>' }}{% endfor %}{% endif %}</>"
+        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    talk = Conversation(engine, template=ChatTemplate(template))
+    talk.send_message("See ", pending=True)
+    talk.send_message({"role": "user", "content": [PICTURE]}, pending=True)
+    assert engine.prefills == ["<user>See"]
+    talk.send_message(" here.")
+    assert engine.sessions[0].text == "<user>See <image> here.</><assistant>one"
+    [asked, _] = talk.history
+    assert [block["type"] for block in asked.content] == ["text", "image", "text"]
+
+
+def test_a_template_that_hides_the_words_reads_them_when_they_are_whole():
+    engine = text_engine("one")
+    talk = Conversation(engine, template=ChatTemplate("{{ messages | length }}>"))
+    talk.send_message("a", pending=True)
+    assert engine.prefills == []
+    assert talk.send_message("b").text == "one"
+
+
+@pytest.mark.parametrize("way", ["stream", "astream", "callback", "batch", "asend", "timeout"])
+def test_parts_can_be_sent_in_every_way(way):
+    talk = chat("Hello!")
+    if way == "stream":
+        chunks = list(talk.stream("Hel", pending=True))
+        assert [(one.content, one.chunk_position) for one in chunks] == [("", "last")]
+    elif way == "astream":
+
+        async def read():
+            return [one async for one in talk.astream("Hel", pending=True)]
+
+        [chunk] = asyncio.run(read())
+        assert (chunk.content, chunk.chunk_position) == ("", "last")
+    elif way == "callback":
+        seen = []
+        assert talk.send_message_async("Hel", seen.append, pending=True).result(10) is None
+        assert [one.chunk_position for one in seen] == ["last"]
+    elif way == "batch":
+        assert talk.batch(["He", "l"], pending=True) == [None, None]
+    elif way == "asend":
+        assert asyncio.run(talk.asend_message("Hel", pending=True)) is None
+    else:
+        assert talk.send_message("Hel", pending=True, timeout=10) is None
+    talk.send_message("lo")
+    assert texts(talk) == ["Hello", "Hello!"]
+
+
+# -- what a part does not do --------------------------------------------------------------------
+
+
+def test_a_turn_that_fails_leaves_its_earlier_parts():
+    talk = chat(ProviderError("down"), "Hello!")
+    talk.send_message("Hel", pending=True)
+    with pytest.raises(ProviderError):
+        talk.send_message("lo")
+    assert (talk.history, [one.text for one in talk.pending]) == ([], ["Hel"])
+    talk.send_message("lo")
+    assert texts(talk) == ["Hello", "Hello!"]
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_a_part_that_cannot_be_read_leaves_no_trace(rewindable):
+    fault = SessionFault(at="prefill", nth=2, error=ProviderError("gone"))
+    engine = text_engine("one", rewindable=rewindable, faults=[fault])
+    talk = Conversation(engine)
+    talk.send_message("a", pending=True)
+    with pytest.raises(ProviderError):
+        talk.send_message("b", pending=True)
+    assert [one.text for one in talk.pending] == ["a"]
+    talk.send_message("c")
+    assert texts(talk) == ["ac", "one"]
+    assert engine.open_sessions[0].text == f"{user('ac')}{END}{ASK}one"
+    assert engine.misuses == []
+
+
+def test_a_message_that_the_template_refuses_is_refused_with_its_first_part():
+    source = "{% if messages[-1].role == 'system' %}{{ raise_exception('no system') }}{% endif %}x"
+    talk = Conversation(text_engine("one"), template=ChatTemplate(source))
+    with pytest.raises(ChatTemplateError, match="no system"):
+        talk.send_message(SystemMessage("a"), pending=True)
+    assert talk.pending == []
+
+
+def test_nothing_cannot_be_pending():
+    talk = chat("one")
+    with pytest.raises(InvalidMessageError, match="pending"):
+        talk.send_message([], pending=True)
+
+
+def test_a_part_of_the_user_before_a_call_is_answered_is_refused():
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    talk = chat(AIMessage("", tool_calls=[call]), "Fine.", auto_tools=False)
+    talk.send_message("a")
+    with pytest.raises(InvalidMessageError, match="c1"):
+        talk.send_message("b", pending=True)
+    talk.send_message(ToolMessage("9", tool_call_id="c1"), pending=True)
+    talk.send_message("b")
+    assert [message.type for message in talk.history] == ["human", "ai", "tool", "human", "ai"]
+
+
+def test_what_is_pending_can_be_dropped():
+    engine = text_engine("one")
+    talk = Conversation(engine)
+    talk.send_message("Never ", pending=True)
+    assert [one.text for one in talk.drop_pending()] == ["Never "]
+    assert talk.drop_pending() == asyncio.run(talk.adrop_pending()) == []
+    talk.send_message("a")
+    assert texts(talk) == ["a", "one"]
+    assert engine.sessions[0].text == f"{user('a')}{END}{ASK}one"
+
+
+@pytest.mark.parametrize("way", ["undo", "rewind"])
+def test_going_back_drops_what_is_pending(way):
+    talk = chat("one", "two")
+    start = talk.checkpoint()
+    talk.send_message("a")
+    talk.send_message("b", pending=True)
+    talk.undo() if way == "undo" else talk.rewind(start)
+    assert (talk.history, talk.pending) == ([], [])
+
+
+def test_a_clone_holds_what_is_pending_and_goes_on_by_itself():
+    engine = text_engine("one", "two")
+    talk = Conversation(engine)
+    talk.send_message("a", pending=True)
+    twin = talk.clone()
+    talk.send_message("b")
+    twin.send_message("c")
+    assert (texts(talk), texts(twin)) == (["ab", "one"], ["ac", "two"])
+    assert [session.text for session in engine.sessions] == [
+        f"{user('ab')}{END}{ASK}one",
+        f"{user('ac')}{END}{ASK}two",
+    ]
+
+
+def test_what_is_handed_out_of_it_is_a_copy():
+    talk = chat("one")
+    talk.send_message("a", pending=True)
+    talk.pending[0].content = "changed"
+    talk.send_message("b")
+    assert texts(talk) == ["ab", "one"]
+
+
+def test_a_prompt_is_shown_with_what_is_pending():
+    engine = text_engine("one")
+    talk = Conversation(engine)
+    talk.send_message("a", pending=True)
+    assert talk.render_message("b") == f"b{END}{ASK}"
+    assert [one.text for one in talk.pending] == ["a"]
+
+
+def test_a_preface_that_was_read_ahead_is_not_read_again():
+    engine = text_engine("one")
+    talk = Conversation(engine, preface=Preface(messages=[("system", "S")]), prefill_preface=True)
+    talk.send_message("a", pending=True)
+    talk.send_message("b")
+    assert engine.prefills == [f"<|im_start|>system\nS{END}", user("a"), f"b{END}{ASK}"]
+
+
+def test_parts_divergence_is_no_error_of_the_template():
+    engine = text_engine("one")
+    talk = Conversation(engine, on_divergence="error")
+    talk.send_message("a", pending=True)
+    talk.drop_pending()
+    assert talk.send_message("b").text == "one"
+
+
+def test_a_part_waits_its_turn_and_can_be_cancelled_there():
+    inside, leave = threading.Event(), threading.Event()
+
+    def slow(_messages):
+        inside.set()
+        leave.wait(10)
+        return AIMessage("one")
+
+    talk = chat(slow, "two")
+    handle = talk.send_message_async("a")
+    inside.wait(10)
+    part, other = (talk.send_message_async(text, pending=True) for text in "bc")
+    assert part.cancel()
+    leave.set()
+    with pytest.raises(TurnCancelledError):
+        part.result(10)
+    assert (handle.result(10).text, other.result(10)) == ("one", None)
+    assert [one.text for one in talk.pending] == ["c"]
+
+
+# -- in a memory --------------------------------------------------------------------------------
+
+
+def test_a_memory_stores_the_message_when_it_is_whole():
+    with ConversationMemory(InMemoryLog()) as memory:
+        memory.add_messages(
+            [HumanMessage("I parked the car on level 3."), AIMessage("Noted.")],
+            thread_id="old",
+            user_id="ana",
+        )
+        engine = text_engine("Level 3.", "Welcome.")
+        talk = memory.conversation(engine, thread_id="t", user_id="ana")
+        talk.send_message("On which level ", pending=True)
+        assert memory.history("t", user_id="ana").entries == []
+        talk.send_message("did I park the car?")
+        said = [entry.contents for entry in memory.history("t", user_id="ana").entries]
+        assert said == [("On which level did I park the car?",), ("Level 3.",)]
+        talk.send_message("Thanks")
+        assert "I parked the car on level 3." in engine.sessions[0].text
+        assert engine.prefills[-1] == f"{END}{user('Thanks')}{END}{ASK}"

@@ -1,0 +1,147 @@
+"""Templates with names of their own for roles, through whole conversations."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog, Preface
+from langchain_convmem.conversation.inputs import as_messages
+from langchain_convmem.testing import ScriptedEngine
+
+END = "<end>\n"
+OWN_NAMES = """\
+{%- for tool in tools or [] %}<tool>{{ tool.function.name }}<end>
+{% endfor %}
+{%- for m in messages %}
+{%- if m['role'] == 'developer' %}<developer>{{ m.content }}<end>
+{% elif m.role == 'human' %}<human>{{ m.content }}<end>
+{% elif m.role == 'model' %}<model>{{ m.content }}
+{%- for call in m.tool_calls or [] %}<tool_call>
+{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}
+</tool_call>{% endfor %}<end>
+{% elif m.role == 'function' %}<function>{{ m.name }}: {{ m.content }}<end>
+{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<model>{% endif %}"""
+FOUR = {"assistant": "model", "system": "developer", "tool": "function", "user": "human"}
+
+
+def engine(*replies):
+    template = ChatTemplate(OWN_NAMES)
+    return ScriptedEngine(list(replies), template=template, end_text="<end>", reply_format="hermes")
+
+
+# -- which names a template has -----------------------------------------------------------------
+
+
+MODEL = {"assistant": "model"}
+
+
+@pytest.mark.parametrize(
+    ("test", "roles"),
+    [
+        ("{% if 'model' == m['role'] %}", MODEL),
+        ("{% if m.role in ['user', 'model'] %}", MODEL),
+        ("{% set role = m.role %}{% if role != 'model' %}", MODEL),
+        ("{% if m.role == 'assistant' or m.role == 'model' %}", {}),
+        ("{% set role = {'assistant': 'model'}[m.role] %}{% if role == 'model' %}", {}),
+        ("{% if m.kind == 'model' %}", {}),
+        ("{% if m.role %}model", {}),
+    ],
+)
+def test_a_template_that_asks_for_a_role_by_its_own_name_alone_gets_it_so(test, roles):
+    source = f"{{% for m in messages %}}{test}x{{% endif %}}{{% endfor %}}"
+    assert ChatTemplate(source).roles == roles
+
+
+def test_all_names_of_a_template_are_found():
+    assert ChatTemplate(OWN_NAMES).roles == FOUR
+
+
+@pytest.mark.parametrize("name", ["chatml", "gemma", "llama3", "mistral", "qwen"])
+def test_the_built_in_templates_know_our_names(name):
+    assert ChatTemplate.builtin(name).roles == {}
+
+
+def test_names_that_are_given_go_before_those_that_are_found():
+    template = ChatTemplate(OWN_NAMES, roles={"assistant": "narrator"})
+    assert template.roles == {**FOUR, "assistant": "narrator"}
+
+
+def test_whatever_a_role_is_called_the_template_gets_its_own_name():
+    said = [("system", "s"), {"role": "human", "content": "a"}, ("model", "b"), AIMessage("c")]
+    text = ChatTemplate(OWN_NAMES).render(said, add_generation_prompt=False)
+    assert text == f"<developer>s{END}<human>a{END}<model>b{END}<model>c{END}"
+
+
+# -- conversations ------------------------------------------------------------------------------
+
+
+def test_preface_and_history_are_shown_by_the_templates_names():
+    preface = Preface(messages=[("system", "S"), ("user", "hello"), ("model", "Hi.")])
+    history = [("user", "before"), ChatMessage("There.", role="model")]
+    model = engine("One.", "Two.")
+    talk = Conversation(model, preface=preface, history=history)
+    talk.send_message("a")
+    talk.send_message("b")
+    before = f"<human>hello{END}<model>Hi.{END}<human>before{END}<model>There.{END}"
+    assert model.prefills == [
+        f"<developer>S{END}{before}<human>a{END}<model>",
+        f"{END}<human>b{END}<model>",
+    ]
+    assert [message.type for message in talk.history] == ["human", "ai"] * 3
+    assert talk.render_stats[0].mode == "incremental"
+
+
+def test_tools_are_described_called_and_answered_by_the_templates_names():
+    def platform(train: str) -> str:
+        """Tell the platform of a train."""
+        return f"{train}: 9"
+
+    call = '<tool_call>\n{"name": "platform", "arguments": {"train": "IC 73"}}\n</tool_call>'
+    model = engine(call, "Platform 9.", "Yes.")
+    talk = Conversation(model, preface=Preface(tools=[platform]))
+    assert talk.send_message("Which platform?").text == "Platform 9."
+    assert talk.send_message("Sure?").text == "Yes."
+    assert model.prefills == [
+        f"<tool>platform{END}<human>Which platform?{END}<model>",
+        f"{END}<function>platform: IC 73: 9{END}<model>",
+        f"{END}<human>Sure?{END}<model>",
+    ]
+    assert [message.type for message in talk.history][:4] == ["human", "ai", "tool", "ai"]
+
+
+def test_a_thread_of_a_memory_is_shown_by_the_templates_names():
+    with ConversationMemory(InMemoryLog()) as memory:
+        said = [HumanMessage("a"), ChatMessage("b", role="model")]
+        memory.add_messages(said, thread_id="t")
+        model = engine("One.")
+        memory.conversation(model, thread_id="t", recall=False).send_message("c")
+        assert model.prefills == [f"<human>a{END}<model>b{END}<human>c{END}<model>"]
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [
+        ("model", AIMessage),
+        ("Assistant", AIMessage),
+        ("ai", AIMessage),
+        ("user", HumanMessage),
+        ("human", HumanMessage),
+        ("system", SystemMessage),
+        ("narrator", ChatMessage),
+        ("tool", ChatMessage),
+    ],
+)
+def test_a_message_of_a_known_role_becomes_one_of_its_class(role, kind):
+    given = ChatMessage("a", role=role, id="m1", name="Ana", additional_kwargs={"voice": "alto"})
+    [message] = as_messages(given)
+    assert type(message) is kind
+    assert (message.text, message.id, message.name) == ("a", "m1", "Ana")
+    assert message.additional_kwargs == {"voice": "alto"}
+
+
+def test_results_of_tools_stay_results():
+    result = ToolMessage("9", tool_call_id="c1")
+    assert as_messages(result) == [result]

@@ -1,0 +1,151 @@
+"""What of a list is new: the comparison alone, without a host."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_convmem import InMemoryLog
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.records import ThreadKey
+from langchain_convmem.turns.reconcile import continue_turn, reconcile
+from langchain_convmem.views.codec import draft_of
+
+KEY = ThreadKey("ana", "t")
+CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+def _thread(*messages, turn_id=None):
+    log = InMemoryLog()
+    log.append(KEY, [draft_of(message, turn_id=turn_id) for message in messages])
+    return log.entries(KEY)
+
+
+def _chat(*texts):
+    return [(HumanMessage, AIMessage)[n % 2](text) for n, text in enumerate(texts)]
+
+
+def _texts(messages):
+    return [str(message.text) for message in messages]
+
+
+TOLD = ("one?", "1", "two?", "2", "three?", "3")
+
+
+@pytest.mark.parametrize(
+    ("said", "new", "aside"),
+    [
+        (["new"], ["new"], []),
+        ([*TOLD, "new"], ["new"], []),
+        ([*TOLD[2:], "new"], ["new"], []),
+        ([*TOLD[4:], "new"], ["new"], []),
+        ([*TOLD, "x?", "y", "new"], ["x?", "y", "new"], []),
+        ([*TOLD[:4], "new"], ["new"], []),
+        ([*TOLD[2:4], "new"], ["new"], []),
+        (["x?", "y", "new"], ["new"], ["x?", "y"]),
+        (["x?", "y", *TOLD, "new"], ["new"], ["x?", "y"]),
+        (["one?", "1", "x?", "y", "new"], ["new"], ["x?", "y"]),
+        (["one?", "other", "two?", "other", "three?", "other", "new"], ["new"], []),
+    ],
+    ids=" ".join,
+)
+def test_what_is_new_of_a_list(said, new, aside):
+    found = reconcile(_thread(*_chat(*TOLD)), _chat(*said))
+    assert _texts(found.new) == new
+    assert _texts(found.context_only) == aside
+    assert (found.again, found.replaces) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "again"),
+    [(TOLD[:5], "three?"), (TOLD[2:5], "three?"), (TOLD[:3], "two?"), (TOLD[2:3], None)],
+)
+def test_an_answered_question_at_the_end_is_answered_again(said, again):
+    found = reconcile(_thread(*_chat(*TOLD)), _chat(*said))
+    assert (None if found.again is None else found.again.contents[0]) == again
+    assert _texts(found.new) == ([] if again else ["two?"])
+
+
+@pytest.mark.parametrize(
+    ("said", "replaced"),
+    [
+        (["one?", "1", "two, please?"], "two?"),
+        (["one?", "1", "two?", "2", "three of them?"], "three?"),
+        (["one?", "1", "something else"], None),
+        (["two?", "2", "three of them?"], None),
+        (["one of them?"], None),
+    ],
+)
+def test_only_a_list_from_the_first_message_on_that_resembles_the_thread_edits(said, replaced):
+    found = reconcile(_thread(*_chat(*TOLD)), _chat(*said))
+    assert (None if found.replaces is None else found.replaces.contents[0]) == replaced
+    assert _texts(found.new) == [said[-1]]
+
+
+def test_ids_decide_where_there_are_ids():
+    thread = _thread(HumanMessage("one?", id="q1"), AIMessage("1"), HumanMessage("yes", id="q2"))
+    fresh = reconcile(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q3")])
+    edited = reconcile(thread, [HumanMessage("no such words", id="q2")])
+    again = reconcile(thread, [HumanMessage("one?", id="q1"), HumanMessage("yes", id="q2")])
+    assert _texts(fresh.new) == ["yes"]
+    assert edited.replaces == again.again == thread[2]
+
+
+def test_messages_that_were_handed_out_are_known_by_the_ids_of_their_entries():
+    thread = _thread(*_chat(*TOLD))
+    [first, *_] = thread
+    found = reconcile(thread, [HumanMessage("other words", id=first.id)])
+    assert found.replaces == first
+
+
+def test_a_part_of_the_thread_tells_only_what_all_of_it_would_tell():
+    thread = _thread(*_chat(*TOLD))
+    part = thread[4:]
+    window = reconcile(part, _chat("three?", "3", "new"), is_whole=False)
+    assert _texts(window.new) == ["new"]
+    for said in ([*TOLD, "new"], ["x?", "y", "new"], ["three?", "3", "x?", "y", "new"]):
+        assert reconcile(part, _chat(*said), is_whole=False) is None
+
+
+def test_media_are_a_part_of_what_is_said():
+    def picture(data):
+        block = {"type": "image", "base64": data, "mime_type": "image/png"}
+        return HumanMessage([{"type": "text", "text": "What is this?"}, block])
+
+    thread = _thread(picture("aGk="), AIMessage("A bike."))
+    same = reconcile(thread, [picture("aGk="), AIMessage("A bike."), HumanMessage("Sure?")])
+    other = reconcile(thread, [picture("eW8="), AIMessage("A bike."), HumanMessage("Sure?")])
+    assert list(same.context_only) == []
+    assert len(other.context_only) == 1
+
+
+# -- a turn that goes on --------------------------------------------------------------------------
+
+
+def _open(*more):
+    asked = [HumanMessage("Where?"), AIMessage("", tool_calls=[CALL])]
+    return _thread(*asked, *more, turn_id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+
+def test_a_result_goes_on_with_the_turn_that_asked_for_it():
+    found = continue_turn(_open(), [ToolMessage("found", tool_call_id="c1")])
+    assert found.asked.contents == ("Where?",)
+    assert len(found.kept) == 2
+
+
+def test_a_result_has_the_same_id_in_every_attempt():
+    thread = _open()
+    ids = {
+        continue_turn(thread, [ToolMessage(text, tool_call_id="c1")]).results[0].id
+        for text in ("found", "lost")
+    }
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize("results", [[], [ToolMessage("found", tool_call_id="c9")]])
+def test_what_answers_nothing_is_refused(results):
+    thread = _open(ToolMessage("found", tool_call_id="c1"), AIMessage("There."))
+    with pytest.raises(InvalidMessageError):
+        continue_turn(thread, results)
+    with pytest.raises(InvalidMessageError):
+        continue_turn([], results)
