@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -15,7 +16,7 @@ from langchain_convmem.views.coercion import MESSAGE_FORMS, read_messages, unpac
 __all__ = ["Incoming", "read_input"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incoming:
     """What a call passes, as messages.
 
@@ -28,17 +29,17 @@ class Incoming:
     messages: Sequence[BaseMessage]
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def instructions(self) -> list[BaseMessage]:
         """System messages: they steer this call, and are not stored."""
         return [message for message in self.messages if role_of(message) == "system"]
 
-    @property
+    @cached_property
     def said(self) -> list[BaseMessage]:
         """All that is no instruction."""
         return [message for message in self.messages if role_of(message) != "system"]
 
-    @property
+    @cached_property
     def results(self) -> list[ToolMessage]:
         """Results of tools at the end, which an open turn goes on with."""
         said = self.said
@@ -47,13 +48,13 @@ class Incoming:
             first -= 1
         return [message for message in said[first:] if isinstance(message, ToolMessage)]
 
-    @property
+    @cached_property
     def continues(self) -> bool:
         """Whether a turn goes on whose calls were answered, rather than a new one begins."""
         said = self.said
         return not said or isinstance(said[-1], ToolMessage)
 
-    @property
+    @cached_property
     def human(self) -> HumanMessage | None:
         """What the user says now; None where a turn goes on."""
         last = self.said[-1:]

@@ -151,14 +151,19 @@ class TurnOpener:
         asked = self._earlier_attempt(thread.entries, human)
         meant = Reconciled(new=[human]) if asked is not None else self._meant(thread)
         if meant is None:
-            thread = yield from read_all_steps(self.memory.log, thread)
-            meant = cast("Reconciled", self._meant(thread))
+            whole = yield from read_all_steps(self.memory.log, thread)
+            meant = cast("Reconciled", self._meant(whole))
+            if meant.again is not None or meant.replaces is not None:
+                thread = whole  # else only the comparison took all of it
         asked = asked or meant.again
         aside = list(meant.context_only)
         earlier: Sequence[Entry] = ()
         if asked is None:
             if self.remember and self.kept is not None:
-                earlier, asked = yield from self._stored(thread, meant)
+                turn_id = new_ulid()
+                earlier, asked = yield from self._stored(thread, meant, turn_id)
+                if meant.replaces is None and asked.turn_id != turn_id:
+                    thread = yield from self._take_back_after(thread, asked)
             else:
                 aside += meant.new[:-1]
         return thread, Opening(
@@ -188,13 +193,16 @@ class TurnOpener:
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
     def _stored(
-        self, thread: LiveThread, meant: Reconciled
+        self, thread: LiveThread, meant: Reconciled, turn_id: str
     ) -> Steps[tuple[Sequence[Entry], Entry]]:
-        """Return the entries of what is new; the last is what the user says."""
+        """Return the entries of what is new; the last is what the user says, in a turn of this id.
+
+        The log keeps the turn of a message whose id it knows.
+        """
         kept = cast("BaseMessage", self.kept)
         drafts = list(self._earlier_drafts(meant.new[:-1]))
         retracting: Sequence[Draft] = ()
-        draft = draft_of(kept, turn_id=new_ulid())
+        draft = draft_of(kept, turn_id=turn_id)
         if meant.replaces is not None:
             old = meant.replaces.message_id
             *retracting, draft = replacing(thread.entries, old, kept, keep_later=False)
@@ -202,15 +210,23 @@ class TurnOpener:
         drafts = [*retracting, *drafts, replace(draft, metadata=Metadata(aux=aux))]
         added: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
         *earlier, asked = added[len(retracting) :]
-        if meant.replaces is None and asked.turn_id != draft.turn_id:
-            yield from self._take_back_after(thread, asked)
         return earlier, asked
 
-    def _take_back_after(self, thread: LiveThread, asked: Entry) -> Steps[None]:
-        """Retract what followed a message of the archive, if its id was said with another text."""
-        if thread.entries and asked.position > thread.entries[-1].position:
-            entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
-            yield step(self.memory.log, "append", self.key, rewinding(entries, asked.id))
+    def _take_back_after(self, thread: LiveThread, asked: Entry) -> Steps[LiveThread]:
+        """Retract what followed a message of the archive, if its id was said with another text.
+
+        Returns:
+            All of the thread.
+        """
+        last = thread.entries[-1].position if thread.entries else 0
+        thread = yield from read_all_steps(self.memory.log, thread)
+        is_older = any(
+            entry.turn_id == asked.turn_id and entry.id != asked.id for entry in thread.entries
+        )
+        if is_older and asked.position > last:
+            drafts = rewinding(thread.entries, asked.id)
+            yield step(self.memory.log, "append", self.key, drafts)
+        return thread
 
     def _earlier_drafts(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
         """Yield drafts of what was said elsewhere before this turn: each question opens one."""
