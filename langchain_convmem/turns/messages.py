@@ -79,10 +79,10 @@ def read_input(
     """
     extra: Mapping[str, Any] = {}
     if isinstance(value, Mapping) and not _is_message(value):
-        value, extra = _taken(value, input_key, history_key or "history")
+        value, extra = _take_keys(value, input_key, history_key or "history")
     if value is None:
         return Incoming((), extra)
-    messages = [_as_user(message) for message in _read(value)]
+    messages = [_to_human(message) for message in _read(value)]
     said = [message for message in messages if role_of(message) != "system"]
     if not said:
         kind = type(value).__name__
@@ -105,7 +105,7 @@ def _is_message(value: Mapping[Any, Any]) -> bool:
     return is_named and ("content" in value or "data" in value or "tool_calls" in value)
 
 
-def _taken(
+def _take_keys(
     value: Mapping[Any, Any], input_key: str | None, history_key: str
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a dict says, and its other keys."""
@@ -121,7 +121,7 @@ def _taken(
     taken = {key}
     if said is not None and history_key != key and _is_list(before):
         taken.add(history_key)
-        said = [*_items(before), *_items(said)]
+        said = [*_list_items(before), *_list_items(said)]
     return said, {str(name): item for name, item in value.items() if name not in taken}
 
 
@@ -129,7 +129,7 @@ def _is_list(value: Any) -> bool:
     return value is not None and not isinstance(value, str) and unpack_messages(value) is not None
 
 
-def _items(value: Any) -> list[Any]:
+def _list_items(value: Any) -> list[Any]:
     items = unpack_messages(value)
     return [value] if items is None else items
 
@@ -141,7 +141,7 @@ def _read(value: Any) -> list[BaseMessage]:
     return read_messages(value)
 
 
-def _as_user(message: BaseMessage) -> BaseMessage:
+def _to_human(message: BaseMessage) -> BaseMessage:
     """Return a chat message of a user's role as what it is."""
     if role_of(message) != "user" or isinstance(message, HumanMessage):
         return message
