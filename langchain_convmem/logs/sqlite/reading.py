@@ -7,7 +7,7 @@ reader is done the write-ahead log cannot be folded in.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import CorruptEntryError
@@ -15,10 +15,12 @@ from langchain_convmem.ids import is_ulid, ulid_bytes, ulid_ms, ulid_number, uli
 from langchain_convmem.logs.rows import Row, bounded, key_hash, message_id_of
 from langchain_convmem.logs.sqlite.owners import owner_of, thread_of
 from langchain_convmem.logs.sqlite.rows import COLUMNS, row_of
+from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Owner, ThreadInfo, ThreadKey
 
 __all__ = [
     "Later",
+    "columns_of",
     "entries",
     "find",
     "keyed",
@@ -40,6 +42,22 @@ def entries(
         (thread_of(db, key), bounded(after), bounded(until), _limit(last)),
     ).fetchall()
     return [row_of(columns, key.thread_id) for columns in reversed(found)]
+
+
+def columns_of(
+    db: sqlite3.Connection, key: ThreadKey, stretches: Iterable[Stretch]
+) -> list[Sequence[Any]]:
+    """Return the `COLUMNS` of a thread's rows in stretches, in their order."""
+    thread = thread_of(db, key)
+    return [
+        columns
+        for after, until in stretches
+        for columns in db.execute(
+            f"SELECT {COLUMNS} FROM entries e "
+            "WHERE thread = ? AND seq > ? AND seq <= ? ORDER BY seq",
+            (thread, bounded(after), bounded(until)),
+        )
+    ]
 
 
 def _limit(wanted: int | None) -> int:
