@@ -62,7 +62,9 @@ def handed_out(entry: Entry) -> BaseMessage:
             response_metadata=message.response_metadata,
             **more,
         )
-    message.id = message_key(entry)
+    key = message_key(entry)
+    if message.id != key:
+        message.id = key
     return message
 
 

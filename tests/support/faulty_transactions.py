@@ -33,6 +33,12 @@ class ReadsWhatItKnew(SQLiteLog):
         return document, [known.setdefault((key, one.position), one) for one in entries]
 
 
+@killed_by("test_lines_are_those_of_the_changes")
+class TakesEveryPageForTheLast(InMemoryLog):
+    def line_changes(self, owner, cursor=0, *, limit=None):
+        return replace(super().line_changes(owner, cursor, limit=limit), is_last=True)
+
+
 # -- writing ------------------------------------------------------------------------------------
 
 

@@ -26,21 +26,27 @@ class DecodedEntries:
         self._most = most
         # Single operations on a dict need no lock, which a fork could leave held.
         self._kept: dict[int, tuple[ThreadKey, Sequence[Any], Entry]] = {}
+        self._epoch: int | None = None
 
     def clear(self) -> None:
         """Let go of all."""
         self._kept = {}
 
-    def of(self, key: ThreadKey, found: Iterable[Sequence[Any]]) -> list[Entry]:
+    def of(self, key: ThreadKey, found: Iterable[Sequence[Any]], epoch: int) -> list[Entry]:
         """Return the entries of rows.
 
         Args:
             key: Their thread.
             found: The `COLUMNS` of each.
+            epoch: Number of the file's last `forget`: what another process has forgotten must not
+                stay in the memory of this one.
 
         Raises:
             CorruptEntryError: If a row cannot be read.
         """
+        if epoch != self._epoch:
+            self.clear()
+            self._epoch = epoch
         return [self._of(key, columns) for columns in found]
 
     def _of(self, key: ThreadKey, columns: Sequence[Any]) -> Entry:

@@ -204,7 +204,8 @@ class SQLiteLog(TransactionTwins):
         with self._connections.read() as db:
             document = get_state(db, key, name)
             found = reading.columns_of(db, key, stretches(document))
-        return document, self._decoded.of(key, found)
+            epoch = reading.forget_epoch(db)
+        return document, self._decoded.of(key, found, epoch)
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""

@@ -23,6 +23,7 @@ __all__ = [
     "columns_of",
     "entries",
     "find",
+    "forget_epoch",
     "keyed",
     "later",
     "named",
@@ -117,6 +118,11 @@ def _info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadInfo:
     except (TypeError, ValueError) as error:
         msg = f"thread {key.thread_id!r} has an entry with a damaged id: {error}; see verify()"
         raise CorruptEntryError(msg, thread_id=key.thread_id) from error
+
+
+def forget_epoch(db: sqlite3.Connection) -> int:
+    """Return a number that every `forget` raises, whatever it erased."""
+    return int(db.execute("SELECT forget_epoch FROM meta").fetchone()[0])
 
 
 def owners(db: sqlite3.Connection) -> list[Owner]:

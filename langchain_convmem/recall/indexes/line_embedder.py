@@ -31,11 +31,6 @@ class LineEmbedder:
         self._known: KnownTexts | None = None
         self._before: KnownTexts | None = None
 
-    @property
-    def is_local(self) -> bool:
-        """Whether nothing but a little time of this machine is lost with a vector."""
-        return self.is_free or self.is_behind
-
     def begin(self, table: SegmentTable, vectors: SegmentVectors, *, reuse: bool) -> None:
         """Serve an index that begins anew.
 

@@ -412,5 +412,5 @@ class OwnerIndex:
 
     @property
     def _may_wait(self) -> bool:
-        """Whether it is no loss if what is stored now is gone with the process."""
-        return self._embedder.is_local and self._sending not in ("all", "anew")
+        """Whether nobody asked for what is stored now to be stored."""
+        return self._sending not in ("all", "anew")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from langchain_convmem.errors import LogError
 from langchain_convmem.protocols import SegmentBuffer, SegmentCache, speaks_for
-from langchain_convmem.recall.embedding import fingerprint_of
+from langchain_convmem.recall.embedding import costs_nothing, fingerprint_of
 from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS, Place
 from langchain_convmem.records import Owner, StoredSegment
 
@@ -19,8 +19,8 @@ __all__ = ["StoredSegments"]
 
 _log = logging.getLogger("langchain_convmem")
 
-_FEW = 16
-"""Rows that may wait for the next write: of a turn or two, and soon made again."""
+_FEW = 8
+"""Rows that may wait for the next write: those of a turn or two, which are soon made again."""
 
 
 class StoredSegments:
@@ -33,6 +33,7 @@ class StoredSegments:
         """Create the border around `cache`; without one nothing is found and nothing is kept."""
         self._cache = cache
         self._buffer = _buffer_of(cache)
+        self._is_free = costs_nothing(embeddings)
         self._owner = owner
         self._embeddings = embeddings
         self._unsaved: dict[Place, StoredSegment] = {}
@@ -74,13 +75,13 @@ class StoredSegments:
         """Store what waits; what cannot be stored waits on, since a recall has all it needs.
 
         Args:
-            may_wait: Few rows may be stored with what the log writes next.
+            may_wait: Few rows that cost nothing may be stored with what the log writes next.
         """
         if self._cache is None or not self._unsaved:
             return
         rows = list(self._unsaved.values())
         try:
-            if may_wait and self._buffer is not None and len(rows) <= _FEW:
+            if may_wait and self._buffer is not None and self._are_cheap(rows):
                 self._buffer.keep_segments(self._owner, self.fingerprint, rows)
             else:
                 self._cache.save_segments(self._owner, self.fingerprint, rows)
@@ -89,6 +90,11 @@ class StoredSegments:
             return
         self._unsaved.clear()
         self.problem = None
+
+    def _are_cheap(self, rows: Sequence[StoredSegment]) -> bool:
+        """Return whether little is lost with rows if the process ends before they are stored."""
+        is_free = self._is_free or all(row.vector is None for row in rows)
+        return is_free and len(rows) <= _FEW
 
     def others(self) -> Sequence[str] | None:
         """Return the fingerprints of vectors that others made; None if they cannot be read."""
