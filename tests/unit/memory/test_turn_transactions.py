@@ -112,7 +112,7 @@ def test_a_relevance_buffer_is_kept_beside(log):
 
 
 @pytest.mark.parametrize(
-    ("host", "most"), [(conversed, (5, 2)), (acted, (11, 2)), (graphed, (14, 2))]
+    ("host", "most"), [(conversed, (6, 2)), (acted, (11, 2)), (graphed, (14, 2))]
 )
 def test_other_hosts_take_no_more_than_they_do(log, memory, host, most, record_property):
     total, writes = counts_of(log, host(memory))
