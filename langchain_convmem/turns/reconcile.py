@@ -308,9 +308,10 @@ class _Comparison:
                 length += 1
             size = max(size, length)
         behind = given[size - 1].place + 1 if size else 0
-        return Reconciled(
-            new=self._said[-1:], context_only=self._list_unknown(behind, len(self._said) - 1)
-        )
+        aside = self._list_unknown(behind, len(self._said) - 1)
+        while told and aside and role_of(aside[0]) == "assistant":
+            aside = aside[1:]  # a greeting would read as the end of the thread's last reply
+        return Reconciled(new=self._said[-1:], context_only=aside)
 
     def _go_on(self, first: _Item, begins: _Item, last: _Item) -> Reconciled | None:
         """Return what a list means that goes on from the end of the thread; None as `reconcile`.

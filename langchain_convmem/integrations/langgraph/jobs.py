@@ -19,6 +19,7 @@ from langchain_convmem.integrations.langgraph.replies import (
 )
 from langchain_convmem.integrations.langgraph.state import (
     asked_in,
+    check_answerable,
     messages_in,
     not_to_store,
     value_in,
@@ -143,6 +144,7 @@ class Jobs:
         messages = messages_in(state, self.messages_key, run.node)
         if messages is None:
             return (yield from self._recalling_input(state, run))
+        check_answerable(messages)
         note: TurnNote | None = None
         if run.options.remember:
             note = yield from self._sync(state, run).begin(messages, _note_in(state))

@@ -279,6 +279,13 @@ def test_a_greeting_is_shown_and_matches_nothing(quick, model, chain):
     ]
 
 
+def test_a_greeting_never_stands_behind_a_reply_of_the_thread(quick, model, chain):
+    _say(chain, "Where?")
+    chain.invoke([AIMessage("Hello, how can I help?"), HumanMessage("Which train?")], at())
+    assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "Which train?"]
+    assert _view(quick)[2:] == ["Which train?", "Reply 2."]
+
+
 def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(quick, model, chain):
     _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
     chain.invoke(_chat("In which town?", "Reply 2.", "Is it raining?"), at())
