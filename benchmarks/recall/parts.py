@@ -12,6 +12,7 @@ __all__ = ["PARTS", "RANKERS", "settings_without"]
 PARTS: dict[str, dict[str, Any]] = {
     "dense": {"dense_weight": 0.0},
     "lexical": {"lexical_weight": 0.0},
+    "crowding": {"crowding": 0.0},
     "smoothing": {"kernel": (1.0,)},
     "names": {"names_in_meaning": True},
     "speaker bonus": {"speaker_bonus": 0.0},

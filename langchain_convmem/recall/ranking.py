@@ -185,7 +185,11 @@ def _parts(view: _View, vectors: SegmentVectors, terms: Sequence[str]) -> _Parts
     else:
         similarity = vectors.similarities(vector, view.scored)
         compared = _some(vectors.present[view.at] & counted)
-        meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
+        nearness = similarity
+        if settings.crowding:
+            crowding = vectors.crowding(view.table.line_column)[view.at]
+            nearness = similarity - np.float32(settings.crowding) * crowding
+        meaning = standardized(nearness, compared, settings.dense_weight, also=view.passing)
     return _Parts(similarity, meaning, word_part)
 
 

@@ -24,6 +24,8 @@ class RecallSettings:
 
     Attributes:
         dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
+        crowding: Share taken from a segment's cosine of its mean cosine with the lines that are
+            nearest to it: what is near to many lines says less by being near to the question.
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
         k1: Saturation of repeated words in BM25.
         b: Share of the length normalisation in BM25, 0 to 1.
@@ -76,6 +78,7 @@ class RecallSettings:
     """
 
     dense_weight: float = 1.0
+    crowding: float = 0.5
     lexical_weight: float = 1.0
     k1: float = 1.2
     b: float = 0.3
@@ -137,6 +140,7 @@ class RecallSettings:
         of 10 blocks.
         """
         return cls(
+            crowding=0.0,
             lexical_weight=0.0,
             kernel=(1.0,),
             names_in_meaning=True,

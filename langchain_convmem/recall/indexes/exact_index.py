@@ -135,6 +135,12 @@ class ExactIndex:
         result: NDArray[np.float32] = self._rows.view[number]
         return result
 
+    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at length 1; zeros for one that was removed."""
+        scale = self._inverse.view[numbers] * self._kept.view[numbers]
+        result: NDArray[np.float32] = self._rows.view[numbers] * scale[:, None]
+        return result
+
     @property
     def kept(self) -> NDArray[np.bool_]:
         """Whether a number was not removed; do not write."""

@@ -155,6 +155,12 @@ class FaissIndex:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
         return None if self._in_bytes else self._decoded(number)
 
+    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at length 1; zeros for one that was removed."""
+        scale = self._inverse.view[numbers] * self._kept.view[numbers]
+        result: NDArray[np.float32] = self._decoded(numbers) * scale[:, None]
+        return result
+
     # -- rounding ----------------------------------------------------------------------------
 
     def _rounded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langchain_convmem.recall.indexes.crowding import Crowding
 from langchain_convmem.recall.indexes.exact_index import ExactIndex, unit_rows
 from langchain_convmem.recall.indexes.growable import Growable
 
@@ -61,6 +62,9 @@ class SegmentVectors:
         self._removed: set[int] = set()
         self.missing: set[int] = set()
         """Numbers whose embedding is pending."""
+        self._crowding = Crowding()
+        # Filled in since somebody asked how crowded it is.
+        self._late: set[int] = set()
 
     def __len__(self) -> int:
         """Return how many numbers there are, missing and removed ones included."""
@@ -129,6 +133,7 @@ class SegmentVectors:
             self._choose_index()
         self._index.replace(number, vector)
         self._present.view[number] = vector.any()
+        self._late.add(number)
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Take numbers out of every later search. Idempotent."""
@@ -139,6 +144,7 @@ class SegmentVectors:
             self._index.remove(gone)
         self._present.view[gone] = False
         self._removed.update(gone)
+        self._crowding = Crowding()
         self.missing.difference_update(gone)
 
     def _choose_index(self) -> None:
@@ -176,3 +182,14 @@ class SegmentVectors:
             count = len(self) if numbers is None else len(numbers)
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
+
+    def crowding(self, lines: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return how crowded it is around each vector, 0 where there is none; do not write.
+
+        Args:
+            lines: The line that each number belongs to.
+        """
+        if self._index is None:
+            return np.zeros(len(lines), dtype=np.float32)
+        late, self._late = self._late, set()
+        return self._crowding.column(self._index.unit_rows, lines, late)

@@ -21,13 +21,15 @@ from langchain_convmem.recall.words.lexical import LexicalIndex
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
 SPEAKERS = ["Ana", "Bo"]
 WISHES = [
-    RecallSettings(latest_first=False),
+    RecallSettings(latest_first=False, crowding=0.0),
+    RecallSettings(latest_first=False, crowding=0.7, kernel=(1.0,)),
     RecallSettings(
         kernel=(0.5, 1.0, 0.1),
         session_best=1,
         speaker_bonus=0.7,
         speaks_for_itself=4.0,
         least_deviation=0.3,
+        crowding=0.0,
         latest_first=False,
     ),
     RecallSettings.spec(),
@@ -66,6 +68,12 @@ def bm25(lines, terms, wish):
     return scores
 
 
+def crowding(line, lines):
+    """Return the highest cosine with another line, of those that do not say the same."""
+    cosines = [float(line.vector @ other.vector) for other in lines if other is not line]
+    return max([0.0, *(cosine for cosine in cosines if cosine <= 0.98)])
+
+
 def plain_ranking(lines, speakers, question, query, wish, *, terms):
     """Return (number, relevance) of the lines in scope, best first.
 
@@ -73,7 +81,8 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms):
     """
     scope = [line for line in lines if line.in_scope]
     words_of = dict(zip(lines, bm25(lines, terms, wish), strict=True))
-    meaning = standardised([float(line.vector @ query) for line in scope])
+    near = [float(line.vector @ query) - wish.crowding * crowding(line, lines) for line in scope]
+    meaning = standardised(near)
     rarest = math.log(1 + (len(lines) - 0.5) / 1.5)
     words = standardised([words_of[line] for line in scope], wish.least_deviation * rarest)
     for line, near, matching in zip(scope, meaning, words, strict=True):
