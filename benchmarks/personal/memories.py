@@ -35,6 +35,7 @@ _LABELS = {"user": "User", "assistant": "Assistant"}
 _USER_LINES = replace(
     RecallSettings(),
     crowding=0.0,
+    meaning_first=False,
     lexical_weight=0.0,
     kernel=(1.0,),
     speaker_bonus=0.0,

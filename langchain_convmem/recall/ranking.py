@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from langchain_convmem.recall.calibration import clear_evidence
 from langchain_convmem.recall.fusion import (
     Reception,
     bests_of_runs,
@@ -49,6 +50,17 @@ _ASKING = 0.5
 _REPEATS = 0.75
 # Where nothing else has so much evidence, they are better than nothing.
 _SOMETHING_ELSE = 2.0
+# Where nothing answers clearly: shares of the bonus, of words (up to so much) and of neighbours,
+# and how much less a segment is worth for each factor of e that it is longer.
+_VAGUE_BONUS = np.float32(0.43)
+_VAGUE_WORDS = np.float32(0.25)
+_MOST_OF_WORDS = np.float32(4.0)
+_VAGUE_NEIGHBOURS = np.float32(0.5)
+_VAGUE_LENGTH = np.float32(0.6)
+# From this share of clear evidence on, more of it counts so much.
+_NEARLY = 0.65
+_NEARLY_CLEAR = np.float32(2.0)
+_LEAST_LENGTH = np.float32(3.0)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 # So many of the best segments are compared with the best one, if their evidence comes near its.
@@ -219,11 +231,14 @@ def _score(view: _View, parts: _Parts) -> Columns:
         for since_ms, until_ms in find_spans(question.text, question.before, question.now_ms):
             said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
-    person = _person_bonus(view, evidence)
+    bonus = _person_bonus(view)
+    person = None if bonus is None else bonus * np.clip(evidence / _SUPPORT, 0.0, 1.0)
     relevance = evidence if person is None else evidence + person
     relevance = relevance + _session_prior(view, relevance, starts)
     if person is not None:
         speaker = speaker + person
+    if bonus is not None and settings.meaning_first and not _is_clear(view, evidence):
+        relevance = _vague_relevance(view, parts, smoothed, evidence, bonus)
     if view.muted is not None:
         muted = view.muted[at]
         relevance[muted] -= _MUTED
@@ -331,8 +346,8 @@ def _named(question: Question, speakers: Sequence[str]) -> list[int]:
     return next(filter(None, named), [])
 
 
-def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Return what lines gain from being said by the person whom the question is about.
+def _person_bonus(view: _View) -> NDArray[np.float32] | None:
+    """Return what lines gain at most from being said by the person whom the question is about.
 
     It grows with the evidence for a line: a bonus for lines that have nothing to do with the
     question would push aside what answers it from the other side.
@@ -357,8 +372,40 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
         bonus[view.lexical.marked("courtesy")[view.at]] = 0.0
     if meant.listener:
         bonus[~user] = share * settings.person_bonus
-    bonus *= np.clip(evidence / _SUPPORT, 0.0, 1.0)
     return bonus
+
+
+# -- where nothing answers -------------------------------------------------------------------
+
+
+def _is_clear(view: _View, evidence: NDArray[np.float32]) -> bool:
+    """Return whether a segment answers clearly; of a few segments there is nothing to tell."""
+    counted = evidence[view.counted]
+    return len(counted) <= _FEW or counted.max() >= clear_evidence(len(counted))
+
+
+def _vague_relevance(
+    view: _View,
+    parts: _Parts,
+    smoothed: NDArray[np.float32],
+    evidence: NDArray[np.float32],
+    bonus: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Return what decides the order where nothing answers a question about the user clearly.
+
+    Then no line holds the question's words as an answer would: that some do is mostly chance, so
+    meaning decides, unless the evidence comes near to clear. Many lines are worth a look, so that a
+    line has to be worth its length.
+    """
+    near_clear = np.float32(_NEARLY * clear_evidence(int(np.count_nonzero(view.counted))))
+    words = view.lexical.lengths[view.at] + _LEAST_LENGTH
+    relevance: NDArray[np.float32] = parts.meaning + _VAGUE_BONUS * bonus
+    relevance += _VAGUE_WORDS * np.minimum(parts.words, _MOST_OF_WORDS)
+    relevance += _VAGUE_NEIGHBOURS * (smoothed - parts.meaning - parts.words)
+    relevance += evidence - smoothed
+    relevance += _NEARLY_CLEAR * np.maximum(evidence - near_clear, np.float32(0.0))
+    relevance -= _VAGUE_LENGTH * np.log(words, dtype=np.float32)
+    return relevance
 
 
 # -- what says nothing -----------------------------------------------------------------------

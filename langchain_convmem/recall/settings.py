@@ -46,6 +46,8 @@ class RecallSettings:
             from an evidence of 2 on, none at 0. Where one side alone speaks it changes nothing.
         statement_bonus: Added to the user's statements about themselves where the question is
             about the user; in the same proportion.
+        meaning_first: Whether, where no line answers a question about the user clearly, meaning
+            counts more than words, and short lines more than long ones.
         latest_first: Whether of several statements about the same thing the latest leads. Older
             ones are marked as older.
         skip_repeats: Whether earlier askings of the question and replies that knew nothing are
@@ -91,6 +93,7 @@ class RecallSettings:
     speaker_bonus: float = 2.25
     person_bonus: float = 7.0
     statement_bonus: float = 2.0
+    meaning_first: bool = True
     latest_first: bool = True
     skip_repeats: bool = True
     date_bonus: float = 4.5
@@ -147,6 +150,7 @@ class RecallSettings:
             speaker_bonus=0.0,
             person_bonus=0.0,
             statement_bonus=0.0,
+            meaning_first=False,
             latest_first=False,
             skip_repeats=False,
             passages=False,
