@@ -132,7 +132,7 @@ def related(
     near = evidence >= _NEAR_CLEAR * scale
     if len(evidence) > _FEW and evidence.max() >= clear_evidence(len(evidence)):
         return _with_leading(near, ranking), None
-    loose = said & ~near
+    loose = said & ~near & ~lexical.marked("courtesy")[columns.numbers[rows]]
     if len(table.roles) > 1 and len(evidence) > _FEW:
         stated = lexical.marked("states") & table.of_role("user")
         loose &= stated[columns.numbers[rows]] | (evidence >= _LOOSE * scale)

@@ -25,7 +25,7 @@ Rows: TypeAlias = "Callable[[NDArray[np.int64]], NDArray[np.float32]]"
 """Returns the unit vectors of some numbers; zeros where there is none."""
 
 _NEAREST = 5
-# Fewer where the sample is small: of ten texts five are no neighbours.
+# Fewer where the sample is small, and none at first: of ten texts five are no crowd.
 _SAMPLED_FOR_EACH = 16
 _SAMPLE = 256
 _AT_ONCE = 2048
@@ -71,8 +71,9 @@ class Crowding:
         for some in _in_parts(others):
             cosines = _cosines(rows, some, joined, lines)
             nearest[some] = _highest(np.concatenate([nearest[some], cosines], axis=1))
-        few = min(max(len(sample) // _SAMPLED_FOR_EACH, 1), _NEAREST)
-        self._nearest, self._column = nearest, nearest[:, -few:].mean(axis=1)
+        few = min(len(sample) // _SAMPLED_FOR_EACH, _NEAREST)
+        column = nearest[:, -few:].mean(axis=1) if few else np.zeros(count, dtype=np.float32)
+        self._nearest, self._column = nearest, column
         return self._column
 
 
