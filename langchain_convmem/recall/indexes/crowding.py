@@ -29,8 +29,8 @@ _NEAREST = 5
 _SAMPLED_FOR_EACH = 16
 _SAMPLE = 256
 _AT_ONCE = 2048
-# Nearer ones say the same once more, which is no crowd.
-_THE_SAME = 0.98
+# Nearer ones say the same once more, as templates and repetitions do, which is no crowd.
+_THE_SAME = 0.85
 
 
 class Crowding:

@@ -73,7 +73,7 @@ def crowding(line, lines, stored):
     if stored < 16:
         return 0.0
     cosines = [float(line.vector @ other.vector) for other in lines if other is not line]
-    return max([0.0, *(cosine for cosine in cosines if cosine <= 0.98)])
+    return max([0.0, *(cosine for cosine in cosines if cosine <= 0.85)])
 
 
 def plain_ranking(lines, speakers, question, query, wish, *, terms, stored):

