@@ -127,7 +127,9 @@ def related(
             return evidence >= _STANDING_OUT * max(scale, 1.0), None
         # Where half of a memory says the same, nothing of it stands out.
         least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
-        return said if len(evidence) <= _FEW else evidence >= least, None
+        if len(evidence) <= _FEW:
+            return said, None
+        return _with_leading(evidence >= least, ranking), None
     near = evidence >= _NEAR_CLEAR * scale
     if len(evidence) > _FEW and evidence.max() >= clear_evidence(len(evidence)):
         return _with_leading(near, ranking), None
