@@ -36,7 +36,7 @@ def unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
 def find_stray_results(
     history: Sequence[BaseMessage], said: Sequence[BaseMessage]
 ) -> list[ToolMessage]:
-    """Return the results that answer no open call, of the history or of what is said before them."""
+    """Return the results that answer no call that is open before them."""
     return [
         message
         for number, message in enumerate(said)
