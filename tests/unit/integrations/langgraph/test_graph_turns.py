@@ -91,8 +91,8 @@ def test_an_earlier_conversation_is_recalled_as_data(memory, kept):
     assert GARAGE in recalled["text"]
     assert recalled["text"].startswith("<recalled>")
     assert own["text"] == "Where did I park?"
-    monday = memory.history("monday", user_id="ana").entries
-    assert reply["recalled_ids"] == [entry.id for entry in monday]
+    parked = memory.history("monday", user_id="ana").entries[0]
+    assert parked.id in reply["recalled_ids"]
     assert shown(memory, "tuesday") == ["Where did I park?", "On level C."]
 
 
