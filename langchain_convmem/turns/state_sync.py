@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, NotRequired, TypeAlias
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
@@ -34,12 +33,11 @@ from langchain_convmem.turns.reconcile import reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.drafting import Drafting, is_remembered
 from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.plain_json import dumps
 from langchain_convmem.views.summaries import summaries_over
+from langchain_convmem.views.values import storable
 
 __all__ = [
     "NOTE_KEY",
@@ -604,7 +602,7 @@ def _draft(
 ) -> Draft | None:
     """Return what is to be stored of a message, if anything is."""
     own = None if role_of(message) == "system" else turn_id
-    return drafting.kept(draft_of(_as_storable(message), turn_id=own, metadata=metadata))
+    return drafting.kept(draft_of(storable(message), turn_id=own, metadata=metadata))
 
 
 def _count_settled(
@@ -671,31 +669,6 @@ def is_stand_in(message: BaseMessage) -> bool:
 def _drop_stand_ins(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return the messages that were said: what the others stand for is in the log, verbatim."""
     return [message for message in messages if not is_stand_in(message)]
-
-
-def _as_storable(message: BaseMessage) -> BaseMessage:
-    """Return the message with an artifact that a log can keep: as a checkpointer keeps it.
-
-    Artifacts are for programs, not for the model, and may be objects of any kind: models become
-    maps, as checkpointers write them, and what has no plain form becomes text.
-    """
-    if not isinstance(message, ToolMessage) or message.artifact is None:
-        return message
-    try:
-        dumps(message.artifact, what="artifact")
-    except InvalidMessageError:
-        return message.model_copy(update={"artifact": plain_value(_as_maps(message.artifact))})
-    return message
-
-
-def _as_maps(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _as_maps(value.model_dump())
-    if isinstance(value, list | tuple):
-        return [_as_maps(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _as_maps(item) for key, item in value.items()}
-    return value
 
 
 # -- what is gone ---------------------------------------------------------------------------------

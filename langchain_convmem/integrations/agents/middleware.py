@@ -17,6 +17,7 @@ from langchain_convmem.integrations.agents.agent_view import agent_context_steps
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.heard_replies import HeardReplies, hearing
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.state_sync import (
@@ -150,6 +151,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         sync = self._sync(runtime)
         earlier = state.get(NOTE_KEY)
         check_user(earlier, sync.context.key)
+        if messages:
+            check_question(messages[-1])
         note = yield from sync.begin(messages, earlier)
         if note is None:
             return None

@@ -29,6 +29,7 @@ from langchain_convmem.records import Entry
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
 from langchain_convmem.turns.heard_replies import HeardReplies
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.replies import read_reply
@@ -143,6 +144,8 @@ class Jobs:
         messages = messages_in(state, self.messages_key, run.node)
         if messages is None:
             return (yield from self._recalling_input(state, run))
+        if messages:
+            check_question(messages[-1])
         note: TurnNote | None = None
         if run.options.remember:
             note = yield from self._sync(state, run).begin(messages, _note_in(state))
