@@ -31,7 +31,7 @@ from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.finish_reasons import cut_off_reason
 from langchain_convmem.views.heard import INTERRUPTED
 from langchain_convmem.views.tokens import count_tokens
-from langchain_convmem.views.values import add_value, value_text
+from langchain_convmem.views.values import add_up, to_json
 
 __all__ = ["Attempt", "Backend", "ChatModelBackend", "ModelReply", "ReplyRequest", "Replying"]
 
@@ -172,7 +172,7 @@ class Replying:
         """
         if not isinstance(chunk, str | BaseMessage):
             # Parsers write an object anew as it grows: it is shown when it is whole.
-            self._value = chunk if self._value is None else add_value(self._value, chunk)
+            self._value = chunk if self._value is None else add_up(self._value, chunk)
             return
         chunk = _as_chunk(_as_message(chunk))
         if self.name is None:
@@ -224,12 +224,12 @@ def _as_message(answer: Any) -> AIMessage:
         return AIMessage(answer)
     raw = answer.get("raw") if isinstance(answer, Mapping) else None
     if not isinstance(raw, AIMessage):
-        return AIMessage(value_text(answer), additional_kwargs={_PARSED: answer})
+        return AIMessage(to_json(answer), additional_kwargs={_PARSED: answer})
     value = answer.get(_PARSED)
     if value is None:
         return raw
     return AIMessage(
-        value_text(value),
+        to_json(value),
         id=raw.id,
         additional_kwargs={_PARSED: value},
         response_metadata=raw.response_metadata,

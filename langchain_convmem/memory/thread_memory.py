@@ -37,7 +37,7 @@ from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.editing import rewinding, undoing
 from langchain_convmem.views.heard import INTERRUPTED
 from langchain_convmem.views.live import live_entries, retracted_ids
-from langchain_convmem.views.values import storable
+from langchain_convmem.views.values import make_storable
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn_memory import TurnMemory
@@ -211,7 +211,7 @@ class MemoryThread:
             return []
         kept = [message for message in messages if is_remembered(message)]
         taken = yield from self._find_taken_steps({message.id for message in kept if message.id})
-        fresh = list(map(storable, with_free_ids(kept, taken, lambda _: None)))
+        fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
         answers = dict(note.answers(kept))
         drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]

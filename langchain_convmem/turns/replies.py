@@ -26,7 +26,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.views.coercion import merge_pieces
 from langchain_convmem.views.tool_calls import calls_of
-from langchain_convmem.views.values import add_value, storable, value_text
+from langchain_convmem.views.values import add_up, make_storable, to_json
 
 __all__ = [
     "INTERRUPTED",
@@ -37,9 +37,9 @@ __all__ = [
     "is_unfinished",
     "read_reply",
     "reply_messages",
+    "settle_unfinished",
     "with_free_ids",
     "without_cut_calls",
-    "without_last_calls",
 ]
 
 INTERRUPTED = "interrupted"
@@ -82,18 +82,18 @@ def read_reply(
         heard: The last message that a chat model of the chain said.
         output_key: The key under which a dict holds the answer.
     """
-    answer = _answer_in(output, output_key)
+    answer = _find_answer(output, output_key)
     if isinstance(answer, dict) and _is_parsed(answer):
-        return _reply_of_value(answer["parsed"], _whole(answer["raw"]))
+        return _make_reply(answer["parsed"], _whole(answer["raw"]))
     found = _messages_in(answer)
     messages = [] if found is None else reply_messages(answer, given)
     if not messages and isinstance(answer, dict):
         messages = [_whole(one) for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
-        return _reply_of_value(answer, heard)
+        return _make_reply(answer, heard)
     if isinstance(answer, str) and heard is not None and _says(heard, answer):
-        return Reply([storable(heard)])
-    return Reply([storable(message) for message in messages])
+        return Reply([make_storable(heard)])
+    return Reply([make_storable(message) for message in messages])
 
 
 def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -143,7 +143,7 @@ def without_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
 
 
-def without_last_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages of a reply that came to its end without its provider saying so.
 
     Of the last one its text alone, as of one that was cut; but a message of nothing but calls is
@@ -158,7 +158,7 @@ def _makes_calls(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
-def _answer_in(output: Any, output_key: str | None) -> Any:
+def _find_answer(output: Any, output_key: str | None) -> Any:
     """Return what a chain answered among what it returned."""
     if not isinstance(output, dict):
         return output
@@ -193,17 +193,17 @@ def _is_parsed(output: Mapping[str, Any]) -> bool:
     return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
 
 
-def _reply_of_value(value: Any, heard: BaseMessage | None) -> Reply:
+def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     if not isinstance(heard, AIMessage):
-        text = value if isinstance(value, str) else value_text(value)
+        text = value if isinstance(value, str) else to_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
     calls = [*calls_of(heard), *heard.invalid_tool_calls]
     if not calls or _names_calls(value, {call["id"] for call in calls}):
-        return Reply([storable(heard)])
+        return Reply([make_storable(heard)])
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
-    told = [str(heard.text), written if isinstance(written, str) else value_text(written)]
+    told = [str(heard.text), written if isinstance(written, str) else to_json(written)]
     message = AIMessage(
         "\n".join(text for text in told if text.strip()),
         id=heard.id,
@@ -211,7 +211,7 @@ def _reply_of_value(value: Any, heard: BaseMessage | None) -> Reply:
         usage_metadata=heard.usage_metadata,
         response_metadata=heard.response_metadata,
     )
-    return Reply([storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
+    return Reply([make_storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
 
 
 def _names_calls(value: Any, ids: set[str | None]) -> bool:
@@ -337,15 +337,15 @@ class _Part:
 _NOTHING: Any = object()
 
 
-def _cut_value(value: Any) -> list[BaseMessage]:
+def _keep_cut_value(value: Any) -> list[BaseMessage]:
     """Return what a stream of values had brought before it was cut off."""
     raw = value.get("raw") if isinstance(value, dict) else None
     if isinstance(raw, BaseMessage):
         return without_cut_calls([_whole(raw)])
-    return [AIMessage(value_text(value))]
+    return [AIMessage(to_json(value))]
 
 
-def _with_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
+def _keep_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
     """Return a message whose calls are those with whole arguments; LangChain completes half ones.
 
     Args:
@@ -403,7 +403,7 @@ class ReplyCollector:
         pieces = list(_pieces_in(chunk))
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
             is_first = self._value is _NOTHING
-            self._value = chunk if is_first else add_value(self._value, chunk)
+            self._value = chunk if is_first else add_up(self._value, chunk)
         for piece in pieces:
             self._take(piece)
 
@@ -434,13 +434,13 @@ class ReplyCollector:
             return read_reply(self._value, given, heard=heard, output_key=output_key)
         if self._is_text and len(messages) == 1:
             return read_reply(str(messages[0].text), given, heard=heard)
-        return Reply([storable(message) for message in messages])
+        return Reply([make_storable(message) for message in messages])
 
     def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought that ended in good order, but not by its provider's word."""
-        messages = without_last_calls(self._new(self._parts, given))
+        messages = settle_unfinished(self._new(self._parts, given))
         if messages and _makes_calls(messages[-1]):
-            messages[-1] = _with_whole_calls(messages[-1], self._parts[-1].pieces)
+            messages[-1] = _keep_whole_calls(messages[-1], self._parts[-1].pieces)
         return messages
 
     def interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -449,7 +449,7 @@ class ReplyCollector:
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
         if self._value is not _NOTHING and not self._new(self._parts, given):
-            return _cut_value(self._value)
+            return _keep_cut_value(self._value)
         parts = list(self._parts)
         cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []
         whole = self._new(parts, given)

@@ -14,19 +14,19 @@ from langchain_core.runnables import Runnable
 
 from langchain_convmem.history import read_live_steps
 from langchain_convmem.ids import now_ms
-from langchain_convmem.records import Entry, Metadata, ThreadKey
-from langchain_convmem.steps import Steps, step
+from langchain_convmem.records import Metadata, ThreadKey
+from langchain_convmem.steps import Steps
 from langchain_convmem.turns.chain_shape import ChainShape
 from langchain_convmem.turns.messages import Incoming, read_input
 from langchain_convmem.turns.opening import Opening, TurnOpener
 from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.recording import draft_reply, measure_times
+from langchain_convmem.turns.recording import measure_times, store_reply_steps
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     ReplyCollector,
     is_unfinished,
     read_reply,
-    without_last_calls,
+    settle_unfinished,
 )
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
 from langchain_convmem.turns.view import ModelContext, TurnView
@@ -48,7 +48,7 @@ class DictKeys(NamedTuple):
     history_key: str | None = None
     output_key: str | None = None
 
-    def named(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def rename(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return what a chain is called with, under these names as well."""
         history, said = self.history_key or "history", self.input_key or "input"
         return {**payload, history: payload["history"], said: payload["input"]}
@@ -122,12 +122,14 @@ class Turn:
         thread, opening = yield from self._opener.open(thread)
         self.opening, self.human, self.kept = opening, opening.human, opening.kept
         query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        context = yield from self._view.context_steps(opening.locate, query, thread=thread)
+        context = yield from self._view.context_steps(
+            opening.locate, query, thread=thread, note_later=True
+        )
         self.context, self.turn_id = context, context.turn.own[0].turn_id
         yield from self.trace.told("convmem.context", context.counts)
         self.started_ms = now_ms()
         payload = context.payload(self.extra)
-        return self.keys.named(payload) if isinstance(payload, dict) else payload
+        return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
     @property
     def _opener(self) -> TurnOpener:
@@ -172,7 +174,7 @@ class Turn:
         """
         reply = read_reply(output, self.given, heard=heard, output_key=self.keys.output_key)
         if reply.messages and is_unfinished(reply.messages[-1]):
-            yield from self._store(without_last_calls(reply.messages), (INTERRUPTED,), reply.aux)
+            yield from self._store(settle_unfinished(reply.messages), (INTERRUPTED,), reply.aux)
         else:
             yield from self._store(reply.messages, aux=reply.aux)
 
@@ -204,20 +206,20 @@ class Turn:
         context, opening = self.context, self.opening
         if context is None or opening is None:
             return
-        log, own = self.memory.log, self.trace.own_tokens.counts()
-        names = {message.id for message in messages if message.id}
+        own = self.trace.own_tokens.counts()
         timing = measure_times(self.started_ms, self.first_token_ms)
-        entries: list[Entry] = yield step(log, "entries", self.key, after=context.turn.start - 1)
-        drafts = draft_reply(
+        drafts = yield from store_reply_steps(
+            self.memory.log,
+            self.key,
             self.memory.drafting,
             messages,
             turn_id=self.turn_id,
-            entries=[entry for entry in entries if entry.id not in opening.rounds],
-            found=(yield step(log, "find", self.key, names)),
+            start=context.turn.start,
             metadata=Metadata(attributes, timing, aux={**aux, OWN_TOKENS: own} if own else aux),
+            rounds=opening.rounds,
+            documents=() if context.note is None else (context.note,),
         )
         if drafts:
-            yield step(log, "append", self.key, drafts)
             yield from self.trace.report_stored(drafts)
             yield from self.trace.report_own_models()
             said = [draft.message for draft in drafts if draft.message is not None]

@@ -14,18 +14,18 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.plain_json import dumps
 
-__all__ = ["add_value", "storable", "value_text"]
+__all__ = ["add_up", "make_storable", "to_json"]
 
 
-def value_text(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:
-        return json.dumps(plain_value(_as_maps(value)), ensure_ascii=False)
+        return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
     except (RecursionError, TypeError, ValueError, AttributeError):
         return f"[{type(value).__name__}]"
 
 
-def add_value(total: Any, chunk: Any) -> Any:
+def add_up(total: Any, chunk: Any) -> Any:
     """Return the value of a stream so far, as LangChain adds values up."""
     try:
         return total + chunk
@@ -33,7 +33,7 @@ def add_value(total: Any, chunk: Any) -> Any:
         return chunk
 
 
-def storable(message: BaseMessage) -> BaseMessage:
+def make_storable(message: BaseMessage) -> BaseMessage:
     """Return a message that a log can keep, whatever objects its side fields hold.
 
     Parsed objects and artifacts are for programs: models become maps, and what has no plain form
@@ -46,7 +46,7 @@ def storable(message: BaseMessage) -> BaseMessage:
     if isinstance(message, ToolMessage):
         fields["artifact"] = message.artifact
     changed = {
-        name: plain_value(_as_maps(value))
+        name: plain_value(_to_maps(value))
         for name, value in fields.items()
         if value and not _is_plain(value)
     }
@@ -61,14 +61,14 @@ def _is_plain(value: Any) -> bool:
     return True
 
 
-def _as_maps(value: Any) -> Any:
+def _to_maps(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _as_maps(value.model_dump())
+        return _to_maps(value.model_dump())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (one.name for one in dataclasses.fields(value))
-        return {name: _as_maps(getattr(value, name)) for name in names}
+        return {name: _to_maps(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
-        return [_as_maps(item) for item in value]
+        return [_to_maps(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _as_maps(item) for key, item in value.items()}
+        return {key: _to_maps(item) for key, item in value.items()}
     return value
