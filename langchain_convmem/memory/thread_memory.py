@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -28,7 +28,7 @@ from langchain_convmem.turns.options import TurnOptions, current_context, read_u
 from langchain_convmem.turns.queue import TURN_QUEUE
 from langchain_convmem.turns.rendering import folded
 from langchain_convmem.turns.replies import with_free_ids
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
 from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile
@@ -73,13 +73,21 @@ class MemoryThread:
         """The line of all who run turns over this thread in the process."""
         return TURN_QUEUE.gate((self.memory.log_place, self.key))
 
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the config of a send with what its runs are found by; see `stamped`."""
+        return stamped(config, None, thread_id=self.key.thread_id)
+
     # -- what the model sees ----------------------------------------------------------------------
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
-        look, turn_id = self._look(), new_ulid()
+        look = self._look()
         with look.trace.internal():
-            human, kept = self._find_query(asked)
+            return (yield from self._view_steps(look, asked))
+
+    def _view_steps(self, look: TurnView, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        turn_id = new_ulid()
+        human, kept = self._find_query(asked)
         if human is not None and not (is_remembered(human) and is_remembered(kept)):
             # Of a question that is not stored, nothing is: no call, no result, no reply.
             look = replace(look, options=replace(look.options, remember=False))
@@ -161,6 +169,12 @@ class MemoryThread:
     ) -> Steps[None]:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
         note: _Note = view.note
+        with note.look.trace.internal():
+            yield from self._add_steps(said, note, timing)
+
+    def _add_steps(
+        self, said: Sequence[BaseMessage], note: _Note, timing: Mapping[str, int]
+    ) -> Steps[None]:
         drafts = yield from self._drafts(said, note)
         if drafts:
             known, own = drafts[-1].metadata, note.look.trace.own_tokens.counts()

@@ -55,6 +55,11 @@ _STATE_ORDER = (
     "and every run reads what the others have stored"
 )
 
+_NO_TIMES = {
+    "graph of messages": "`record` stores the reply as the state has it, and a message holds no "
+    "times; of a reply that was cut they are known, and kept",
+}
+
 SECTIONS: dict[str, dict[str, Promise]] = {
     "Options, for a host and for a call": {
         "defaults": Promise("Without options: the thread, and lines of other threads"),
@@ -139,6 +144,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             },
         ),
         "sent again": Promise("The message sent again after a failure, by its id, is one turn"),
+        "text sent again": Promise("The same text sent again after a failure, too"),
         "retried": Promise("`with_retry()` around it stores one turn"),
         "failed question": Promise(
             "A question that cannot be stored: `LogError`, and no model is called"
@@ -160,7 +166,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "busy thread": Promise(
             "A turn within a turn of the same thread: an error instead of waiting for itself",
-            meaningless=_for(_STATES, _STATE_ORDER),
+            differs=_for(_STATES, _STATE_ORDER),
         ),
     },
     "Tools": {
@@ -186,8 +192,13 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             },
         ),
         "own models": Promise(
-            "Models of the memory's own: tagged as internal, `convmem.own_models` counts them"
+            "Models of the memory's own: tagged as internal, `convmem.own_models` counts them",
+            differs={
+                "graph of ids": "counted in each of its nodes: `model` looks lines up once more, "
+                "since what was forgotten after `recall` must not reach a model"
+            },
         ),
+        "models of the hook": Promise("Those of a write hook as well, for question and reply"),
         "own tokens": Promise(
             "Their tokens are in `memory.stats`, with the reply",
             meaningless=_for(
@@ -197,11 +208,10 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             ),
         ),
         "times": Promise(
-            "The reply tells when the model was called and when it ended",
-            meaningless={
-                "graph of messages": "a state keeps messages and no times; "
-                "of a call of a tool or a cut reply they are known and kept",
-            },
+            "The reply tells when the model was called and when it ended", meaningless=_NO_TIMES
+        ),
+        "first word": Promise(
+            "The reply of a stream tells when its first word came", meaningless=_NO_TIMES
         ),
         "trace metadata": Promise(
             "Runs bear `thread_id` and the version of the package",

@@ -194,7 +194,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             except BaseException:
                 run(_as_internal(self._broken_off(request, loop, heard, started_ms)))
                 raise
-        return run(_as_internal(self._answered(request, loop, response, started_ms)))
+        return run(_as_internal(self._answered(request, loop, response, heard, started_ms)))
 
     async def awrap_model_call(
         self,
@@ -214,7 +214,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 await carried_through(arun(_as_internal(job)))
                 raise
         return await carried_through(
-            arun(_as_internal(self._answered(request, loop, response, started_ms)))
+            arun(_as_internal(self._answered(request, loop, response, heard, started_ms)))
         )
 
     def _prepared(
@@ -239,12 +239,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         request: ModelRequest[Any],
         loop: SyncedTurn | None,
         response: ModelResponse[Any],
+        heard: HeardReplies,
         started_ms: int,
     ) -> Steps[ModelResponse[Any]]:
         if loop is None:
             return response
         sync = self._sync(request.runtime)
-        timing = measure_times(started_ms)
+        timing = measure_times(started_ms, heard.first_token_ms)
         said = yield from sync.reply(loop, response.result, request.state["messages"], timing)
         return replace(response, result=said)
 
@@ -257,7 +258,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> Steps[None]:
         said = heard.broken()
         if loop is not None and said:
-            timing = measure_times(started_ms)
+            timing = measure_times(started_ms, heard.first_token_ms)
             sync = self._sync(request.runtime)
             yield from sync.reply_broken(loop, said, request.state["messages"], timing)
 
