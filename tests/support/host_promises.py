@@ -55,6 +55,10 @@ _STATE_ORDER = (
     "and every run reads what the others have stored"
 )
 
+_ON_CANCEL = (
+    'as `on_cancel` says: `"keep"` does the same, `"discard"` takes the turn back and leaves the '
+    "words in the log alone"
+)
 _NO_TIMES = {
     "graph of messages": "`record` stores the reply as the state has it, and a message holds no "
     "times; of a reply that was cut they are known, and kept",
@@ -158,10 +162,22 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             },
         ),
         "left stream": Promise(
-            "A stream that is closed or cancelled: its words stay, marked `interrupted`",
+            "A stream that is cancelled, or closed where it is awaited: its words stay, marked "
+            "`interrupted`",
+            differs={"conversation": _ON_CANCEL},
+        ),
+        "closed in a thread": Promise(
+            "The same for `stream().close()`",
             differs={
-                "conversation": 'as `on_cancel` says: `"keep"` does the same, `"discard"` takes '
-                "the turn back and leaves the words in the log alone"
+                "conversation": _ON_CANCEL,
+                **_for(
+                    _GRAPHS,
+                    "LangGraph lets the node that runs come to its end, and begins no other: the "
+                    "reply is in the checkpoint, and `invoke(None, ...)` stores it. Without a "
+                    "checkpointer it is lost; read such streams to the end, or await them",
+                ),
+                "agent": "LangGraph lets the node that runs come to its end: the whole reply is "
+                "stored",
             },
         ),
         "busy thread": Promise(
@@ -213,10 +229,11 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "first word": Promise(
             "The reply of a stream tells when its first word came", meaningless=_NO_TIMES
         ),
-        "trace metadata": Promise(
-            "Runs bear `thread_id` and the version of the package",
+        "thread of runs": Promise("Runs bear `thread_id` as metadata"),
+        "version of runs": Promise(
+            "Runs bear the version of the package",
             meaningless=_for(
-                _STATES, "LangGraph names the thread of its runs itself, and its own version"
+                _STATES, "the run is one of LangGraph, which has begun before the memory is called"
             ),
         ),
     },

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 from host_promises import differs, kept_by_all
 from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from turn_hosts import STREAMS
 
@@ -190,6 +191,44 @@ def test_a_conversation_that_is_left_does_as_it_was_told(host, how, on_cancel, s
     _left(host, how, memory, on_cancel=on_cancel)
     assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
     assert _shown(memory) == shown
+
+
+def _close(app):
+    stream = app.stream("Count.", at())
+    next(stream)
+    stream.close()
+
+
+@kept_by_all("closed in a thread")
+def test_the_words_of_a_stream_that_is_closed_at_once_stay(host, memory, model):
+    model.replies = ["One two three"]
+    _close(host.app(memory, model, recall=False))
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@differs("closed in a thread", "conversation")
+def test_a_conversation_that_is_closed_at_once_takes_the_turn_back(host, memory, model):
+    model.replies = ["One two three"]
+    _close(host.app(memory, model, recall=False))
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert _shown(memory) == []
+
+
+@differs("closed in a thread", "agent")
+def test_an_agent_whose_stream_is_closed_at_once_stores_the_whole_reply(host, memory, model):
+    model.replies = ["One two three"]
+    _close(host.app(memory, model, recall=False))
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
+
+
+@differs("closed in a thread", "graph of ids", "graph of messages")
+def test_a_graph_whose_stream_is_closed_at_once_goes_on_from_its_checkpoint(host, memory, model):
+    model.replies = ["One two three", "Never."]
+    app = host.app(memory, model, recall=False, checkpointer=InMemorySaver())
+    _close(app)
+    assert _stored(memory) == [("user", "Count.")]
+    app.graph.invoke(None, at())
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
 
 
 # -- turns that would wait for ever -------------------------------------------------------------

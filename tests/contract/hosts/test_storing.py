@@ -199,13 +199,21 @@ def test_an_answer_that_is_an_object_is_kept(host, run, memory):
 # -- callers that send everything ---------------------------------------------------------------
 
 
+FORMS = {
+    "pairs": lambda role, text: (role, text),
+    "the same objects": lambda role, text: (HumanMessage if role == "user" else AIMessage)(text),
+}
+
+
 @kept_by_all("whole chat")
-def test_each_thing_of_a_chat_that_is_sent_whole_is_stored_once(host, run, memory, model):
+@pytest.mark.parametrize("form", FORMS)
+def test_each_thing_of_a_chat_that_is_sent_whole_is_stored_once(host, run, form, memory, model):
     app = host.app(memory, model, recall=False)
-    chat = []
+    chat, texts = [], []
     for text in ("Hello", "yes", "yes"):
-        chat.append(HumanMessage(text))
+        chat.append(FORMS[form]("user", text))
         run(app, list(chat), at())
-        chat.append(AIMessage("Yes."))
-    assert [text for _, text in _talk(memory)] == [str(one.text) for one in chat]
-    assert [str(one.text) for one in model.seen[-1]] == [str(one.text) for one in chat[:-1]]
+        chat.append(FORMS[form]("assistant", "Yes."))
+        texts += [text, "Yes."]
+    assert [text for _, text in _talk(memory)] == texts
+    assert [str(one.text) for one in model.seen[-1]] == texts[:-1]

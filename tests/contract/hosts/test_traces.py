@@ -139,10 +139,21 @@ def test_the_reply_of_a_stream_tells_when_its_first_word_came(host, way, memory,
     assert timing["llmStart"] <= timing["firstToken"] <= timing["llmEnd"]
 
 
-@kept_by_all("trace metadata")
-def test_runs_bear_the_thread_and_the_version_of_the_package(host, run, memory, model):
+def _metadata(watcher):
+    """Return what the runs of recall and of the model bear."""
+    runs = [*watcher.of("model"), *watcher.of("retriever")]
+    assert len(runs) == 2
+    return [watcher.runs[run_id]["metadata"] for run_id in runs]
+
+
+@kept_by_all("thread of runs")
+def test_runs_bear_the_thread(host, run, memory, model):
     watcher = _watched(run, host.app(memory, model))
-    for run_id in [*watcher.of("model"), *watcher.of("retriever")]:
-        metadata = watcher.runs[run_id]["metadata"]
-        assert metadata["thread_id"] == "t"
-        assert metadata["lc_versions"]["langchain-convmem"] == version("langchain-convmem")
+    assert [metadata["thread_id"] for metadata in _metadata(watcher)] == ["t", "t"]
+
+
+@kept_by_all("version of runs")
+def test_runs_bear_the_version_of_the_package(host, run, memory, model):
+    watcher = _watched(run, host.app(memory, model))
+    versions = [one["lc_versions"]["langchain-convmem"] for one in _metadata(watcher)]
+    assert versions == [version("langchain-convmem")] * 2
