@@ -8,7 +8,7 @@ a state is what the user sees and edits, so the log follows; it only ever adds e
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NotRequired, TypeAlias
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -31,7 +31,7 @@ from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import SPOKEN, says_same
 from langchain_convmem.turns.reconcile import reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
-from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
 from langchain_convmem.views.codec import draft_of, role_of, text_pieces
 from langchain_convmem.views.drafting import Drafting, is_remembered
 from langchain_convmem.views.editing import replacing
@@ -114,6 +114,7 @@ class SyncedTurn:
         abandoned: Ids of entries of replies that an attempt made which came to nothing.
         after: Id of the last message that is in the log.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
     """
 
     id: str | None = None
@@ -122,6 +123,7 @@ class SyncedTurn:
     abandoned: Sequence[str] = ()
     after: str | None = None
     is_heard: bool = True
+    own_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +412,9 @@ class StateSync:
         news: list[Draft] = []
         for message in own:
             metadata = self.context.metadata("message", turn.after, timing, attributes)
+            if turn.own_tokens:
+                aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
+                metadata, turn.own_tokens = replace(metadata, aux=aux), {}
             draft = _draft(self.drafting, message, turn.id, metadata)
             if draft is not None:
                 news.append(draft)

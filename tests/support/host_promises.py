@@ -48,7 +48,8 @@ def _for(hosts: tuple[str, ...], reason: str) -> dict[str, str]:
 
 
 _OWN_THREAD = {
-    "conversation": "it is made for its thread and its user, and reads neither from a call",
+    "conversation": "it is made for its thread and its user; a call that names another user is "
+    "refused, and the thread that a graph around it names is not its own",
 }
 _STATE_ORDER = (
     "turns of a thread are not queued: the runtime around the checkpointer says when a run begins, "
@@ -218,9 +219,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "own tokens": Promise(
             "Their tokens are in `memory.stats`, with the reply",
             meaningless=_for(
-                _STATES,
-                "recall and reply are two steps of a run, of which the log keeps the reply alone; "
-                "`convmem.own_models` has the numbers",
+                _GRAPHS,
+                "lines are recalled in one node, and the reply is stored by another; each node "
+                "tells its numbers by `convmem.own_models`",
             ),
         ),
         "times": Promise(

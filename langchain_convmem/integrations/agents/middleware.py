@@ -230,7 +230,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         trace = TurnTrace(get_config())
         view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
         shown = request.messages
-        context = yield from agent_context_steps(view, loop, state["messages"], shown)
+        with trace.internal():
+            context = yield from agent_context_steps(view, loop, state["messages"], shown)
+        loop.own_tokens = trace.own_tokens.counts()
         yield from trace.told("convmem.context", context.counts)
         return loop, _showing(request, context.given)
 

@@ -43,6 +43,14 @@ def test_a_conversation_keeps_its_thread_whatever_thread_the_config_around_it_na
     assert _texts(memory, "t") == ["Hello", "Yes."]
 
 
+def test_a_conversation_is_for_its_user_alone(memory, model):
+    talk = memory.conversation(model, thread_id="t", user_id="ana")
+    with pytest.raises(ConfigError, match="'ana', and this call names 'ben'"):
+        talk.send_message("Hello", at("t", "ben"))
+    assert _texts(memory, "t") == []
+    assert model.seen == []
+
+
 def _in_a_graph(run, app, config, user_id):
     """Run a turn in the node of a graph whose context names a user."""
     graph = in_a_graph(app)
