@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NotRequired, TypeAlias
+from uuid import UUID
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -56,6 +57,9 @@ NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _AUX = "provenance"
 _SUMMARY_SOURCE = "summarization"
+
+_RANDOM = 4
+"""The version of a UUID that holds nothing but chance, as LangGraph's do."""
 
 _PAGE = 64
 """So many of the latest entries are read where the last thing said is asked for."""
@@ -218,7 +222,9 @@ class StateSync:
             return None
         returned = [one for one in said if _is_answer(one) and one.id not in known]
         is_alone = len(said) == 1
-        if (known and not returned) or (is_alone and self.context.is_sent):
+        if known and not returned:
+            return None
+        if is_alone and (self.context.is_sent or not _is_made_up(said[0].id)):
             return None
         entries = yield from self._read(last=_PAGE if is_alone else None)
         # The other ids are those that the graph has made up for this run.
@@ -696,6 +702,14 @@ def _holds_talk(entries: Sequence[Entry], returned: Iterable[BaseMessage]) -> bo
     replies = {entry.contents for entry in live if entry.role == "assistant"}
     is_known = replies.issuperset(tuple(text_pieces(one)) for one in returned)
     return is_known and any(entry.role == "user" for entry in live)
+
+
+def _is_made_up(message_id: str | None) -> bool:
+    """Return whether an id may be one that LangGraph gave to a message without one."""
+    try:
+        return UUID(message_id or "").version == _RANDOM
+    except ValueError:
+        return False
 
 
 def _is_unanswered(entries: Sequence[Entry]) -> bool:

@@ -150,6 +150,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "sent again": Promise("The message sent again after a failure, by its id, is one turn"),
         "text sent again": Promise("The same text sent again after a failure, too"),
+        "another id": Promise("Under another id of the caller's it is another message"),
         "retried": Promise("`with_retry()` around it stores one turn"),
         "failed question": Promise(
             "A question that cannot be stored: `LogError`, and no model is called"

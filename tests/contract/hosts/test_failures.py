@@ -93,6 +93,16 @@ def test_a_text_sent_again_after_a_failure_is_one_turn(host, run, memory):
     assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
 
 
+@kept_by_all("another id")
+def test_the_same_text_under_another_id_is_another_message(host, run, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
+    app = host.app(memory, model)
+    with pytest.raises(ProviderError):
+        run(app, HumanMessage("Where is it?", id="m1"), at())
+    run(app, HumanMessage("Where is it?", id="m2"), at())
+    assert _stored(memory) == [*[("user", "Where is it?")] * 2, ("assistant", "Yes.")]
+
+
 @kept_by_all("retried")
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_a_turn_that_is_retried_is_stored_once(host, way, memory):
