@@ -148,7 +148,7 @@ def test_a_message_that_was_too_long_to_answer_does_not_block_its_thread(memory)
 def test_instructions_that_alone_break_the_budget_are_an_error(memory):
     memory.add_messages([SystemMessage("rule " * 100)], thread_id="t", user_id="ana")
     chain = memory.wrap(ScriptedChatModel(replies=["Yes."]), recall=False, history_tokens=20)
-    with pytest.raises(BudgetError, match="max_tokens"):
+    with pytest.raises(BudgetError, match="more than the budget of"):
         chain.invoke("Hello", at())
 
 
