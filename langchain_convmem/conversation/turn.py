@@ -13,7 +13,11 @@ from langchain_convmem.chat_templates import RenderStats
 from langchain_convmem.conversation.backends import Attempt, Backend, ModelReply, ReplyRequest
 from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.flows import Flow, TurnControl, observed, unhurried
-from langchain_convmem.conversation.tools import cancelled_answers, unanswered_calls
+from langchain_convmem.conversation.tools import (
+    cancelled_answers,
+    find_stray_results,
+    unanswered_calls,
+)
 from langchain_convmem.errors import (
     ContextFullError,
     InvalidMessageError,
@@ -85,8 +89,15 @@ class Turn:
         """Return the answers that earlier calls still lack, before anybody speaks.
 
         Raises:
-            InvalidMessageError: If they are not to be answered by us.
+            InvalidMessageError: If they are not to be answered by us, or a result that is sent
+                answers no open call.
         """
+        stray = find_stray_results(view.before, self.asked)
+        if stray:
+            raise InvalidMessageError(
+                f"the tool result for {stray[0].tool_call_id!r} answers no open call; send results "
+                "of the calls that the last reply made, before the user speaks again"
+            )
         given = next(
             (n for n, one in enumerate(view.asked) if not isinstance(one, ToolMessage)),
             len(view.asked),

@@ -19,6 +19,7 @@ from langchain_convmem.integrations.langgraph.replies import (
 )
 from langchain_convmem.integrations.langgraph.state import (
     asked_in,
+    check_answerable,
     messages_in,
     not_to_store,
     value_in,
@@ -145,8 +146,8 @@ class Jobs:
         messages = messages_in(state, self.messages_key, run.node)
         if messages is None:
             return (yield from self._recalling_input(state, run))
-        if messages:
-            check_question(messages[-1])
+        check_answerable(messages)
+        check_question(messages[-1])
         note: TurnNote | None = None
         if run.options.remember:
             note = yield from self._sync(state, run).begin(messages, _note_in(state))

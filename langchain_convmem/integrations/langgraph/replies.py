@@ -82,7 +82,8 @@ class Reply:
         try:
             messages = reply_messages(answer, [AIMessage("")])
         except InvalidMessageError as error:
-            msg = f"state['answer'] must be text, a message or messages, got {answer!r:.80}"
+            kind = type(answer).__name__
+            msg = f"state['answer'] must be text, a message or messages, not of type {kind}"
             raise ConfigError(msg) from error
         return cls(messages, is_kept=carried is None or carried.is_kept)
 
@@ -102,7 +103,8 @@ def _carried(reply: Any) -> Reply:
         messages = [decode_message(one) for one in fields["messages"]]
         return Reply(messages, fields["timing"], fields["is_kept"])
     except (ValueError, TypeError, LookupError) as error:
-        msg = f"state['reply'] is no reply of the node 'model' ({error}): {reply!r:.80}"
+        kind = type(reply).__name__
+        msg = f"state['reply'] is not what the node 'model' writes, but of type {kind}"
         raise ConfigError(msg) from error
 
 

@@ -14,6 +14,7 @@ from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemory
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
+    InvalidMessageError,
     ThreadBusyError,
     UnknownCheckpointError,
 )
@@ -421,3 +422,16 @@ def test_words_that_nobody_heard_are_not_recalled(quick):
     found = quick.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
     assert "glovebox" not in "".join(block.text for block in found.blocks)
     assert "level 3" in "".join(block.text for block in found.blocks)
+
+
+def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refused(quick):
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    model = answering(AIMessage("", tool_calls=[call]), "Fine.")
+    said = talk(quick, model, auto_tools=False, recall=False)
+    said.send_message("Where?")
+    assert said.send_message("Never mind.").text == "Fine."
+    assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "human"]
+    stored = len(quick.history("t", user_id="ana").entries)
+    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
+        said.send_message(ToolMessage("level 3", tool_call_id="c1"))
+    assert len(quick.history("t", user_id="ana").entries) == stored
