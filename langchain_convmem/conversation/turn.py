@@ -205,6 +205,9 @@ class Turn:
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"
         )
+        if reason == "failed" and len(said) > len(self.said):
+            # Nobody cancelled it, and the model did not say why it stopped.
+            said[-1].response_metadata.pop("finish_reason", None)
         try:
             yield from unhurried(self.thread.failed_steps(said, view, reason), self.late)
         except LogError as second:

@@ -160,6 +160,8 @@ def test_the_words_of_a_turn_that_is_taken_back_are_in_the_log(host, way, memory
     _broken(host, way, memory)
     assert _stored(memory) == CUT
     assert _shown(memory) == []
+    [reply] = [one for one in _history(memory).entries if one.role == "assistant"]
+    assert "finish_reason" not in reply.message.response_metadata, "nobody cancelled it"
 
 
 async def _leave(app, how):
