@@ -136,7 +136,7 @@ def measured(names: Sequence[str], systems: Sequence[str]) -> dict[str, Any]:
     with _quiet():
         for title, suite in SUITES.items():
             chosen = [name for name in names if name in suite.scenarios]
-            able = [name for name in systems if name in suite.systems]
+            able = [name for name in suite.systems if name in systems]
             if chosen and able:
                 report[title] = tried(suite, chosen, able)
     report["bars"] = [bar for title in SUITES for bar in report.get(title, {"bars": ()})["bars"]]
