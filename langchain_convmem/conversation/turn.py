@@ -189,12 +189,13 @@ class Turn:
         yield from self._take_back(view, attempt, error)
 
     def _take_back(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
+        said = [*self.said, *self._find_partial(attempt)]
         attempt.rollback()
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"
         )
         try:
-            yield from unhurried(self.thread.failed_steps(self.said, view, reason), self.late)
+            yield from unhurried(self.thread.failed_steps(said, view, reason), self.late)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 
@@ -205,12 +206,22 @@ class Turn:
             return config.on_tool_limit == "keep"
         if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
             return False
-        if not self.said or isinstance(self.said[-1], ToolMessage):
-            partial = attempt.partial()
+        partial = self._find_partial(attempt)
+        if not self._has_replied:
             attempt.drop_reply()
-            self.said += [] if partial is None else [partial]
+        self.said += partial
         self._mark_interrupted()
         return bool(self.said)
+
+    @property
+    def _has_replied(self) -> bool:
+        """Whether the latest call of the model came to its end."""
+        return bool(self.said) and not isinstance(self.said[-1], ToolMessage)
+
+    def _find_partial(self, attempt: Attempt) -> list[AIMessage]:
+        """Return what had come of a reply that broke off."""
+        partial = None if self._has_replied else attempt.partial()
+        return [] if partial is None else [partial]
 
     def _mark_interrupted(self) -> None:
         """Mark the last reply if its calls were cut short; half a reply is marked already."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -23,11 +23,12 @@ from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import entry_said, start_of
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
 from langchain_convmem.turns.queue import TURN_QUEUE
 from langchain_convmem.turns.rendering import folded
 from langchain_convmem.turns.replies import with_free_ids
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
 from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile
@@ -36,6 +37,7 @@ from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.editing import rewinding, undoing
 from langchain_convmem.views.heard import INTERRUPTED
 from langchain_convmem.views.live import live_entries, retracted_ids
+from langchain_convmem.views.values import make_storable
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn_memory import TurnMemory
@@ -71,13 +73,24 @@ class MemoryThread:
         """The line of all who run turns over this thread in the process."""
         return TURN_QUEUE.gate((self.memory.log_place, self.key))
 
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the config of a send with what its runs are found by; see `stamped`."""
+        return stamped(config, None, thread_id=self.key.thread_id)
+
     # -- what the model sees ----------------------------------------------------------------------
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
-        look, turn_id = self._look(), new_ulid()
+        look = self._look()
         with look.trace.internal():
-            human, kept = self._find_query(asked)
+            return (yield from self._view_steps(look, asked))
+
+    def _view_steps(self, look: TurnView, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        turn_id = new_ulid()
+        human, kept = self._find_query(asked)
+        if human is not None and not (is_remembered(human) and is_remembered(kept)):
+            # Of a question that is not stored, nothing is: no call, no result, no reply.
+            look = replace(look, options=replace(look.options, remember=False))
         begins = kept if asked and asked[0] is human else next(iter(asked), None)
         context = yield from look.view_steps(partial(self._locate, asked, begins, turn_id))
         again = _find_same_turn(context.thread.entries, begins)
@@ -110,10 +123,15 @@ class MemoryThread:
     def _find_query(
         self, asked: Sequence[BaseMessage]
     ) -> tuple[HumanMessage | None, BaseMessage | None]:
-        """Return what the user says now, and what of it may be searched for."""
+        """Return what the user says now, and what of it may be stored and searched for.
+
+        Raises:
+            InvalidMessageError: If it is blank.
+        """
         human = next((one for one in reversed(asked) if isinstance(one, HumanMessage)), None)
-        if human is None or not human.content or not is_remembered(human):
+        if human is None or not is_remembered(human):
             return human, None
+        check_question(human)
         return human, self.memory.drafting.hooked(human)
 
     def _locate(
@@ -160,6 +178,12 @@ class MemoryThread:
     ) -> Steps[None]:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
         note: _Note = view.note
+        with note.look.trace.internal():
+            yield from self._add_steps(said, note, timing)
+
+    def _add_steps(
+        self, said: Sequence[BaseMessage], note: _Note, timing: Mapping[str, int]
+    ) -> Steps[None]:
         drafts = yield from self._drafts(said, note)
         if drafts:
             known, own = drafts[-1].metadata, note.look.trace.own_tokens.counts()
@@ -212,7 +236,7 @@ class MemoryThread:
         kept = [message for message in messages if is_remembered(message)]
         names = {message.id for message in kept if message.id}
         taken = yield from self._find_taken_steps(names, note.again)
-        fresh = list(with_free_ids(kept, taken, lambda _: None))
+        fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
         answers = dict(note.answers(kept))
         drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]
@@ -312,7 +336,7 @@ class _Note(NamedTuple):
     def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
         """Yield what the write hook, asked for the view, answered to the user's message."""
         for number, message in enumerate(messages):
-            if message is self.human and message.content:
+            if message is self.human:
                 yield number, self.kept
 
 

@@ -8,15 +8,15 @@ a state is what the user sees and edits, so the log follows; it only ever adds e
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NotRequired, TypeAlias
+from uuid import UUID
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
@@ -29,17 +29,16 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import says_same
+from langchain_convmem.turns.entries import SPOKEN, says_same
 from langchain_convmem.turns.reconcile import reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
-from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.copies import plain_value
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.views.codec import draft_of, role_of, text_pieces
 from langchain_convmem.views.drafting import Drafting, is_remembered
 from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.plain_json import dumps
 from langchain_convmem.views.summaries import summaries_over
+from langchain_convmem.views.values import make_storable
 
 __all__ = [
     "NOTE_KEY",
@@ -59,8 +58,11 @@ NOTE_KEY: Final = "convmem_turn"
 _AUX = "provenance"
 _SUMMARY_SOURCE = "summarization"
 
-_CHAT = 2
-"""So many messages are more than what the user says now."""
+_RANDOM = 4
+"""The version of a UUID that holds nothing but chance, as LangGraph's do."""
+
+_PAGE = 64
+"""So many of the latest entries are read where the last thing said is asked for."""
 
 Unit: TypeAlias = Literal["message", "turn", "control"]
 """What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
@@ -116,6 +118,7 @@ class SyncedTurn:
         abandoned: Ids of entries of replies that an attempt made which came to nothing.
         after: Id of the last message that is in the log.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
     """
 
     id: str | None = None
@@ -124,6 +127,7 @@ class SyncedTurn:
     abandoned: Sequence[str] = ()
     after: str | None = None
     is_heard: bool = True
+    own_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,8 @@ class StateSync:
         if not spoken:
             return None
         entries: list[Entry] = yield from self._find(spoken)
-        if note is None and not entries and self.context.since is None:
-            sent = yield from self._begin_sent(spoken)
+        if note is None and self.context.since is None:
+            sent = yield from self._begin_sent(spoken, {entry.message_id for entry in entries})
             if sent is not None:
                 return sent
         asked = _asked_last(spoken)
@@ -197,24 +201,41 @@ class StateSync:
             position=min(places, default=None),
         )
 
-    def _begin_sent(self, spoken: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
+    def _begin_sent(
+        self, spoken: Sequence[BaseMessage], known: Collection[str]
+    ) -> Steps[TurnNote | None]:
         """Store what is new of a chat that its caller sends whole, or the end of, with every run.
 
-        Such a state knows neither the log's ids nor an earlier turn.
+        Such a state knows no earlier turn, and of the log's ids at most those of messages that the
+        caller sent before: of these LangGraph leaves its own in the caller's objects. What the user
+        says alone is one more attempt if the same words stand in the thread without an answer.
+
+        Args:
+            spoken: The messages of the state.
+            known: Ids of those that the log has.
 
         Returns:
             The note of the turn; None where the state is not of this kind.
         """
         said = [message for message in spoken if role_of(message) != "system"]
-        if len(said) < _CHAT or role_of(said[-1]) != "user":
+        if not said or role_of(said[-1]) != "user" or said[-1].id in known:
             return None
-        entries = yield from self._read()
-        if not any(entry.role == "user" for entry in live_entries(entries)):
+        returned = [one for one in said if _is_answer(one) and one.id not in known]
+        is_alone = len(said) == 1
+        if known and not returned:
             return None
-        # Their ids are those that the graph has made up for this run.
-        unnamed = [message.model_copy(update={"id": None}) for message in said]
-        meant = reconcile(entries, unnamed, stored_form=self._stored_form)
-        if meant is None or self._stored_form(said[-1]) is None:
+        if is_alone and (self.context.is_sent or not _is_made_up(said[0].id)):
+            return None
+        entries = yield from self._read(last=_PAGE if is_alone else None)
+        # The other ids are those that the graph has made up for this run.
+        unnamed = [one if one.id in known else one.model_copy(update={"id": None}) for one in said]
+        meant = None
+        is_open = not is_alone or _is_unanswered(entries)
+        if is_open and _holds_talk(entries, returned if known else ()):
+            meant = reconcile(entries, unnamed, stored_form=self._stored_form)
+        if meant is None or (is_alone and meant.again is None):
+            return None
+        if self._stored_form(said[-1]) is None:
             return None
         old = meant.again or meant.replaces
         news = {id(message) for message in meant.new}
@@ -402,6 +423,9 @@ class StateSync:
         news: list[Draft] = []
         for message in own:
             metadata = self.context.metadata("message", turn.after, timing, attributes)
+            if turn.own_tokens:
+                aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
+                metadata, turn.own_tokens = replace(metadata, aux=aux), {}
             draft = _draft(self.drafting, message, turn.id, metadata)
             if draft is not None:
                 news.append(draft)
@@ -477,8 +501,9 @@ class StateSync:
             yield from self.trace.report_stored(drafts)
         return entries
 
-    def _read(self, after: int = 0) -> Steps[list[Entry]]:
-        entries: list[Entry] = yield step(self.log, "entries", self.context.key, after=after)
+    def _read(self, after: int = 0, last: int | None = None) -> Steps[list[Entry]]:
+        key = self.context.key
+        entries: list[Entry] = yield step(self.log, "entries", key, after=after, last=last)
         return entries
 
     def _find(self, messages: Iterable[BaseMessage]) -> Steps[list[Entry]]:
@@ -621,7 +646,7 @@ def _draft(
 ) -> Draft | None:
     """Return what is to be stored of a message, if anything is."""
     own = None if role_of(message) == "system" else turn_id
-    return drafting.kept(draft_of(_as_storable(message), turn_id=own, metadata=metadata))
+    return drafting.kept(draft_of(make_storable(message), turn_id=own, metadata=metadata))
 
 
 def _count_settled(
@@ -673,6 +698,31 @@ def _asked_last(messages: Sequence[BaseMessage]) -> int:
     return max(users, default=max(len(messages) - 1, 0))
 
 
+def _holds_talk(entries: Sequence[Entry], returned: Iterable[BaseMessage]) -> bool:
+    """Return whether a thread holds what a user said, and replies with the text of these.
+
+    A reply of another text is none of the log's: another node said it.
+    """
+    live = live_entries(entries)
+    replies = {entry.contents for entry in live if entry.role == "assistant"}
+    is_known = replies.issuperset(tuple(text_pieces(one)) for one in returned)
+    return is_known and any(entry.role == "user" for entry in live)
+
+
+def _is_made_up(message_id: str | None) -> bool:
+    """Return whether an id may be one that LangGraph gave to a message without one."""
+    try:
+        return UUID(message_id or "").version == _RANDOM
+    except ValueError:
+        return False
+
+
+def _is_unanswered(entries: Sequence[Entry]) -> bool:
+    """Return whether the thread ends with what a user said."""
+    spoken = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+    return bool(spoken) and spoken[-1].role == "user"
+
+
 def _is_answer(message: BaseMessage | None) -> bool:
     """Return whether a message answers the user; a call of a tool does not."""
     is_said = message is not None and role_of(message) == "assistant"
@@ -695,34 +745,6 @@ def is_stand_in(message: BaseMessage) -> bool:
 def _drop_stand_ins(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return the messages that were said: what the others stand for is in the log, verbatim."""
     return [message for message in messages if not is_stand_in(message)]
-
-
-def _as_storable(message: BaseMessage) -> BaseMessage:
-    """Return the message with an artifact that a log can keep: as a checkpointer keeps it.
-
-    Artifacts are for programs, not for the model, and may be objects of any kind: models become
-    maps, as checkpointers write them, and what has no plain form becomes text.
-    """
-    if not isinstance(message, ToolMessage) or message.artifact is None:
-        return message
-    try:
-        dumps(message.artifact, what="artifact")
-    except InvalidMessageError:
-        return message.model_copy(update={"artifact": plain_value(_as_maps(message.artifact))})
-    return message
-
-
-def _as_maps(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _as_maps(value.model_dump())
-    if isinstance(value, list | tuple):
-        return [_as_maps(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _as_maps(item) for key, item in value.items()}
-    return value
-
-
-# -- what is gone ---------------------------------------------------------------------------------
 
 
 def rewind_turns(

@@ -266,7 +266,7 @@ def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
         asking = run(_run_traced(jobs.asking, state, config))
         heard = HeardReplies()
         try:
-            update = asking.answered(model.invoke(asking.payload, heard.listen(config)))
+            update = asking.answered(model.invoke(asking.payload, heard.listen(config)), heard)
         except BaseException:
             run(_run_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
             raise
@@ -277,7 +277,9 @@ def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
         asking = await arun(_run_traced(jobs.asking, state, config))
         heard = HeardReplies()
         try:
-            update = asking.answered(await model.ainvoke(asking.payload, heard.listen(config)))
+            update = asking.answered(
+                await model.ainvoke(asking.payload, heard.listen(config)), heard
+            )
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:

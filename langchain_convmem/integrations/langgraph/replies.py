@@ -13,6 +13,7 @@ from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import is_answered, start_of
+from langchain_convmem.turns.reconcile import reconcile
 from langchain_convmem.turns.recording import draft_reply
 from langchain_convmem.turns.replies import INTERRUPTED, reply_messages
 from langchain_convmem.turns.state_sync import (
@@ -113,6 +114,8 @@ def keep_asked(
 ) -> Steps[Entry]:
     """Store what the user says, and go back first where the run was told where to begin.
 
+    The same text once more, without an id of its own, is the same turn as long as nobody answered.
+
     Args:
         memory: Whose log.
         context: Where the node stands.
@@ -122,10 +125,19 @@ def keep_asked(
     Returns:
         The entry, which may have been there before.
     """
-    back = yield from _going_back(memory.log, context, current)
+    log = memory.log
+    back = yield from _going_back(log, context, current)
     metadata = context.metadata("turn", current or None)
     draft = memory.drafting.draft(asked, metadata=metadata)
-    *_, entry = yield step(memory.log, "append", context.key, [*back, draft])
+    is_unnamed = asked.id == context.place.task
+    if is_unnamed and context.since is None and not context.is_sent:
+        said = [asked.model_copy(update={"id": None})]
+        entries = yield step(log, "entries", context.key, last=_PAGE)
+        kept = None if draft is None else draft.message
+        meant = reconcile(entries, said, stored_form=lambda _: kept)
+        if meant is not None and meant.again is not None:
+            return meant.again
+    *_, entry = yield step(log, "append", context.key, [*back, draft])
     return entry  # type: ignore[no-any-return]  # what a step returns is not typed
 
 

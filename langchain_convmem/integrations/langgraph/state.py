@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.state_sync import NOTE_KEY, NodeContext, TurnNote
 
 __all__ = ["MemoryState", "asked_in", "messages_in", "not_to_store", "value_in", "with_note"]
@@ -85,6 +86,7 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
 
     Raises:
         ConfigError: If the state holds nothing to answer.
+        InvalidMessageError: If what the user says is blank.
     """
     said = value_in(state, "input")
     if isinstance(said, str | list) and said:
@@ -95,6 +97,7 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
             f" blocks or a HumanMessage), or give it a 'messages' key; got input={said!r:.80}"
         )
         raise ConfigError(msg)
+    check_question(said)
     return said if said.id else said.model_copy(update={"id": context.place.task})
 
 
