@@ -91,8 +91,10 @@ class MemoryThread:
         if human is not None and not (is_remembered(human) and is_remembered(kept)):
             # Of a question that is not stored, nothing is: no call, no result, no reply.
             look = replace(look, options=replace(look.options, remember=False))
-        context = yield from look.view_steps(partial(self._locate, asked, turn_id))
-        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1)
+        begins = kept if asked and asked[0] is human else next(iter(asked), None)
+        context = yield from look.view_steps(partial(self._locate, asked, begins, turn_id))
+        again = _find_same_turn(context.thread.entries, begins)
+        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1, again)
         if not asked:
             return ThreadView(tuple(context.view.messages), (), note)
         query = "" if kept is None else "\n".join(text_pieces(kept))
@@ -133,17 +135,21 @@ class MemoryThread:
         return human, self.memory.drafting.hooked(human)
 
     def _locate(
-        self, asked: Sequence[BaseMessage], turn_id: str, entries: Sequence[Entry]
+        self,
+        asked: Sequence[BaseMessage],
+        begins: BaseMessage | None,
+        turn_id: str,
+        entries: Sequence[Entry],
     ) -> TurnEntries:
-        """Return what is asked as the turn that it would be."""
-        first = start_of(entries, None)
+        """Return what is asked as the turn that it would be, in the place of the same one."""
+        first, again = start_of(entries, None), _find_same_turn(entries, begins)
         own = [
             entry_said(
                 message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
             )
             for n, message in enumerate(asked)
         ]
-        return TurnEntries(entries, own, first)
+        return TurnEntries([one for one in entries if one.id not in again], own, first)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -158,6 +164,9 @@ class MemoryThread:
             for draft in (yield from self._drafts(asked, note))
         ]
         if drafts:
+            if note.again:
+                control = Control(tuple(note.again), "replaced")
+                drafts.insert(0, Draft(role="control", turn_id=note.turn_id, control=control))
             try:
                 yield step(self.memory.log, "append", self.key, drafts)
             except LogError as error:
@@ -209,7 +218,8 @@ class MemoryThread:
         log = self.memory.log
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
         entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
-        stored = [one for one in entries if one.turn_id == note.turn_id and not one.control]
+        # With the control entry that took an earlier answer back: it counts again.
+        stored = [one for one in entries if one.turn_id == note.turn_id]
         try:
             rest = yield from self._drafts(map(_unnamed, said), note)
             if rest:
@@ -224,13 +234,14 @@ class MemoryThread:
         if not note.look.options.remember:
             return []
         kept = [message for message in messages if is_remembered(message)]
-        taken = yield from self._find_taken_steps({message.id for message in kept if message.id})
+        names = {message.id for message in kept if message.id}
+        taken = yield from self._find_taken_steps(names, note.again)
         fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
         answers = dict(note.answers(kept))
         drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]
 
-    def _find_taken_steps(self, names: Collection[str]) -> Steps[set[str]]:
+    def _find_taken_steps(self, names: Collection[str], gone: Collection[str]) -> Steps[set[str]]:
         """Return those of these ids that messages of the thread bear; retracted ones do not."""
         if not names:
             return set()
@@ -241,7 +252,7 @@ class MemoryThread:
         first = min(entry.position for entry in found)
         later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
         dead = retracted_ids(later)
-        return {entry.message_id for entry in found if entry.id not in dead}
+        return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
 
     # -- looking back -----------------------------------------------------------------------------
 
@@ -311,6 +322,7 @@ class _Note(NamedTuple):
         kept: What the write hook left of it.
         turn_id: The turn's id in the log.
         position: No entry of the turn stands at or before it.
+        again: Ids of the entries of the same turn as it was before: the message was sent again.
     """
 
     look: TurnView
@@ -319,12 +331,32 @@ class _Note(NamedTuple):
     kept: BaseMessage | None
     turn_id: str
     position: int
+    again: Collection[str] = ()
 
     def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
         """Yield what the write hook, asked for the view, answered to the user's message."""
         for number, message in enumerate(messages):
             if message is self.human:
                 yield number, self.kept
+
+
+def _find_same_turn(entries: Sequence[Entry], begins: BaseMessage | None) -> list[str]:
+    """Return the ids of the latest turn's entries, if it begins with this message, by its id.
+
+    Args:
+        entries: The thread.
+        begins: What is asked first, as it would be stored.
+    """
+    if not isinstance(begins, HumanMessage) or not begins.id:
+        return []
+    live = [entry for entry in live_entries(entries) if entry.role != "summary"]
+    turn = [entry for entry in live if entry.turn_id == live[-1].turn_id]
+    said = turn[0].message if turn else None
+    is_same = isinstance(said, HumanMessage) and (said.id, said.content) == (
+        begins.id,
+        begins.content,
+    )
+    return [entry.id for entry in turn] if is_same else []
 
 
 def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:

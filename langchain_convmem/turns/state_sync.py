@@ -392,6 +392,11 @@ class StateSync:
             earlier = set(branches.path(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
         live = live_entries(differ.entries)
+        # No state ever held words that broke off: they stay, or go, with what they follow.
+        cut = {entry.message_id for entry in live if INTERRUPTED in entry.metadata.attributes}
+        follows = {name: branches.marks[name].after for name in cut & branches.marks.keys()}
+        left -= {name for name, after in follows.items() if after in held}
+        left |= {name for name, after in follows.items() if after in left}
         gone = {entry.id for entry in live if entry.message_id in left}
         return _rewind(differ.entries, self.context, gone, wanted)
 
