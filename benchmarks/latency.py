@@ -1,6 +1,6 @@
 """What a turn costs more with a memory, from the first turns of a thread to its 2,000th.
 
-    python -m benchmarks.latency [--turns 2000] [--lines 10000] [--json]
+    python -m benchmarks.latency [--turns 2000] [--lines 10000] [--alone] [--json]
 
 A user who has said 10,000 lines in earlier threads begins a new one and keeps talking. The model
 answers at once, so what is measured is the rest of the turn: reading the thread, recall, and both
@@ -17,7 +17,8 @@ Systems, one turn of each in turn:
     convmem          `memory.wrap(model, history_tokens=2000)`: recall over all of the user's lines
                      (1,000 tokens, the default), at most 2,000 tokens of the thread, both writes
     message-history  `RunnableWithMessageHistory` over a SQL history (benchmarks/sql_history.py): it
-                     recalls nothing and cuts nothing
+                     recalls nothing and cuts nothing; `--alone` leaves it out, since it reads the
+                     whole thread in each of its turns, which takes long where threads are long
 
 Figures, for each stretch:
     added p50, p95   time of `invoke` less the median of `bare` in the same turns, milliseconds
@@ -56,7 +57,7 @@ from benchmarks.synthetic_dialogue import answer, said, threads
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.ids import new_ulid
 
-SYSTEMS = ("bare", "convmem", "message-history")
+BARE, OURS, PEER = "bare", "convmem", "message-history"
 RATIO = 1.3
 AIM_MS = 8.0
 HISTORY_TOKENS = 2000
@@ -120,12 +121,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--turns", type=int, default=2000, help="turns of the thread")
     parser.add_argument("--lines", type=int, default=10_000, help="lines the user said before")
+    parser.add_argument("--alone", action="store_true", help="leave the peer out")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if options.turns < _FIRST + 6 or options.lines < 0:
         parser.error(f"--turns must be at least {_FIRST + 6} and --lines not negative")
     with tempfile.TemporaryDirectory(prefix="benchmark-latency-") as folder:
-        report = reported(measured(options.turns, options.lines, Path(folder)), options.lines)
+        names = (BARE, OURS) if options.alone else (BARE, OURS, PEER)
+        found = measured(options.turns, options.lines, Path(folder), names)
+    report = reported(found, options.lines)
     _progress("")
     print(json.dumps(report, indent=2) if options.json else table(report))
     return 0 if all(bar["ok"] for bar in report["bars"] if bar["decides"]) else 1
@@ -141,8 +145,8 @@ def windows(turns: int) -> list[Window]:
     return [Window(range(start, start + size)) for start in starts]
 
 
-def measured(turns: int, lines: int, folder: Path) -> list[Window]:
-    """Take the turns of all windows; return the windows with their times."""
+def measured(turns: int, lines: int, folder: Path, names: Sequence[str]) -> list[Window]:
+    """Take the turns of all windows with systems by name; return the windows with their times."""
     model = TurnModel()
     found = windows(turns)
     _said_before(lines, folder / "before.db")
@@ -157,7 +161,8 @@ def measured(turns: int, lines: int, folder: Path) -> list[Window]:
             stack.enter_context(memory)
             stack.enter_context(closing(file))
             _progress(f"the turns before {window.turns[0]:,}")
-            places.append((window, _systems(model, memory, file)))
+            systems = _systems(model, memory, file)
+            places.append((window, {name: systems[name] for name in names}))
             _filled(window.turns[0], model, memory, file, places[-1][1])
         for rounds in zip(*(window.turns for window in found), strict=True):
             _progress(f"turns {', '.join(map(str, rounds))}")
@@ -178,9 +183,9 @@ def _systems(model: TurnModel, memory: ConversationMemory, file: HistoryFile) ->
     config: RunnableConfig = {"configurable": {"user_id": "ana", "thread_id": "long"}}
     with_messages = with_history(model, file.history)
     return {
-        "bare": System(model, {}, lambda one: [one]),
-        "convmem": System(wrapped, config, lambda one: one),
-        "message-history": System(with_messages, at_session("long"), question),
+        BARE: System(model, {}, lambda one: [one]),
+        OURS: System(wrapped, config, lambda one: one),
+        PEER: System(with_messages, at_session("long"), question),
     }
 
 
@@ -197,11 +202,12 @@ def _filled(
         if number < first - _FIRST:
             where = {"user_id": "ana", "thread_id": "long", "turn_id": new_ulid()}
             memory.add_messages(messages, **where, relaxed=True)
-            file.history("long").add_messages(messages)
+            if PEER in systems:
+                file.history("long").add_messages(messages)
         else:
             model.turn = number
-            for name in SYSTEMS:
-                systems[name].turn_ms(number)
+            for system in systems.values():
+                system.turn_ms(number)
 
 
 def _taken(model: TurnModel, places: list[tuple[int, tuple[Window, dict[str, System]]]]) -> None:
@@ -209,7 +215,7 @@ def _taken(model: TurnModel, places: list[tuple[int, tuple[Window, dict[str, Sys
     is_odd = places[0][0] % 2
     for number, (window, systems) in places if is_odd else places[::-1]:
         model.turn = number
-        for name in SYSTEMS if is_odd else SYSTEMS[::-1]:
+        for name in systems if is_odd else reversed(systems):
             window.take(number, name, systems[name])
 
 
@@ -223,12 +229,13 @@ def _progress(text: str) -> None:
 
 def reported(found: Sequence[Window], lines: int) -> dict[str, Any]:
     """Return figures and bars as plain JSON."""
+    names = [name for name in found[0].times_ms if name != BARE]
     rows = [
         {
             "turns": [window.turns[0], window.turns[-1]],
             "bare_ms": round(median(window.times_ms["bare"]), 3),
-            "added_ms": {name: _figures(window.added_ms(name)) for name in SYSTEMS[1:]},
-            "processor_ms": {name: round(window.added_busy_ms(name), 3) for name in SYSTEMS[1:]},
+            "added_ms": {name: _figures(window.added_ms(name)) for name in names},
+            "processor_ms": {name: round(window.added_busy_ms(name), 3) for name in names},
         }
         for window in found
     ]
@@ -241,7 +248,7 @@ def reported(found: Sequence[Window], lines: int) -> dict[str, Any]:
         "lines_before": lines,
         "history_tokens": HISTORY_TOKENS,
         "turns": rows,
-        "ratio": {name: _ratio(rows, name) for name in SYSTEMS[1:]},
+        "ratio": {name: _ratio(rows, name) for name in names},
         "bars": _bars(rows),
     }
 
@@ -286,7 +293,7 @@ def _span(row: dict[str, Any]) -> str:
 
 def table(report: dict[str, Any]) -> str:
     """Return the report for people."""
-    machine = report["machine"]
+    machine, names = report["machine"], list(report["ratio"])
     rows = [
         (
             f"Python {machine['python']}, SQLite {machine['sqlite']}, {machine['system']}; "
@@ -296,16 +303,16 @@ def table(report: dict[str, Any]) -> str:
         "",
         (
             f"{'added ms per turn, p50 / p95':<32}"
-            + "".join(f"{name:>20}" for name in SYSTEMS[1:])
+            + "".join(f"{name:>20}" for name in names)
             + f"{'bare p50':>12}"
         ),
     ]
     for row in report["turns"]:
-        cells = [_pair(row["added_ms"][name]) for name in SYSTEMS[1:]]
+        cells = [_pair(row["added_ms"][name]) for name in names]
         rows.append(_line(f"  turns {_span(row)}", cells, row["bare_ms"]))
-        cells = [f"{row['processor_ms'][name]:.2f}" for name in SYSTEMS[1:]]
+        cells = [f"{row['processor_ms'][name]:.2f}" for name in names]
         rows.append(_line("    processor, p50", cells))
-    ratios = "".join(f"{report['ratio'][name]:>19.2f}x" for name in SYSTEMS[1:])
+    ratios = "".join(f"{report['ratio'][name]:>19.2f}x" for name in names)
     rows += [f"{'last : first':<32}{ratios}", "", "bars"]
     for bar in report["bars"]:
         verdict = "ok" if bar["ok"] else "FAILED"

@@ -44,6 +44,15 @@ def test_the_table_names_both_systems_and_both_bars(capsys):
     assert [line.split()[-1] in {"ok", "FAILED"} for line in lines[-2:]] == [True, True]
 
 
+def test_alone_measures_no_peer(capsys):
+    from benchmarks.latency import main
+
+    main([*SHORT, "--alone", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["ratio"]) == {"convmem"}
+    assert all(set(row["added_ms"]) == {"convmem"} for row in report["turns"])
+
+
 @pytest.mark.parametrize("options", [["--turns", "12"], ["--lines", "-1"]])
 def test_turns_that_measure_nothing_are_refused(options, capsys):
     from benchmarks.latency import main
@@ -65,7 +74,7 @@ def test_both_memories_have_the_whole_thread_wherever_a_window_begins(tmp_path):
     from benchmarks.sql_history import HistoryFile
     from langchain_convmem import ConversationMemory
 
-    found = measured(22, 20, tmp_path)
+    found = measured(22, 20, tmp_path, ["bare", "convmem", "message-history"])
     assert [set(window.times_ms) for window in found] == [
         {"bare", "convmem", "message-history"}
     ] * 3
