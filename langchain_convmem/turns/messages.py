@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
@@ -15,7 +16,7 @@ from langchain_convmem.views.coercion import MESSAGE_FORMS, read_messages, unpac
 __all__ = ["Incoming", "read_input"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Incoming:
     """What a call passes, as messages.
 
@@ -28,17 +29,17 @@ class Incoming:
     messages: Sequence[BaseMessage]
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def instructions(self) -> list[BaseMessage]:
         """System messages: they steer this call, and are not stored."""
         return [message for message in self.messages if role_of(message) == "system"]
 
-    @property
+    @cached_property
     def said(self) -> list[BaseMessage]:
         """All that is no instruction."""
         return [message for message in self.messages if role_of(message) != "system"]
 
-    @property
+    @cached_property
     def results(self) -> list[ToolMessage]:
         """Results of tools at the end, which an open turn goes on with."""
         said = self.said
@@ -47,13 +48,13 @@ class Incoming:
             first -= 1
         return [message for message in said[first:] if isinstance(message, ToolMessage)]
 
-    @property
+    @cached_property
     def continues(self) -> bool:
         """Whether a turn goes on whose calls were answered, rather than a new one begins."""
         said = self.said
         return not said or isinstance(said[-1], ToolMessage)
 
-    @property
+    @cached_property
     def human(self) -> HumanMessage | None:
         """What the user says now; None where a turn goes on."""
         last = self.said[-1:]
@@ -78,10 +79,10 @@ def read_input(
     """
     extra: Mapping[str, Any] = {}
     if isinstance(value, Mapping) and not _is_message(value):
-        value, extra = _taken(value, input_key, history_key or "history")
+        value, extra = _take_keys(value, input_key, history_key or "history")
     if value is None:
         return Incoming((), extra)
-    messages = [_as_user(message) for message in _read(value)]
+    messages = [_to_human(message) for message in _read(value)]
     said = [message for message in messages if role_of(message) != "system"]
     if not said:
         kind = type(value).__name__
@@ -104,7 +105,7 @@ def _is_message(value: Mapping[Any, Any]) -> bool:
     return is_named and ("content" in value or "data" in value or "tool_calls" in value)
 
 
-def _taken(
+def _take_keys(
     value: Mapping[Any, Any], input_key: str | None, history_key: str
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a dict says, and its other keys."""
@@ -120,7 +121,7 @@ def _taken(
     taken = {key}
     if said is not None and history_key != key and _is_list(before):
         taken.add(history_key)
-        said = [*_items(before), *_items(said)]
+        said = [*_list_items(before), *_list_items(said)]
     return said, {str(name): item for name, item in value.items() if name not in taken}
 
 
@@ -128,7 +129,7 @@ def _is_list(value: Any) -> bool:
     return value is not None and not isinstance(value, str) and unpack_messages(value) is not None
 
 
-def _items(value: Any) -> list[Any]:
+def _list_items(value: Any) -> list[Any]:
     items = unpack_messages(value)
     return [value] if items is None else items
 
@@ -140,7 +141,7 @@ def _read(value: Any) -> list[BaseMessage]:
     return read_messages(value)
 
 
-def _as_user(message: BaseMessage) -> BaseMessage:
+def _to_human(message: BaseMessage) -> BaseMessage:
     """Return a chat message of a user's role as what it is."""
     if role_of(message) != "user" or isinstance(message, HumanMessage):
         return message

@@ -76,26 +76,26 @@ class Opening:
         before, start = said_before(entries, self.asked), start_of(entries, self.asked)
         known = {entry.id for entry in before}
         shown = [*before, *(entry for entry in self.earlier if entry.id not in known)]
-        asked = self._unstored(start) if self.asked is None else self._in_full()
+        asked = self._make_unstored(start) if self.asked is None else self._show_in_full()
         place = next((n for n, one in enumerate(shown) if self._is_anchor(one)), len(shown))
         anchor = shown[place] if place < len(shown) else asked
-        aside = [_beside(message, anchor) for message in self.context_only]
+        aside = [_place_beside(message, anchor) for message in self.context_only]
         return TurnEntries(
             [*shown[:place], *aside, *shown[place:]],
             [asked, *self.loop],
             start,
-            instructions=[_at_the_top(message, self.key) for message in self.instructions],
+            instructions=[_place_at_top(message, self.key) for message in self.instructions],
         )
 
     def _is_anchor(self, entry: Entry) -> bool:
         return self.context_before is not None and entry.turn_id == self.context_before.turn_id
 
-    def _in_full(self) -> Entry:
+    def _show_in_full(self) -> Entry:
         """Return the user's entry with what the user said: the write hook is not for this turn."""
         asked = cast("Entry", self.asked)
         return replace(asked, message=self.human, contents=text_pieces(self.human))
 
-    def _unstored(self, position: int) -> Entry:
+    def _make_unstored(self, position: int) -> Entry:
         """Return the user's message as the entry it would be, for a turn that is not stored."""
         entry_id = new_ulid()
         return entry_said(
@@ -103,7 +103,7 @@ class Opening:
         )
 
 
-def _beside(message: BaseMessage, anchor: Entry) -> Entry:
+def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
     """Return a message as an entry that stands where another one does, and before it."""
     return entry_said(
         message,
@@ -114,7 +114,7 @@ def _beside(message: BaseMessage, anchor: Entry) -> Entry:
     )
 
 
-def _at_the_top(message: BaseMessage, key: ThreadKey) -> Entry:
+def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
     entry_id = new_ulid()
     return entry_said(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
 
@@ -146,19 +146,24 @@ class TurnOpener:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
         if self.incoming.continues:
-            return thread, (yield from self._continued(thread))
+            return thread, (yield from self._continue(thread))
         human = cast("HumanMessage", self.incoming.human)
-        asked = self._earlier_attempt(thread.entries, human)
-        meant = Reconciled(new=[human]) if asked is not None else self._meant(thread)
+        asked = self._find_attempt(thread.entries, human)
+        meant = Reconciled(new=[human]) if asked is not None else self._compare(thread)
         if meant is None:
-            thread = yield from read_all_steps(self.memory.log, thread)
-            meant = cast("Reconciled", self._meant(thread))
+            whole = yield from read_all_steps(self.memory.log, thread)
+            meant = cast("Reconciled", self._compare(whole))
+            if meant.again is not None or meant.replaces is not None:
+                thread = whole  # else only the comparison took all of it
         asked = asked or meant.again
         aside = list(meant.context_only)
         earlier: Sequence[Entry] = ()
         if asked is None:
             if self.remember and self.kept is not None:
-                earlier, asked = yield from self._stored(thread, meant)
+                turn_id = new_ulid()
+                earlier, asked = yield from self._store(thread, meant, turn_id)
+                if meant.replaces is None and asked.turn_id != turn_id:
+                    thread = yield from self._take_back_after(thread, asked)
             else:
                 aside += meant.new[:-1]
         return thread, Opening(
@@ -172,29 +177,32 @@ class TurnOpener:
             context_before=meant.context_before,
         )
 
-    def _meant(self, thread: LiveThread) -> Reconciled | None:
+    def _compare(self, thread: LiveThread) -> Reconciled | None:
         return reconcile(
             thread.entries,
             self.incoming.said,
             is_whole=thread.part is None,
-            stored_form=self._stored_form,
+            stored_form=self._to_stored_form,
         )
 
-    def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
+    def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
         if message is self.incoming.human:
             return self.kept  # the write hook was asked already
         return self.memory.drafting.hooked(message) if is_remembered(message) else None
 
     # -- a turn that is new, or said otherwise ----------------------------------------------------
 
-    def _stored(
-        self, thread: LiveThread, meant: Reconciled
+    def _store(
+        self, thread: LiveThread, meant: Reconciled, turn_id: str
     ) -> Steps[tuple[Sequence[Entry], Entry]]:
-        """Return the entries of what is new; the last is what the user says."""
+        """Return the entries of what is new; the last is what the user says, in a turn of this id.
+
+        The log keeps the turn of a message whose id it knows.
+        """
         kept = cast("BaseMessage", self.kept)
-        drafts = list(self._earlier_drafts(meant.new[:-1]))
+        drafts = list(self._draft_earlier(meant.new[:-1]))
         retracting: Sequence[Draft] = ()
-        draft = draft_of(kept, turn_id=new_ulid())
+        draft = draft_of(kept, turn_id=turn_id)
         if meant.replaces is not None:
             old = meant.replaces.message_id
             *retracting, draft = replacing(thread.entries, old, kept, keep_later=False)
@@ -202,17 +210,25 @@ class TurnOpener:
         drafts = [*retracting, *drafts, replace(draft, metadata=Metadata(aux=aux))]
         added: list[Entry] = yield step(self.memory.log, "append", self.key, drafts)
         *earlier, asked = added[len(retracting) :]
-        if meant.replaces is None and asked.turn_id != draft.turn_id:
-            yield from self._take_back_after(thread, asked)
         return earlier, asked
 
-    def _take_back_after(self, thread: LiveThread, asked: Entry) -> Steps[None]:
-        """Retract what followed a message of the archive, if its id was said with another text."""
-        if thread.entries and asked.position > thread.entries[-1].position:
-            entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
-            yield step(self.memory.log, "append", self.key, rewinding(entries, asked.id))
+    def _take_back_after(self, thread: LiveThread, asked: Entry) -> Steps[LiveThread]:
+        """Retract what followed a message of the archive, if its id was said with another text.
 
-    def _earlier_drafts(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
+        Returns:
+            All of the thread.
+        """
+        last = thread.entries[-1].position if thread.entries else 0
+        thread = yield from read_all_steps(self.memory.log, thread)
+        is_older = any(
+            entry.turn_id == asked.turn_id and entry.id != asked.id for entry in thread.entries
+        )
+        if is_older and asked.position > last:
+            drafts = rewinding(thread.entries, asked.id)
+            yield step(self.memory.log, "append", self.key, drafts)
+        return thread
+
+    def _draft_earlier(self, messages: Sequence[BaseMessage]) -> Iterator[Draft]:
         """Yield drafts of what was said elsewhere before this turn: each question opens one."""
         turn_id, role = new_ulid(), ""
         for message in messages:
@@ -223,7 +239,7 @@ class TurnOpener:
 
     # -- a turn that the thread has ---------------------------------------------------------------
 
-    def _earlier_attempt(self, entries: Sequence[Entry], human: HumanMessage) -> Entry | None:
+    def _find_attempt(self, entries: Sequence[Entry], human: HumanMessage) -> Entry | None:
         """Return the user's entry of a turn that this run tries again, if it does."""
         if self.attempt_of is None or human.id is not None:
             return None  # a message with an id is recognised by it
@@ -242,10 +258,10 @@ class TurnOpener:
             and entry.message.content == self.kept.content
         )
 
-    def _continued(self, thread: LiveThread) -> Steps[Opening]:
+    def _continue(self, thread: LiveThread) -> Steps[Opening]:
         found = continue_turn(thread.entries, self.incoming.results)
         asked = found.asked
-        results = yield from self._results(found.results, asked, thread.entries[-1].position)
+        results = yield from self._store_results(found.results, asked, thread.entries[-1].position)
         others = {asked.id, *(entry.id for entry in results)}
         loop = [
             entry
@@ -262,7 +278,7 @@ class TurnOpener:
             instructions=self.incoming.instructions,
         )
 
-    def _results(
+    def _store_results(
         self, results: Sequence[BaseMessage], asked: Entry, last: int
     ) -> Steps[Sequence[Entry]]:
         drafts = self.memory.drafting.drafts(results, turn_id=asked.turn_id)

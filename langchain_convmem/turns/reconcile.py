@@ -86,7 +86,7 @@ def reconcile(
     Returns:
         What they mean; None if it takes all entries to tell.
     """
-    return _Comparison(entries, said, stored_form, is_whole=is_whole).result()
+    return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
 
 
 # -- what is compared -----------------------------------------------------------------------------
@@ -105,16 +105,16 @@ class _Item(NamedTuple):
     """The entry's, under which messages without an id are handed out."""
 
 
-def _item(message: BaseMessage, place: int) -> _Item | None:
+def _read_item(message: BaseMessage, place: int) -> _Item | None:
     """Return a message as it is compared; None for tool loops and for what says nothing."""
     role = role_of(message)
     if role not in ("user", "assistant") or calls_of(message):
         return None
-    text = _comparable(message)
+    text = _read_text(message)
     return _Item(role, text, message.id, place) if text.strip() else None
 
 
-def _comparable(message: BaseMessage) -> str:
+def _read_text(message: BaseMessage) -> str:
     """Return a message's text, however it is cut into blocks, and its media, if it has any."""
     content = message.content
     if isinstance(content, str):
@@ -160,34 +160,36 @@ class _Comparison:
         self._is_whole = is_whole
         self._live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
         self._forms = [*map(stored_form, said[:-1]), stored_form(said[-1]) or said[-1]]
-        self._list = list(_items_of(said, self._forms))
+        self._list = list(_read_list(said, self._forms))
         self._known = frozenset(
             name for entry in self._live for name in (entry.message_id, entry.id)
         )
 
     @cached_property
     def _told(self) -> list[_Item]:
-        return list(_items_told(self._live))
+        return list(_read_entries(self._live))
 
-    def result(self) -> Reconciled | None:
+    def reconcile(self) -> Reconciled | None:
         asked = self._list[-1]
-        named = self._named(asked)
+        named = self._find_named(asked)
         if named is not None:
             entry, is_edited = named
-            return self._edit(entry) if is_edited else Reconciled(again=entry)
+            return self._replace(entry) if is_edited else Reconciled(again=entry)
         if len(self._said) == 1:
-            return self._alone(asked)
-        told, given = _without_greeting(self._told), _without_greeting(self._list)
+            return self._read_one(asked)
+        told, given = _drop_greeting(self._told), _drop_greeting(self._list)
         users = [item for item in told if item.role == "user"]
         asking = [item for item in given if item.role == "user"]
         pairs = [(told, given), (users, asking)] if len(asking) > 1 else [(told, given)]
-        found = self._first(self._matched, pairs) or self._first(self._window_with_tail, pairs)
+        found = self._find_first(self._match_all, pairs) or self._find_first(
+            self._match_beginning, pairs
+        )
         if found is not None or not self._is_whole:
             return found
-        return self._inside(told, given) or self._stale(told, given)
+        return self._match_inside(told, given) or self._take_last(told, given)
 
     @staticmethod
-    def _first(
+    def _find_first(
         match: Callable[[Sequence[_Item], Sequence[_Item]], Reconciled | None],
         pairs: Iterable[tuple[Sequence[_Item], Sequence[_Item]]],
     ) -> Reconciled | None:
@@ -195,72 +197,76 @@ class _Comparison:
         found = (match(told, given) for told, given in pairs)
         return next((one for one in found if one is not None), None)
 
-    def _named(self, asked: _Item) -> tuple[Entry, bool] | None:
+    def _find_named(self, asked: _Item) -> tuple[Entry, bool] | None:
         """Return the entry that has the id of the last message, and whether it says otherwise."""
         if asked.id is None or asked.id not in self._known:
             return None
         entry = next(one for one in reversed(self._live) if asked.id in (one.message_id, one.id))
         if entry.role != "user" or entry.message is None:
             return None
-        return entry, _comparable(entry.message) != asked.text
+        return entry, _read_text(entry.message) != asked.text
 
-    def _alone(self, asked: _Item) -> Reconciled:
+    def _read_one(self, asked: _Item) -> Reconciled:
         """Return what one message means: the last one once more, if that was never answered."""
         last = self._live[-1] if self._live else None
         if last is not None and last.role == "user" and asked.id is None:
-            told = None if last.message is None else _item(last.message, 0)
+            told = None if last.message is None else _read_item(last.message, 0)
             if told is not None and told.text == asked.text:
                 return Reconciled(again=last)
         return Reconciled(new=self._said)
 
-    def _edit(self, entry: Entry) -> Reconciled:
+    def _replace(self, entry: Entry) -> Reconciled:
         return Reconciled(new=self._said[-1:], replaces=entry)
 
     # -- a match of the whole list ----------------------------------------------------------------
 
-    def _matched(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_all(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means of which all but the last message stands in the thread."""
-        return self._window(told, given) or self._again(told, given) or self._edited(told, given)
+        return (
+            self._match_window(told, given)
+            or self._match_question(told, given)
+            or self._match_edit(told, given)
+        )
 
-    def _equal(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
+    def _are_same(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
         pairs = zip(told, given, strict=True)
         return all(_is_same(one, other, self._known) for one, other in pairs)
 
-    def _window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means that is the end of the thread, with one more message or not."""
         size = len(given)
         if self._ends_with(told, given):
             return Reconciled(again=self._live[told[-1].place])
         if size > 1 and self._ends_with(told, given[:-1]):
-            return self._continued(told[1 - size], given[0], given[-2])
+            return self._go_on(told[1 - size], given[0], given[-2])
         return None
 
     def _ends_with(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
-        return len(given) <= len(told) and self._equal(told[len(told) - len(given) :], given)
+        return len(given) <= len(told) and self._are_same(told[len(told) - len(given) :], given)
 
-    def _again(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_question(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         size = len(given)
         if size == 1:
             return None  # nothing tells it from the same words said once more
         for end in range(len(told), size - 1, -1):
-            if self._equal(told[end - size : end], given):
+            if self._are_same(told[end - size : end], given):
                 return Reconciled(again=self._live[told[end - 1].place])
         return None
 
-    def _edited(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_edit(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return the edit of a message that the list says otherwise, if it is one."""
         *before, asked = given
         if not before or asked.id is not None or not self._is_whole:
             return None
-        for start in self._beginnings(told):
+        for start in self._find_beginnings(told):
             end = start + len(before)
-            if end < len(told) and self._equal(told[start:end], before):
+            if end < len(told) and self._are_same(told[start:end], before):
                 old = told[end]
                 if old.role == "user" and _resembles(old.text, asked.text):
-                    return self._edit(self._live[old.place])
+                    return self._replace(self._live[old.place])
         return None
 
-    def _beginnings(self, told: Sequence[_Item]) -> Iterable[int]:
+    def _find_beginnings(self, told: Sequence[_Item]) -> Iterable[int]:
         """Return where the thread begins, for who sees all of it and who sees no archive."""
         shown = {entry.id for entry in uncovered(live_entries(self._entries))}
         numbers = (n for n, item in enumerate(told) if self._live[item.place].id in shown)
@@ -268,14 +274,14 @@ class _Comparison:
 
     # -- a match of a part ------------------------------------------------------------------------
 
-    def _window_with_tail(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_beginning(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what follows the longest beginning of the list that is the end of the thread."""
         for size in range(min(len(told), len(given) - 2), 0, -1):
-            if self._equal(told[-size:], given[:size]):
-                return self._continued(told[-size], given[0], given[size - 1])
+            if self._are_same(told[-size:], given[:size]):
+                return self._go_on(told[-size], given[0], given[size - 1])
         return None
 
-    def _inside(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+    def _match_inside(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what follows the longest part of the list that is the end of the thread."""
         best = (0, 0)
         for end in range(1, len(given)):
@@ -288,9 +294,9 @@ class _Comparison:
         size, end = best
         if not any(item.role == "user" for item in given[end - size : end]):
             return None
-        return self._continued(told[-size], given[end - size], given[end - 1])
+        return self._go_on(told[-size], given[end - size], given[end - 1])
 
-    def _stale(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled:
+    def _take_last(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled:
         """Return the last message as what is new, and as context what the thread has never had."""
         size = 0
         for start in range(len(told)):
@@ -303,10 +309,10 @@ class _Comparison:
             size = max(size, length)
         behind = given[size - 1].place + 1 if size else 0
         return Reconciled(
-            new=self._said[-1:], context_only=self._unknown(behind, len(self._said) - 1)
+            new=self._said[-1:], context_only=self._list_unknown(behind, len(self._said) - 1)
         )
 
-    def _continued(self, first: _Item, begins: _Item, last: _Item) -> Reconciled | None:
+    def _go_on(self, first: _Item, begins: _Item, last: _Item) -> Reconciled | None:
         """Return what a list means that goes on from the end of the thread; None as `reconcile`.
 
         Args:
@@ -314,14 +320,14 @@ class _Comparison:
             begins: Where it begins in the list.
             last: Where it ends in the list.
         """
-        tail = self._unknown(last.place + 1, len(self._said) - 1)
+        tail = self._list_unknown(last.place + 1, len(self._said) - 1)
         if last.role == "user" and self._live[-1].role != "user":
             while tail and role_of(tail[0]) != "user":
                 tail = tail[1:]  # the reply that the thread has, in another form
-        head = self._unknown(0, begins.place)
+        head = self._list_unknown(0, begins.place)
         if (head or tail) and not self._is_whole:
             return None
-        starts = {items[0].place for items in (self._told, _without_greeting(self._told)) if items}
+        starts = {items[0].place for items in (self._told, _drop_greeting(self._told)) if items}
         if first.place not in starts and all(role_of(one) == "assistant" for one in head):
             head = []  # a reply whose question stands before the window
         new = [*tail, self._said[-1]]
@@ -329,13 +335,13 @@ class _Comparison:
 
     # -- what the thread has ----------------------------------------------------------------------
 
-    def _unknown(self, start: int, end: int) -> list[BaseMessage]:
+    def _list_unknown(self, start: int, end: int) -> list[BaseMessage]:
         """Return the messages of a part of the list that the thread has never had."""
         if start >= end:
             return []
         entries = [entry for entry in self._entries if entry.message is not None]
         ids = {name for entry in entries for name in (entry.message_id, entry.id)}
-        texts = {(e.role, _comparable(e.message)) for e in entries if e.message is not None}
+        texts = {(e.role, _read_text(e.message)) for e in entries if e.message is not None}
         calls = {call["id"] for entry in entries for call in calls_of(entry.message)}
         return [
             self._said[number]
@@ -346,24 +352,24 @@ class _Comparison:
         ]
 
 
-def _items_told(live: Iterable[Entry]) -> Iterator[_Item]:
+def _read_entries(live: Iterable[Entry]) -> Iterator[_Item]:
     for number, entry in enumerate(live):
         message = entry.message
-        item = None if message is None else _item(message, number)
+        item = None if message is None else _read_item(message, number)
         if message is not None and item is not None:
             yield item._replace(id=message.id or None, entry_id=entry.id)
 
 
-def _items_of(said: Sequence[BaseMessage], forms: Sequence[BaseMessage | None]) -> Iterator[_Item]:
+def _read_list(said: Sequence[BaseMessage], forms: Sequence[BaseMessage | None]) -> Iterator[_Item]:
     last = len(said) - 1
     for number, form in enumerate(forms):
         if form is not None and number == last:
-            yield _Item("user", _comparable(form), said[last].id, last)
-        elif form is not None and (item := _item(form, number)) is not None:
+            yield _Item("user", _read_text(form), said[last].id, last)
+        elif form is not None and (item := _read_item(form, number)) is not None:
             yield item
 
 
-def _without_greeting(items: Sequence[_Item]) -> list[_Item]:
+def _drop_greeting(items: Sequence[_Item]) -> list[_Item]:
     first = next((n for n, item in enumerate(items) if item.role == "user"), len(items))
     return list(items[first:])
 
@@ -374,7 +380,7 @@ def _is_had(message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | 
     own = calls_of(message)
     if own:
         return all(call["id"] in calls for call in own)
-    return (role_of(message), _comparable(message)) in texts
+    return (role_of(message), _read_text(message)) in texts
 
 
 def _resembles(old: str, new: str) -> bool:
@@ -426,7 +432,7 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
             ", and the thread has no turn with open tool calls; pass what the user says"
         )
         raise InvalidMessageError(msg)
-    named = [_named(result, turn) for result in results]
+    named = [_name_result(result, turn) for result in results]
     ends = [number for number, entry in enumerate(turn) if _answers(entry, named)]
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
@@ -445,7 +451,7 @@ def _answers(entry: Entry, results: Iterable[ToolMessage]) -> bool:
     return any(call["id"] in wanted for call in calls_of(entry.message))
 
 
-def _named(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
+def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
     """Return a result under an id of its own: that of the call, so that a retry doubles nothing.
 
     Raises:

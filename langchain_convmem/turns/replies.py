@@ -39,12 +39,12 @@ __all__ = [
     "Reply",
     "ReplyCollector",
     "is_unfinished",
+    "make_storable",
     "read_reply",
     "reply_messages",
-    "storable",
+    "settle_unfinished",
     "with_free_ids",
     "without_cut_calls",
-    "without_last_calls",
 ]
 
 INTERRUPTED = "interrupted"
@@ -87,18 +87,18 @@ def read_reply(
         heard: The last message that a chat model of the chain said.
         output_key: The key under which a dict holds the answer.
     """
-    answer = _answer_in(output, output_key)
+    answer = _find_answer(output, output_key)
     if isinstance(answer, dict) and _is_parsed(answer):
-        return _reply_of_value(answer["parsed"], _whole(answer["raw"]))
+        return _make_reply(answer["parsed"], _whole(answer["raw"]))
     found = _messages_in(answer)
     messages = [] if found is None else reply_messages(answer, given)
     if not messages and isinstance(answer, dict):
         messages = [_whole(one) for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
-        return _reply_of_value(answer, heard)
+        return _make_reply(answer, heard)
     if isinstance(answer, str) and heard is not None and _says(heard, answer):
-        return Reply([storable(heard)])
-    return Reply([storable(message) for message in messages])
+        return Reply([make_storable(heard)])
+    return Reply([make_storable(message) for message in messages])
 
 
 def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -148,7 +148,7 @@ def without_cut_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [*whole, AIMessage(str(cut.text), id=cut.id, usage_metadata=usage)]
 
 
-def without_last_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages of a reply that came to its end without its provider saying so.
 
     Of the last one its text alone, as of one that was cut; but a message of nothing but calls is
@@ -163,7 +163,7 @@ def _makes_calls(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
-def _answer_in(output: Any, output_key: str | None) -> Any:
+def _find_answer(output: Any, output_key: str | None) -> Any:
     """Return what a chain answered among what it returned."""
     if not isinstance(output, dict):
         return output
@@ -198,17 +198,17 @@ def _is_parsed(output: Mapping[str, Any]) -> bool:
     return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
 
 
-def _reply_of_value(value: Any, heard: BaseMessage | None) -> Reply:
+def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     if not isinstance(heard, AIMessage):
-        text = value if isinstance(value, str) else _as_text(value)
+        text = value if isinstance(value, str) else _to_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
     calls = [*calls_of(heard), *heard.invalid_tool_calls]
     if not calls or _names_calls(value, {call["id"] for call in calls}):
-        return Reply([storable(heard)])
+        return Reply([make_storable(heard)])
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
-    told = [str(heard.text), written if isinstance(written, str) else _as_text(written)]
+    told = [str(heard.text), written if isinstance(written, str) else _to_json(written)]
     message = AIMessage(
         "\n".join(text for text in told if text.strip()),
         id=heard.id,
@@ -216,7 +216,7 @@ def _reply_of_value(value: Any, heard: BaseMessage | None) -> Reply:
         usage_metadata=heard.usage_metadata,
         response_metadata=heard.response_metadata,
     )
-    return Reply([storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
+    return Reply([make_storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
 
 
 def _names_calls(value: Any, ids: set[str | None]) -> bool:
@@ -225,15 +225,15 @@ def _names_calls(value: Any, ids: set[str | None]) -> bool:
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
 
 
-def _as_text(value: Any) -> str:
+def _to_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:
-        return json.dumps(plain_value(_as_maps(value)), ensure_ascii=False)
+        return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
     except (RecursionError, TypeError, ValueError, AttributeError):
         return f"[{type(value).__name__}]"
 
 
-def storable(message: BaseMessage) -> BaseMessage:
+def make_storable(message: BaseMessage) -> BaseMessage:
     """Return a message that a log can keep, whatever objects its side fields hold.
 
     Parsed objects and artifacts are for programs: models become maps, and what has no plain form
@@ -246,7 +246,7 @@ def storable(message: BaseMessage) -> BaseMessage:
     if isinstance(message, ToolMessage):
         fields["artifact"] = message.artifact
     changed = {
-        name: plain_value(_as_maps(value))
+        name: plain_value(_to_maps(value))
         for name, value in fields.items()
         if value and not _is_plain(value)
     }
@@ -261,16 +261,16 @@ def _is_plain(value: Any) -> bool:
     return True
 
 
-def _as_maps(value: Any) -> Any:
+def _to_maps(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _as_maps(value.model_dump())
+        return _to_maps(value.model_dump())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (one.name for one in dataclasses.fields(value))
-        return {name: _as_maps(getattr(value, name)) for name in names}
+        return {name: _to_maps(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
-        return [_as_maps(item) for item in value]
+        return [_to_maps(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: _as_maps(item) for key, item in value.items()}
+        return {key: _to_maps(item) for key, item in value.items()}
     return value
 
 
@@ -391,7 +391,7 @@ class _Part:
 _NOTHING: Any = object()
 
 
-def _added(total: Any, chunk: Any) -> Any:
+def _add_up(total: Any, chunk: Any) -> Any:
     """Return the value of a stream so far, as LangChain adds values up."""
     if total is _NOTHING:
         return chunk
@@ -401,15 +401,15 @@ def _added(total: Any, chunk: Any) -> Any:
         return chunk
 
 
-def _cut_value(value: Any) -> list[BaseMessage]:
+def _keep_cut_value(value: Any) -> list[BaseMessage]:
     """Return what a stream of values had brought before it was cut off."""
     raw = value.get("raw") if isinstance(value, dict) else None
     if isinstance(raw, BaseMessage):
         return without_cut_calls([_whole(raw)])
-    return [AIMessage(_as_text(value))]
+    return [AIMessage(_to_json(value))]
 
 
-def _with_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
+def _keep_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
     """Return a message whose calls are those with whole arguments; LangChain completes half ones.
 
     Args:
@@ -466,7 +466,7 @@ class ReplyCollector:
         self._is_text &= isinstance(chunk, str)
         pieces = list(_pieces_in(chunk))
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
-            self._value = _added(self._value, chunk)
+            self._value = _add_up(self._value, chunk)
         for piece in pieces:
             self._take(piece)
 
@@ -497,13 +497,13 @@ class ReplyCollector:
             return read_reply(self._value, given, heard=heard, output_key=output_key)
         if self._is_text and len(messages) == 1:
             return read_reply(str(messages[0].text), given, heard=heard)
-        return Reply([storable(message) for message in messages])
+        return Reply([make_storable(message) for message in messages])
 
     def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought that ended in good order, but not by its provider's word."""
-        messages = without_last_calls(self._new(self._parts, given))
+        messages = settle_unfinished(self._new(self._parts, given))
         if messages and _makes_calls(messages[-1]):
-            messages[-1] = _with_whole_calls(messages[-1], self._parts[-1].pieces)
+            messages[-1] = _keep_whole_calls(messages[-1], self._parts[-1].pieces)
         return messages
 
     def interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -512,7 +512,7 @@ class ReplyCollector:
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
         if self._value is not _NOTHING and not self._new(self._parts, given):
-            return _cut_value(self._value)
+            return _keep_cut_value(self._value)
         parts = list(self._parts)
         cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []
         whole = self._new(parts, given)

@@ -79,6 +79,8 @@ class TurnNote(TypedDict):
     """The log's generation of that user when the note was made; `forget` raises it."""
     settled: NotRequired[str | None]
     """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
+    last: NotRequired[str | None]
+    """Id of the last message that the state held when the note was made."""
     position: NotRequired[int | None]
     """Where in the log the turn begins; None if that is not stored."""
 
@@ -175,7 +177,9 @@ class StateSync:
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
         generation = yield from self._generation()
-        settled = _count_settled(spoken, self._own(note), generation, latest_exchange(spoken))
+        own = self._own(note)
+        before = max(latest_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
+        settled = _count_settled(spoken, own, generation, before)
         differ = StateDiffer(self.drafting, self.context, entries)
         differ.compare(spoken, settled=settled, asked=asked)
         back = self._follow(differ, spoken) if is_whole else []
@@ -189,6 +193,7 @@ class StateSync:
             user=self.context.key.user_id,
             generation=generation,
             settled=spoken[settled - 1].id if settled else None,
+            last=spoken[-1].id,
             position=min(places, default=None),
         )
 
@@ -260,7 +265,7 @@ class StateSync:
             turn_id, settled = note["id"], max(settled, start)
         differ.compare(spoken, first=first, settled=settled, turn_id=turn_id)
         back = self._follow(differ, spoken) if is_whole else []
-        turn = self._turn_of(differ, spoken[start:], back)
+        turn = self._turn_of(differ, spoken[start:], turn_id, back)
         yield from self._write(turn, differ.news, back)
         return turn
 
@@ -268,29 +273,34 @@ class StateSync:
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
     ) -> Steps[tuple[int, list[Entry], bool]]:
         """Return where the turn begins, the entries from there on, or all, and if these are all."""
-        ids = [message.id for message in spoken]
-        start = latest_exchange(spoken)
-        if note is not None and self.is_one_turn and note["first"] in ids:
-            start = ids.index(note["first"])
-        found: list[Entry] = []
-        position = (
-            note.get("position") if note is not None and ids[start] == note["first"] else None
-        )
-        if position is None:
-            is_gone = self.is_one_turn and note is not None  # its first message left the state
-            found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
-            if is_gone and note is not None:
-                others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
-                start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
-            places = (entry.position for entry in found if entry.message_id in ids[start:])
-            position = min(places, default=None)
+        start, position, found = yield from self._locate_turn(spoken, note)
         if position is not None and self.context.since is None:
             entries = yield from self._read(after=position - 1)
-            known = {entry.message_id for entry in entries}
-            if ids[start] in known or (self.is_one_turn and not known.isdisjoint(ids[start:])):
+            first = [message.id for message in spoken[start : start + 1]]
+            if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
                 earlier = [entry for entry in found if entry.position < position]
                 return start, [*earlier, *entries], False
         return start, (yield from self._read()), True
+
+    def _locate_turn(
+        self, spoken: Sequence[BaseMessage], note: TurnNote | None
+    ) -> Steps[tuple[int, int | None, list[Entry]]]:
+        """Return where the turn begins in the state, where in the log, and what was read of it."""
+        ids = [message.id for message in spoken]
+        start = latest_exchange(spoken)
+        is_gone = False
+        if note is not None:
+            is_gone = self.is_one_turn and note["first"] not in ids
+            if self.is_one_turn and not is_gone:
+                start = ids.index(note["first"])
+            if ids[start] == note["first"] and note.get("position") is not None:
+                return start, note["position"], []
+        found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
+        if note is not None and is_gone:
+            others = {entry.message_id for entry in found if entry.turn_id != note["id"]}
+            start = max((n for n, name in enumerate(ids, 1) if name in others), default=0)
+        places = (entry.position for entry in found if entry.message_id in ids[start:])
+        return start, min(places, default=None), found
 
     def _settle(
         self,
@@ -319,9 +329,10 @@ class StateSync:
         self,
         differ: StateDiffer,
         own: Sequence[BaseMessage],
+        turn_id: str | None,
         back: Sequence[Draft],
     ) -> SyncedTurn:
-        turn_id = next((turn for turn in reversed(differ.turns) if turn), None)
+        turn_id = next((turn for turn in reversed(differ.turns) if turn), turn_id)
         gone = {name for draft in back if draft.control for name in draft.control.retracts}
         live = [
             entry
@@ -490,7 +501,7 @@ class StateDiffer:
         known: The entry of each message, as it was when a state was last seen.
         news: What to append.
         same: Entries that say what the state says.
-        turns: The turn of each message compared; None of a system message.
+        turns: The turn of each message compared; None of a system message, and of a forgotten one.
         after: Id of the latest message that is in the log, or will be.
         is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
     """
@@ -537,8 +548,11 @@ class StateDiffer:
             entry = self.known.get(message.id or "")
             if number == asked and not self._counts(message):
                 entry = None
+            if entry is None and number < settled:
+                self.turns.append(None)
+                continue
             self._place(message, entry, turn_id)
-            self._take(message, entry, is_settled=number < settled)
+            self._take(message, entry)
 
     def _counts(self, message: BaseMessage) -> bool:
         return any(entry.message_id == message.id for entry in live_entries(self.entries))
@@ -564,7 +578,7 @@ class StateDiffer:
         self._joins = role == "user" and entry is None
         self.turns.append(self._turn)
 
-    def _take(self, message: BaseMessage, entry: Entry | None, *, is_settled: bool) -> None:
+    def _take(self, message: BaseMessage, entry: Entry | None) -> None:
         """Note whether the message is news."""
         role = role_of(message)
         metadata = self.context.metadata("message", self.after)
@@ -573,9 +587,7 @@ class StateDiffer:
             self.is_heard = entry is not None or draft is not None
         if entry is not None and (draft is None or says_same(entry, draft)):
             self.same.append(entry)
-        elif draft is None or (entry is None and is_settled):
-            return
-        elif self.is_heard or role == "system":
+        elif draft is not None and (self.is_heard or role == "system"):
             self.news.append(draft)
         else:
             return
@@ -624,9 +636,16 @@ def _count_settled(
         return 0
     if note.get("generation", generation) != generation:
         return most
-    settled = note.get("settled")
-    places = (number for number, one in enumerate(spoken, 1) if one.id == settled)
-    return 0 if settled is None else min(most, next(places, 0))
+    return min(most, _count_to(spoken, note, "settled"))
+
+
+def _count_to(
+    spoken: Sequence[BaseMessage], note: TurnNote | None, key: Literal["settled", "last"]
+) -> int:
+    """Return how many messages stand up to one that the note names; 0 without it."""
+    name = None if note is None else note.get(key)
+    places = (number for number, one in enumerate(spoken, 1) if one.id == name)
+    return 0 if name is None else next(places, 0)
 
 
 # -- which messages were said, and belong together ------------------------------------------------

@@ -26,7 +26,7 @@ from langchain_convmem.turns.replies import (
     ReplyCollector,
     is_unfinished,
     read_reply,
-    without_last_calls,
+    settle_unfinished,
 )
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
 from langchain_convmem.turns.view import ModelContext, TurnView
@@ -48,7 +48,7 @@ class DictKeys(NamedTuple):
     history_key: str | None = None
     output_key: str | None = None
 
-    def named(self, payload: dict[str, Any]) -> dict[str, Any]:
+    def rename(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return what a chain is called with, under these names as well."""
         history, said = self.history_key or "history", self.input_key or "input"
         return {**payload, history: payload["history"], said: payload["input"]}
@@ -127,7 +127,7 @@ class Turn:
         yield from self.trace.told("convmem.context", context.counts)
         self.started_ms = now_ms()
         payload = context.payload(self.extra)
-        return self.keys.named(payload) if isinstance(payload, dict) else payload
+        return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
     @property
     def _opener(self) -> TurnOpener:
@@ -172,7 +172,7 @@ class Turn:
         """
         reply = read_reply(output, self.given, heard=heard, output_key=self.keys.output_key)
         if reply.messages and is_unfinished(reply.messages[-1]):
-            yield from self._store(without_last_calls(reply.messages), (INTERRUPTED,), reply.aux)
+            yield from self._store(settle_unfinished(reply.messages), (INTERRUPTED,), reply.aux)
         else:
             yield from self._store(reply.messages, aux=reply.aux)
 

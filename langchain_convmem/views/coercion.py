@@ -59,7 +59,7 @@ def read_messages(value: Any) -> list[BaseMessage]:
     items = unpack_messages(value)
     if items is None:
         items = [value]
-    return [_message(item, number, len(items)) for number, item in enumerate(items)]
+    return [_read_message(item, number, len(items)) for number, item in enumerate(items)]
 
 
 def unpack_messages(value: Any) -> list[Any] | None:
@@ -78,7 +78,7 @@ def unpack_messages(value: Any) -> list[Any] | None:
         return None
     if isinstance(value, tuple) and _is_pair(value):
         return None
-    return list(_merged(value))
+    return list(_merge_chunks(value))
 
 
 def _is_pair(value: Sequence[Any]) -> bool:
@@ -86,7 +86,7 @@ def _is_pair(value: Sequence[Any]) -> bool:
     return len(value) == _PAIR and isinstance(value[0], str) and value[0].lower() in _ROLES
 
 
-def _message(item: Any, number: int, among: int) -> BaseMessage:
+def _read_message(item: Any, number: int, among: int) -> BaseMessage:
     what = "the message" if among == 1 else f"message {number}"
     if isinstance(item, RemoveMessage):
         raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
@@ -95,9 +95,9 @@ def _message(item: Any, number: int, among: int) -> BaseMessage:
     if not isinstance(item, str | Mapping | tuple | list):
         raise InvalidMessageError(f"{what} is of type {type(item).__name__}; {MESSAGE_FORMS}")
     if isinstance(item, Mapping):
-        item = _completed(item, what)
+        item = _complete(item, what)
     try:
-        [message] = _converted(item)
+        [message] = _convert(item)
     except (ValueError, TypeError, LookupError, NotImplementedError, AttributeError):
         # Not chained: LangChain quotes the message in its error.
         kind = type(item).__name__
@@ -105,7 +105,7 @@ def _message(item: Any, number: int, among: int) -> BaseMessage:
     return message
 
 
-def _completed(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:
+def _complete(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:
     """Return the map of a message with the role and content that LangChain asks for."""
     if "role" not in item and not isinstance(item.get("type"), str):
         keys = ", ".join(sorted(repr(str(key))[:40] for key in item)) or "none"
@@ -121,7 +121,7 @@ def _completed(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:
     return fields
 
 
-def _converted(item: Any) -> list[BaseMessage]:
+def _convert(item: Any) -> list[BaseMessage]:
     if isinstance(item, dict) and "role" not in item and isinstance(item.get("data"), Mapping):
         return messages_from_dict([item])
     if isinstance(item, tuple | list) and len(item) == _PAIR and item[0] == "model":
@@ -132,7 +132,7 @@ def _converted(item: Any) -> list[BaseMessage]:
 # -- chunks ---------------------------------------------------------------------------------------
 
 
-def _merged(items: Iterable[Any]) -> Iterator[Any]:
+def _merge_chunks(items: Iterable[Any]) -> Iterator[Any]:
     """Yield the items, chunks of one message as that message."""
     pieces: list[BaseMessage] = []
     for item in items:

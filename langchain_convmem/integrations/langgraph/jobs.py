@@ -146,7 +146,7 @@ class Jobs:
         note: TurnNote | None = None
         if run.options.remember:
             note = yield from self._sync(state, run).begin(messages, _note_in(state))
-        turn, found = yield from self._exchange(messages, run)
+        turn, found = yield from self._exchange(messages, run, note)
         update: Update = {NOTE_KEY: note}
         if self.keeps_lines:
             context = yield from self._context(turn, run)
@@ -233,7 +233,7 @@ class Jobs:
         messages = messages_in(state, self.messages_key, run.node)
         if messages is not None:
             yield from self._catch_up(state, messages, run)
-            turn, _ = yield from self._exchange(messages, run)
+            turn, _ = yield from self._exchange(messages, run, _note_in(state))
         elif Reply.is_kept_in(value_in(state, "reply")):
             known = yield from asked_in_turn(self.memory, run.node, _turn_in(state))
             turn = StateTurn(run.node.key, known)
@@ -305,11 +305,14 @@ class Jobs:
             yield from self._sync(state, run).catch_up(messages, _note_in(state))
 
     def _exchange(
-        self, messages: Sequence[BaseMessage], run: NodeRun
+        self, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
     ) -> Steps[tuple[StateTurn, list[Entry]]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
-        now = messages[latest_exchange(messages) :]
-        names = [message.id for message in now]
+        start = latest_exchange(messages)
+        names = [message.id for message in messages]
+        if note is not None and note["first"] in names[start:]:
+            start = names.index(note["first"])  # what stands before was forgotten, or answered
+        now, names = messages[start:], names[start:]
         found: list[Entry] = yield step(self.memory.log, "find", run.node.key, names)
         return StateTurn(run.node.key, {entry.message_id for entry in found}, now), found
 

@@ -142,7 +142,7 @@ def test_a_replacement_keeps_when_it_was_said_marks_and_data(asked):
 
 
 def test_how_an_entry_came_into_the_log_is_not_told_of_what_takes_its_place(asked):
-    for name in ("agent", "attempt_of", "forked_from", "langgraph_state", "own_tokens"):
+    for name in ("attempt_of", "forked_from", "own_tokens", "provenance"):
         asked.turns[-1].add_data(name, {"calls": 1})
     assert asked.replace("r1", "At one.").metadata.aux == {"voice": "Alto"}
     assert asked.cut_reply("At").metadata.aux == {"voice": "Alto"}

@@ -452,3 +452,54 @@ def test_another_text_after_a_failure_is_another_turn(quick):
         chain.invoke("Where?", at())
     chain.invoke("When?", at())
     assert _stored(quick) == [("user", "Where?"), ("user", "When?"), ("assistant", "Yes.")]
+
+
+# -- long threads ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def archived(tmp_path):
+    """A memory whose thread is long enough that a turn reads its latest part alone."""
+    with ConversationMemory.open(tmp_path / "memory.db") as memory:
+        said = []
+        for number in range(120):
+            said += [HumanMessage(_words(number), id=f"q{number}"), AIMessage(f"Reply {number}.")]
+        memory.add_messages(said, thread_id="t", user_id="ana")
+        chain = memory.wrap(
+            ScriptedChatModel(replies=[lambda given: f"Of {len(given)}."]),
+            recall=False,
+            history_tokens=60,
+        )
+        for number in range(2):
+            chain.invoke(_words(200 + number), at())
+        yield memory, chain
+
+
+def test_the_whole_of_a_long_chat_adds_one_turn(archived):
+    memory, chain = archived
+    history = memory.history("t", user_id="ana")
+    shown = history.messages
+    before = len(history.entries)
+    chain.invoke([*shown, HumanMessage("Go on")], at())
+    assert len(history.entries) == before + 2
+    plain = [type(one)(one.content) for one in history.messages]
+    chain.invoke([*plain, HumanMessage("And on")], at())
+    assert len(history.entries) == before + 4
+
+
+def test_an_edit_far_back_is_seen_with_what_stood_before_it(archived):
+    memory, chain = archived
+    reply = chain.invoke(HumanMessage("Other words", id="q3"), at())
+    view = memory.history("t", user_id="ana").messages
+    assert len(view) == 8
+    assert [one.text for one in view[-2:]] == ["Other words", reply.text]
+    assert reply.text == "Of 7."
+
+
+def test_a_list_that_edits_far_back_is_seen_with_what_stood_before_it(archived):
+    memory, chain = archived
+    shown = [type(one)(one.content) for one in memory.history("t", user_id="ana").messages[:6]]
+    reply = chain.invoke([*shown, HumanMessage(_words(3) + " indeed")], at())
+    view = memory.history("t", user_id="ana").messages
+    assert len(view) == 8
+    assert reply.text == "Of 7."

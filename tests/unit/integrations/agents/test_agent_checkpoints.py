@@ -151,6 +151,17 @@ def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(quick, s
     assert spoken(quick)[2:] == ["human: Thanks.", "ai: It is there."]
 
 
+def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(quick, saver):
+    model = ScriptedChatModel(replies=[ProviderError(), "One."])
+    agent = agent_with(quick, model, checkpointer=saver)
+    with pytest.raises(ProviderError):
+        agent.invoke(says("The code is 1234."), at())
+    quick.forget(thread_id="t", user_id="ana")
+    agent.invoke(says("First?"), at())
+    assert spoken(quick) == ["human: First?", "ai: One."]
+    assert [message.text for message in model.seen[1]] == ["First?"]
+
+
 def test_a_log_that_is_new_gets_what_the_state_holds(quick, saver):
     agent = agent_with(quick, ScriptedChatModel(replies=["One.", "Two."]), checkpointer=saver)
     for text in ("First?", "Second?"):

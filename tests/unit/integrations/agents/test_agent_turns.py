@@ -293,6 +293,7 @@ def test_no_caller_can_say_which_turn_is_under_way(quick):
         "user": "ana",
         "generation": quick.log.changes(Owner(user_id="ana")).generation,
         "settled": None,
+        "last": returned["messages"][0].id,
         "position": entries(quick)[0].position,
     }
     assert json.loads(json.dumps(kept)) == kept, "plain values for any checkpointer"

@@ -8,7 +8,7 @@ import pytest
 from graphs import KINDS, WITH_MESSAGES, echo, says, shown, spoken
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError
@@ -96,6 +96,17 @@ def test_what_is_forgotten_while_a_run_waits_does_not_come_back_with_it(memory, 
     assert spoken(memory) == ["re: The code is 1234."]
     chat(graph, MessagesState, "two")
     assert spoken(memory)[1:] == ["two", "re: two"]
+
+
+def test_a_question_without_an_answer_that_was_forgotten_does_not_come_back(memory, saver):
+    model = ScriptedChatModel(replies=[ProviderError(), "One."])
+    graph = memory_graph(memory, model, state_schema=MessagesState, checkpointer=saver)
+    with pytest.raises(ProviderError):
+        graph.invoke(says(MessagesState, "The code is 1234."), at())
+    memory.forget(thread_id="t", user_id="ana")
+    chat(graph, MessagesState, "First?")
+    assert spoken(memory) == ["First?", "One."]
+    assert [message.text for message in model.seen[1]] == ["First?"]
 
 
 def test_a_log_that_is_new_gets_what_the_state_holds(memory, kept):
