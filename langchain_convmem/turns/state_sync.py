@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NotRequired, TypeAlias
+from typing import Any, Final, Literal, NotRequired, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
@@ -30,9 +31,10 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import says_same
-from langchain_convmem.turns.reconcile import reconcile
+from langchain_convmem.turns.reconcile import Reconciled, reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.view import CallContext
 from langchain_convmem.views.codec import draft_of, role_of
 from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.drafting import Drafting, is_remembered
@@ -49,9 +51,11 @@ __all__ = [
     "SyncedTurn",
     "TurnNote",
     "check_user",
+    "find_aside",
     "is_stand_in",
     "latest_exchange",
     "rewind_turns",
+    "select_spoken",
 ]
 
 NOTE_KEY: Final = "convmem_turn"
@@ -61,6 +65,8 @@ _SUMMARY_SOURCE = "summarization"
 
 _CHAT = 2
 """So many messages are more than what the user says now."""
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Under which LangGraph tells a node what keeps its state from run to run."""
 
 Unit: TypeAlias = Literal["message", "turn", "control"]
 """What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
@@ -83,6 +89,10 @@ class TurnNote(TypedDict):
     """Id of the last message that the state held when the note was made."""
     position: NotRequired[int | None]
     """Where in the log the turn begins; None if that is not stored."""
+    aside: NotRequired[list[str]]
+    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
+    aside_before: NotRequired[str | None]
+    """The turn that these stand before; None for the turn under way."""
 
 
 def check_user(note: TurnNote | None, key: ThreadKey) -> None:
@@ -164,16 +174,17 @@ class StateSync:
         Returns:
             The note of the turn; None for an empty state.
         """
-        spoken = _drop_stand_ins(messages)
+        spoken = select_spoken(messages, self.context)
         if not spoken:
             return None
         entries: list[Entry] = yield from self._find(spoken)
-        if note is None and not entries and self.context.since is None:
-            sent = yield from self._begin_sent(spoken)
+        is_sent = self.context.is_stateless or not entries
+        if note is None and is_sent and self.context.since is None:
+            sent = yield from self._begin_sent(spoken, entries)
             if sent is not None:
                 return sent
         asked = _asked_last(spoken)
-        is_whole = self.follows_removals or self.context.since is not None
+        is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
         generation = yield from self._generation()
@@ -197,47 +208,59 @@ class StateSync:
             position=min(places, default=None),
         )
 
-    def _begin_sent(self, spoken: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
+    @property
+    def _follows_state(self) -> bool:
+        """Whether what a state lacks was taken out of it: nobody sends all that was ever said."""
+        return self.follows_removals and not self.context.is_stateless
+
+    def _begin_sent(
+        self, said: Sequence[BaseMessage], found: Sequence[Entry]
+    ) -> Steps[TurnNote | None]:
         """Store what is new of a chat that its caller sends whole, or the end of, with every run.
 
-        Such a state knows neither the log's ids nor an earlier turn.
+        Such a state knows of no earlier turn, and perhaps no ids of the log.
+
+        Args:
+            said: Its messages.
+            found: Entries that have their ids.
 
         Returns:
             The note of the turn; None where the state is not of this kind.
         """
-        said = [message for message in spoken if role_of(message) != "system"]
         if len(said) < _CHAT or role_of(said[-1]) != "user":
             return None
-        entries = yield from self._read()
-        if not any(entry.role == "user" for entry in live_entries(entries)):
+        thread = yield from read_live_steps(self.log, self.context.key)
+        if not any(entry.role == "user" for entry in live_entries(thread.entries)):
             return None
-        # Their ids are those that the graph has made up for this run.
-        unnamed = [message.model_copy(update={"id": None}) for message in said]
-        meant = reconcile(entries, unnamed, stored_form=self._stored_form)
-        if meant is None or self._stored_form(said[-1]) is None:
-            return None
+        # Where the log knows none of the user's messages, the graph has made up ids for this run.
+        is_named = any(entry.role == "user" for entry in found)
+        sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
+        meant = self._reconcile(thread, sent)
+        if meant is None or (meant.replaces is not None and thread.part is not None):
+            thread = yield from read_all_steps(self.log, thread)
+            meant = cast("Reconciled", self._reconcile(thread, sent))
+        own = {id(one): message for one, message in zip(sent, said, strict=True)}
         old = meant.again or meant.replaces
-        news = {id(message) for message in meant.new}
-        new = [own for own, one in zip(said, unnamed, strict=True) if id(one) in news]
-        differ = StateDiffer(self.drafting, self.context, entries)
-        differ.compare(said[-1:] if old else new, turn_id=old.turn_id if old else None)
-        gone: list[str] = []
-        if meant.again is not None:
-            turn_id = meant.again.turn_id
-            gone = [entry.id for entry in live_entries(entries) if entry.turn_id == turn_id]
-        elif meant.replaces is not None:
-            edits = replacing(entries, meant.replaces.message_id, said[-1], keep_later=False)
-            gone = [name for one in edits if one.control for name in one.control.retracts]
-            gone.append(meant.replaces.id)
-        back = self.context.retract(gone, "replaced")
-        yield from self._append([*back, *differ.news])
+        *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
+        differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
+        differ.compare(earlier)
+        differ.compare([asked], turn_id=new_ulid() if old is None else old.turn_id)
+        gone = _find_replaced(thread.entries, meant, asked)
+        yield from self._append([*self.context.retract(gone, "replaced"), *differ.news])
+        before = meant.context_before
         return TurnNote(
             id=differ.turns[-1] or new_ulid(),
-            first=str(said[-1].id),
+            first=str(asked.id),
             user=self.context.key.user_id,
             generation=(yield from self._generation()),
             settled=None,
+            aside=[str(own[id(one)].id) for one in meant.context_only],
+            aside_before=None if before is None else before.turn_id,
         )
+
+    def _reconcile(self, thread: LiveThread, sent: Sequence[BaseMessage]) -> Reconciled | None:
+        is_whole = thread.part is None
+        return reconcile(thread.entries, sent, is_whole=is_whole, stored_form=self._stored_form)
 
     def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.drafting.hooked(message) if is_remembered(message) else None
@@ -253,7 +276,7 @@ class StateSync:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
         """
-        spoken = _drop_stand_ins(messages)
+        spoken = select_spoken(messages, self.context)
         if not spoken:
             return SyncedTurn()
         start, entries, is_whole = yield from self._read_turn(spoken, note)
@@ -280,7 +303,8 @@ class StateSync:
             if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
                 earlier = [entry for entry in found if entry.position < position]
                 return start, [*earlier, *entries], False
-        return start, (yield from self._read()), True
+        is_sent = note is not None and "aside" in note
+        return start, (yield from self._read()), not is_sent
 
     def _locate_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
@@ -293,6 +317,8 @@ class StateSync:
             is_gone = self.is_one_turn and note["first"] not in ids
             if self.is_one_turn and not is_gone:
                 start = ids.index(note["first"])
+            elif "aside" in note and not is_gone:
+                start = max(start, ids.index(note["first"]))
             if ids[start] == note["first"] and note.get("position") is not None:
                 return start, note["position"], []
         found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
@@ -365,9 +391,9 @@ class StateSync:
         self.context.check_known(len(differ.entries))
         branches = _Branches(differ.entries, "message")
         held = [str(message.id) for message in spoken]
-        left = branches.find_left(self.context, held, follows_removals=self.follows_removals)
+        left = branches.find_left(self.context, held, follows_removals=self._follows_state)
         wanted = {entry.id for entry in differ.same}
-        if not self.follows_removals:
+        if not self._follows_state:
             earlier = set(branches.path(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
         live = live_entries(differ.entries)
@@ -687,9 +713,42 @@ def is_stand_in(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE
 
 
-def _drop_stand_ins(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages that were said: what the others stand for is in the log, verbatim."""
-    return [message for message in messages if not is_stand_in(message)]
+def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
+    """Return the messages of a state that are the thread's.
+
+    What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
+    messages steer one run alone.
+    """
+    return [
+        message
+        for message in messages
+        if not is_stand_in(message) and not (context.is_stateless and role_of(message) == "system")
+    ]
+
+
+def find_aside(
+    messages: Iterable[BaseMessage], note: TurnNote | None, context: NodeContext
+) -> CallContext:
+    """Return what of the messages of a state only the model of this run sees."""
+    aside: Collection[str | None] = () if note is None else note.get("aside", ())
+    held = list(messages)
+    return CallContext(
+        [one for one in held if context.is_stateless and role_of(one) == "system"],
+        [one for one in held if one.id in aside],
+        None if note is None else note.get("aside_before"),
+    )
+
+
+def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessage) -> list[str]:
+    """Return the entries in whose place something else is said."""
+    if meant.again is not None and meant.again.message_id != asked.id:
+        turn_id = meant.again.turn_id
+        return [entry.id for entry in live_entries(entries) if entry.turn_id == turn_id]
+    if meant.replaces is None:
+        return []  # or the reply, once there is another one
+    edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
+    gone = [name for one in edits if one.control for name in one.control.retracts]
+    return [*gone, meant.replaces.id]
 
 
 def _as_storable(message: BaseMessage) -> BaseMessage:
@@ -937,6 +996,7 @@ class NodeContext:
         place: Where in the run it is.
         since: The checkpoint that the run was told to begin from, if it was told.
         is_sent: Whether a `Send` brought the node its state.
+        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
         configurable: What the call set.
     """
 
@@ -944,6 +1004,7 @@ class NodeContext:
     place: Place
     since: str | None = None
     is_sent: bool = False
+    is_stateless: bool = False
     configurable: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -963,6 +1024,7 @@ class NodeContext:
             place=Place(level, metadata.get("langgraph_step", 0), tuple(path)),
             since=metadata.get("checkpoint_id"),
             is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
+            is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
             configurable=configurable,
         )
 

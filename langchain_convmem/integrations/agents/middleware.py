@@ -26,6 +26,7 @@ from langchain_convmem.turns.state_sync import (
     SyncedTurn,
     TurnNote,
     check_user,
+    find_aside,
 )
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import TurnView
@@ -227,7 +228,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         trace = TurnTrace(get_config())
         view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
         shown = request.messages
-        context = yield from agent_context_steps(view, loop, state["messages"], shown)
+        aside = find_aside(shown, note, sync.context)
+        context = yield from agent_context_steps(view, loop, state["messages"], shown, aside)
         yield from trace.told("convmem.context", context.counts)
         return loop, _showing(request, context.given)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import MessagesState
 from pydantic import BaseModel
 from scripted_agents import agent_with
-from scripted_chat import ScriptedChatModel, at
+from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import memory_graph
@@ -91,6 +91,102 @@ def test_a_second_page_takes_nothing_back(quick, app):
         _say(app, shown, text)
     app.invoke({"messages": [*shown[:2], {"role": "user", "content": "Play some jazz"}]}, at())
     assert _view(quick)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
+
+
+def test_ids_of_what_the_user_said_are_enough(quick, model, app):
+    """As where a page names its own messages, and shows replies in a form of its own."""
+    shown = []
+    for number, text in enumerate(("Where is the bike?", "yes", "yes")):
+        shown.append(HumanMessage(text, id=f"u{number}"))
+        found = app.invoke({"messages": shown}, at())
+        shown.append(AIMessage(f"<b>{found['messages'][-1].text}</b>", id=f"page-{number}"))
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "yes", "Reply 2.", "yes", "Reply 3."]
+    assert len(quick.history("t", user_id="ana").entries) == 6
+    edited = [*shown[:2], HumanMessage("Play some jazz", id="u1")]
+    app.invoke({"messages": edited}, at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
+    assert len(model.seen[3]) == 3
+
+
+def test_a_window_of_messages_with_their_own_ids_takes_nothing_back(quick, model, app):
+    shown = []
+    for text in ("Where is the bike?", "In which town?", "When?", "Why?"):
+        found = app.invoke({"messages": [*shown, HumanMessage(text)]}, at())
+        shown = found["messages"][-2:]
+    assert len(_view(quick)) == 8
+    assert len(model.seen[3]) == 7
+    assert not [one for one in quick.history("t", user_id="ana").entries if one.control]
+
+
+def test_system_messages_steer_their_own_run_alone(quick, model, app):
+    shown = []
+    for day in ("Monday", "Tuesday"):
+        shown.append({"role": "user", "content": f"Where, on {day}?"})
+        system = {"role": "system", "content": f"Today is {day}."}
+        found = app.invoke({"messages": [system, *shown]}, at())
+        shown.append({"role": "assistant", "content": found["messages"][-1].text})
+    assert _view(quick) == [one["content"] for one in shown]
+    assert [one.text for one in model.seen[1]] == [
+        "Today is Tuesday.",
+        *(one["content"] for one in shown[:-1]),
+    ]
+
+
+def test_what_the_thread_has_never_had_is_for_the_run_alone(quick, model, app):
+    _say(app, [], "Where is the bike?")
+    examples = [("user", "Say it in Latin: yes"), ("assistant", "Ita")]
+    app.invoke({"messages": [*examples, ("user", "And no?")]}, at())
+    assert [one.text for one in model.seen[1]] == [
+        "Where is the bike?",
+        "Reply 1.",
+        "Say it in Latin: yes",
+        "Ita",
+        "And no?",
+    ]
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "And no?", "Reply 2."]
+
+
+def test_a_question_that_failed_stands_once_before_the_next(quick):
+    model = ScriptedChatModel(replies=["There.", ProviderError(), "Then."])
+    for app in (HOSTS["agent"](quick, model), HOSTS["graph"](quick, model)):
+        model.replies = ["There.", ProviderError(), "Then."]
+        shown = []
+        _say(app, shown, "Where is the bike?")
+        with pytest.raises(ProviderError):
+            _say(app, shown, "In which town?")
+        _say(app, shown, "When?")
+        view = ["Where is the bike?", "There.", "In which town?\nWhen?", "Then."]
+        assert [one.text for one in quick.history("t", user_id="ana").context().messages] == view
+        assert [one.text for one in model.seen[-1]] == view[:-1]
+        quick.history("t", user_id="ana").clear()
+
+
+def test_of_a_chat_whose_question_is_not_to_be_stored_nothing_is(quick, model, app):
+    shown = []
+    _say(app, shown, "Where is the bike?")
+    secret = HumanMessage("My code is 77", additional_kwargs={"remember": False})
+    app.invoke({"messages": [*shown, secret]}, at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1."]
+    assert len(quick.history("t", user_id="ana").entries) == 2
+    assert [one.text for one in model.seen[1]] == [
+        *("Where is the bike?", "Reply 1."),
+        "My code is 77",
+    ]
+
+
+def test_what_was_said_elsewhere_since_is_stored_once(quick, model, app):
+    shown = []
+    _say(app, shown, "Where is the bike?")
+    shown += [
+        {"role": "user", "content": "Is it open?"},
+        {"role": "assistant", "content": "From nine."},
+        {"role": "user", "content": "Hm."},
+    ]
+    _say(app, shown, "Thanks")
+    assert len(quick.history("t", user_id="ana").entries) == 7
+    assert [one.text for one in model.seen[1]] == [
+        *("Where is the bike?", "Reply 1.", "Is it open?", "From nine.", "Hm.\nThanks"),
+    ]
 
 
 class Place(BaseModel):
