@@ -7,10 +7,12 @@ from langchain_convmem.history.forking import fork_steps
 from langchain_convmem.history.live_reading import (
     LiveThread,
     context_steps,
+    note_of,
     note_steps,
     read_all_steps,
     read_live_steps,
 )
+from langchain_convmem.history.transactions import append_planned_steps, write_cache_steps
 from langchain_convmem.views.window import SummaryWindow
 
 __all__ = [
@@ -18,10 +20,13 @@ __all__ = [
     "ConversationHistory",
     "LiveThread",
     "SummaryWindow",
+    "append_planned_steps",
     "context_steps",
     "cut_reply_steps",
     "fork_steps",
+    "note_of",
     "note_steps",
     "read_all_steps",
     "read_live_steps",
+    "write_cache_steps",
 ]

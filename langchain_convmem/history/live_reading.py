@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_convmem.errors import BudgetError, LogError
-from langchain_convmem.protocols import MessageLog, ThreadState
-from langchain_convmem.records import Context, Entry, StateDocument, ThreadKey
+from langchain_convmem.errors import BudgetError
+from langchain_convmem.history.transactions import read_thread_steps, write_cache_steps
+from langchain_convmem.protocols import MessageLog, Stretch
+from langchain_convmem.records import CacheDraft, Context, Entry, StateDocument, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.context import context
 from langchain_convmem.views.live_part import LivePart, is_current, narrowed
 from langchain_convmem.views.tokens import count_tokens
 
-__all__ = ["LiveThread", "context_steps", "note_steps", "read_all_steps", "read_live_steps"]
+__all__ = [
+    "LiveThread",
+    "context_steps",
+    "note_of",
+    "note_steps",
+    "read_all_steps",
+    "read_live_steps",
+]
 
 _DOCUMENT = "cache:live"
 _MANY = 40
 """So many entries read beyond those that a view shows make it worth noting what it needs."""
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +85,15 @@ def context_steps(log: MessageLog, key: ThreadKey, **options: Any) -> Steps[Cont
 
 
 def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
-    """Return a thread's live part; all of it where nothing was noted, or no longer holds."""
-    document: StateDocument | None = None
-    if isinstance(log, ThreadState):
-        document = yield step(log, "get_state", key, _DOCUMENT)
+    """Return a thread's live part; all of it where nothing was noted, or no longer holds.
+
+    The entries may be shared with others: read them, and change nothing.
+    """
+    document, entries = yield from read_thread_steps(log, key, _DOCUMENT, _needed)
     version = None if document is None else document.version
-    part = None if document is None else LivePart.of(document.value)
-    if part is not None:
-        entries: list[Entry] = []
-        for first, last in _stretches(part.kept):
-            entries += yield step(log, "entries", key, after=first - 1, until=last)
-        entries += yield step(log, "entries", key, after=part.floor)
-        if is_current(part, entries):
-            return LiveThread(key, entries, part, version)
+    part = _part_of(document)
+    if part is None or is_current(part, entries):
+        return LiveThread(key, entries, part, version)
     return LiveThread(key, (yield step(log, "entries", key)), None, version)
 
 
@@ -106,38 +107,49 @@ def read_all_steps(log: MessageLog, thread: LiveThread) -> Steps[LiveThread]:
 def note_steps(
     log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]
 ) -> Steps[None]:
-    """Note what the next view needs, if this one could have done with much less.
+    """Write down what the next view needs, if this one could have done with much less."""
+    note = note_of(thread, view, options)
+    if note is not None:
+        yield from write_cache_steps(log, thread.key, note)
 
-    A log that refuses the note costs time, and nothing else.
+
+def note_of(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
+    """Return what to write down for the next view, if this one could have done with much less.
+
+    Args:
+        thread: What was read.
+        view: What a model gets of it.
+        options: Those of the view; see `context`.
     """
-    if not isinstance(log, ThreadState) or len(thread.entries) - len(view.positions) < _MANY:
-        return
+    if len(thread.entries) - len(view.positions) < _MANY:
+        return None
     part = narrowed(
         thread.entries,
         thread.part,
         max_tokens=None if view.is_whole else options["max_tokens"],
         token_counter=options.get("token_counter", count_tokens),
     )
-    if part is not None:
-        try:
-            yield step(
-                log,
-                "set_state",
-                thread.key,
-                _DOCUMENT,
-                part.to_document(),
-                expected=thread.version,
-            )
-        except LogError as error:
-            _logger.info("could not note the live part of %r: %s", thread.key.thread_id, error)
+    return None if part is None else CacheDraft(_DOCUMENT, part.to_document(), thread.version)
 
 
-def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of every run of consecutive positions, ascending."""
+def _part_of(document: StateDocument | None) -> LivePart | None:
+    return None if document is None else LivePart.of(document.value)
+
+
+def _needed(document: StateDocument | None) -> list[Stretch]:
+    """Return where the entries stand that a note says are needed; without one, all of them."""
+    part = _part_of(document)
+    if part is None:
+        return [(0, None)]
+    return [*_stretches(part.kept), (part.floor, None)]
+
+
+def _stretches(positions: Sequence[int]) -> Iterator[Stretch]:
+    """Yield every run of consecutive positions, ascending."""
     runs: list[list[int]] = []
     for position in positions:
         if runs and position == runs[-1][-1] + 1:
             runs[-1].append(position)
         else:
             runs.append([position])
-    return ((run[0], run[-1]) for run in runs)
+    return ((run[0] - 1, run[-1]) for run in runs)

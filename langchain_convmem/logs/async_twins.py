@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from langchain_convmem.protocols import MessageLog, ThreadState
+from langchain_convmem.protocols import MessageLog, Stretch, ThreadState, ThreadTransactions
 from langchain_convmem.records import (
+    CacheDraft,
     Changes,
     Draft,
     Entry,
@@ -21,7 +22,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 
-__all__ = ["AsyncTwins"]
+__all__ = ["AsyncTwins", "TransactionTwins"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -119,3 +120,35 @@ class AsyncTwins(MessageLog, ThreadState, Protocol):
     async def adelete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document, without blocking the event loop."""
         await self._off_loop(self.delete_state, key, name)
+
+
+class TransactionTwins(AsyncTwins, ThreadTransactions, Protocol):
+    """The same for a log that is a `ThreadTransactions` too."""
+
+    async def aread_thread(
+        self,
+        key: ThreadKey,
+        name: str,
+        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+    ) -> tuple[StateDocument | None, list[Entry]]:
+        """Return a document and entries, without blocking the event loop."""
+        return await self._off_loop(self.read_thread, key, name, stretches)
+
+    async def aappend_planned(
+        self,
+        key: ThreadKey,
+        plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+        *,
+        after: int,
+        message_ids: Collection[str] = (),
+        documents: Sequence[CacheDraft] = (),
+    ) -> list[Entry]:
+        """Append what was planned, without blocking the event loop."""
+        return await self._off_loop(
+            self.append_planned,
+            key,
+            plan,
+            after=after,
+            message_ids=message_ids,
+            documents=documents,
+        )

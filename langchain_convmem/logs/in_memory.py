@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import new_ulid, now_ms, ulid_ms
-from langchain_convmem.logs.async_twins import AsyncTwins
+from langchain_convmem.logs.async_twins import TransactionTwins
 from langchain_convmem.logs.rows import (
     Row,
     annotated,
@@ -22,6 +22,7 @@ from langchain_convmem.logs.rows import (
     encode,
     entry_of,
     line_changes_of,
+    merged,
     message_id_of,
     next_version,
     own_id,
@@ -29,8 +30,9 @@ from langchain_convmem.logs.rows import (
     same_payload,
     state_text,
 )
-from langchain_convmem.protocols import CACHE_PREFIX
+from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
+    CacheDraft,
     Changes,
     Draft,
     Entry,
@@ -72,7 +74,7 @@ class _Thread:
         return next((row for row in reversed(versions) if row.id not in dead), None)
 
 
-class InMemoryLog(AsyncTwins):
+class InMemoryLog(TransactionTwins):
     """A message log that lives as long as the object. Thread-safe; one process only.
 
     Rows are kept encoded, so that a message changed after it was added, or after it was handed
@@ -237,7 +239,7 @@ class InMemoryLog(AsyncTwins):
     ) -> LineChanges:
         """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
         rows, generation = self._later(owner, cursor, limit)
-        return line_changes_of(rows, cursor, generation)
+        return line_changes_of(rows, cursor, generation, limit)
 
     def _later(
         self, owner: Owner, cursor: int, limit: int | None
@@ -255,6 +257,41 @@ class InMemoryLog(AsyncTwins):
             ]
         rows.sort(key=lambda pair: pair[1].position)
         return rows if limit is None else rows[: max(limit, 0)], generation
+
+    # -- several at once ------------------------------------------------------------------------
+
+    def read_thread(
+        self,
+        key: ThreadKey,
+        name: str,
+        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+    ) -> tuple[StateDocument | None, list[Entry]]:
+        """Return a document and entries; see `ThreadTransactions.read_thread`."""
+        with self._lock:
+            document = self.get_state(key, name)
+            found = [
+                entry
+                for after, until in stretches(document)
+                for entry in self.entries(key, after=after, until=until)
+            ]
+        return document, found
+
+    def append_planned(
+        self,
+        key: ThreadKey,
+        plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+        *,
+        after: int,
+        message_ids: Collection[str] = (),
+        documents: Sequence[CacheDraft] = (),
+    ) -> list[Entry]:
+        """Append what was planned; see `ThreadTransactions.append_planned`."""
+        with self._lock:
+            found = merged(self.find(key, message_ids), self.entries(key, after=after))
+            appended = self.append(key, plan(found))
+            for one in documents:
+                self.set_state(key, one.name, one.value, expected=one.expected)
+        return appended
 
     # -- erasing --------------------------------------------------------------------------------
 

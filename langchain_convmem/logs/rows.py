@@ -48,6 +48,7 @@ __all__ = [
     "entry_of",
     "key_hash",
     "line_changes_of",
+    "merged",
     "message_id_of",
     "next_version",
     "own_id",
@@ -130,16 +131,23 @@ def changes_of(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: i
 
 
 def line_changes_of(
-    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int
+    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int, limit: int | None
 ) -> LineChanges:
     """Return the dialog lines of rows behind a cursor; see `LineSource.line_changes`.
+
+    Args:
+        rows: All that the log has behind the cursor, but no more than the limit.
+        cursor: Where they begin.
+        generation: See `Changes`.
+        limit: How many were asked for.
 
     Raises:
         CorruptEntryError: If a row cannot be read; the message names thread and position.
     """
     lines: list[DialogLine] = []
     controls: list[Entry] = []
-    for key, row in rows:
+    count = 0
+    for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
         cursor = row.position
         found = plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
         if found is None:
@@ -148,7 +156,14 @@ def line_changes_of(
             if entry.control is not None:
                 controls.append(entry)
         lines += found
-    return LineChanges(tuple(lines), tuple(controls), cursor, generation)
+    is_last = limit is None or count < limit
+    return LineChanges(tuple(lines), tuple(controls), cursor, generation, is_last)
+
+
+def merged(found: Iterable[Entry], entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries of both, each once, in order of position."""
+    by_position = {entry.position: entry for entry in (*found, *entries)}
+    return [by_position[position] for position in sorted(by_position)]
 
 
 def key_hash(message_id: str) -> int:

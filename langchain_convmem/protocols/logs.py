@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from langchain_convmem.records import (
+        CacheDraft,
         Changes,
         Draft,
         Entry,
@@ -25,12 +26,19 @@ __all__ = [
     "LineSource",
     "MessageLog",
     "OwnerListing",
+    "SegmentBuffer",
     "SegmentCache",
+    "Stretch",
     "ThreadState",
+    "ThreadTransactions",
+    "speaks_for",
 ]
 
 CACHE_PREFIX = "cache:"
 """How the names of state documents begin that are caches; see `ThreadState`."""
+
+Stretch: TypeAlias = tuple[int, int | None]
+"""Positions of a thread: after the first, up to the second, itself included; None: to the end."""
 
 
 @runtime_checkable
@@ -276,6 +284,79 @@ class ThreadState(Protocol):
 
 
 @runtime_checkable
+class ThreadTransactions(Protocol):
+    """Optional ability of a log: what a turn reads, and what it reads to write, is one transaction.
+
+    Of other logs the same is asked call by call, which takes longer and promises less: what others
+    append between two calls is seen by one of them alone. Needs `ThreadState`.
+    """
+
+    def read_thread(
+        self,
+        key: ThreadKey,
+        name: str,
+        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+    ) -> tuple[StateDocument | None, list[Entry]]:
+        """Return a document and entries of its thread, all from one state of the log.
+
+        The entries may be the same objects as at an earlier call: read them, and change nothing.
+
+        Args:
+            key: The thread.
+            name: The document.
+            stretches: Tells from the document which entries to read, in ascending order and
+                without overlap; called inside the transaction, so it must be quick.
+
+        Raises:
+            LogError: If the document or an entry cannot be read.
+        """
+        ...
+
+    def append_planned(
+        self,
+        key: ThreadKey,
+        plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+        *,
+        after: int,
+        message_ids: Collection[str] = (),
+        documents: Sequence[CacheDraft] = (),
+    ) -> list[Entry]:
+        """Append what `plan` makes of what is there, as `append` does; nobody appends between.
+
+        Args:
+            key: The thread.
+            plan: Gets the entries after a position and those of some ids, each once, in order of
+                position; returns what to append. Called inside the transaction, perhaps again if
+                it has to begin anew: so it must be quick, and do nothing else.
+            after: The position.
+            message_ids: The ids; see `MessageLog.find`.
+            documents: Caches to write as well; one whose version is not as expected is left out.
+        """
+        ...
+
+    async def aread_thread(
+        self,
+        key: ThreadKey,
+        name: str,
+        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+    ) -> tuple[StateDocument | None, list[Entry]]:
+        """Return a document and entries, without blocking the event loop."""
+        ...
+
+    async def aappend_planned(
+        self,
+        key: ThreadKey,
+        plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+        *,
+        after: int,
+        message_ids: Collection[str] = (),
+        documents: Sequence[CacheDraft] = (),
+    ) -> list[Entry]:
+        """Append what was planned, without blocking the event loop."""
+        ...
+
+
+@runtime_checkable
 class SegmentCache(Protocol):
     """Optional ability of a log: keeps what recall derived from its lines. Always rebuildable.
 
@@ -306,7 +387,36 @@ class SegmentCache(Protocol):
 
 
 @runtime_checkable
+class SegmentBuffer(Protocol):
+    """Optional ability of a `SegmentCache`: rows that cost little wait for the log's next write."""
+
+    def keep_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Add or overwrite rows as `save_segments` does, at the next write of anything or at close.
+
+        They are read as if they were written. If the process ends before, they are gone.
+        """
+        ...
+
+
+@runtime_checkable
 class EndsWithProcess(Protocol):
     """Optional ability of a log: it keeps nothing beyond this process, so no cache is missed."""
 
     ends_with_process: Literal[True]
+
+
+def speaks_for(log: object, name: str, *others: str) -> bool:
+    """Return whether nobody has changed one of `others` in a log without a thought for `name`.
+
+    Who extends a log by overriding `append` means every append; a method that does the same by a
+    shorter way, and was written before, would go around it.
+
+    Args:
+        log: The log.
+        name: The method that stands for others.
+        others: These.
+    """
+    for names in (getattr(log, "__dict__", {}), *map(vars, type(log).__mro__)):
+        if name in names or not names.keys().isdisjoint(others):
+            return name in names
+    return False

@@ -8,6 +8,7 @@ may be added to its metadata. Every other value here is derived from entries. Ma
 from __future__ import annotations
 
 from langchain_convmem.records.answers import (
+    CacheDraft,
     Changes,
     Context,
     ForgetReceipt,
@@ -39,6 +40,7 @@ from langchain_convmem.records.recalled import (
 )
 
 __all__ = [
+    "CacheDraft",
     "Changes",
     "Context",
     "Control",

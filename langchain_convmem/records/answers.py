@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_convmem.records.entries import Entry, ThreadKey
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 __all__ = [
+    "CacheDraft",
     "Changes",
     "Context",
     "ForgetReceipt",
@@ -66,12 +67,14 @@ class LineChanges:
         controls: The control entries after the cursor.
         cursor: Pass it to the next call; the same again at the end of the log.
         generation: See `Changes`.
+        is_last: Whether nothing else stood behind the cursor; False where that is not known.
     """
 
     lines: tuple[DialogLine, ...]
     controls: tuple[Entry, ...]
     cursor: int
     generation: int
+    is_last: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,21 @@ class StateDocument:
 
     value: Any
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDraft:
+    """A state document that is a cache, to be written beside entries.
+
+    Attributes:
+        name: Begins with `CACHE_PREFIX`.
+        value: Plain JSON.
+        expected: The version that it takes the place of; None where there is none yet.
+    """
+
+    name: str
+    value: Any
+    expected: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

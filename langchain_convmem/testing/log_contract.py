@@ -20,7 +20,16 @@ import pytest
 
 _PARTS = tuple(
     f"langchain_convmem.testing.log_contract_{part}"
-    for part in ("concurrency", "erasing", "finding", "reading", "state", "twice", "writing")
+    for part in (
+        "concurrency",
+        "erasing",
+        "finding",
+        "reading",
+        "state",
+        "transactions",
+        "twice",
+        "writing",
+    )
 )
 
 # Before they are imported: failing assertions then show their values in the tests of others too.
@@ -32,6 +41,7 @@ from langchain_convmem.testing.log_contract_erasing import ErasingPart  # noqa: 
 from langchain_convmem.testing.log_contract_finding import FindingPart  # noqa: E402 - above
 from langchain_convmem.testing.log_contract_reading import ReadingPart  # noqa: E402 - above
 from langchain_convmem.testing.log_contract_state import StatePart  # noqa: E402 - above
+from langchain_convmem.testing.log_contract_transactions import TransactionsPart  # noqa: E402 - above
 from langchain_convmem.testing.log_contract_twice import TwicePart  # noqa: E402 - above
 from langchain_convmem.testing.log_contract_writing import WritingPart  # noqa: E402 - above
 
@@ -39,13 +49,20 @@ __all__ = ["ContractLog", "MessageLogContract", "OpenLog"]
 
 
 class MessageLogContract(
-    WritingPart, TwicePart, ReadingPart, FindingPart, StatePart, ErasingPart, ConcurrencyPart
+    WritingPart,
+    TwicePart,
+    ReadingPart,
+    FindingPart,
+    StatePart,
+    TransactionsPart,
+    ErasingPart,
+    ConcurrencyPart,
 ):
     """The tests of a message log; give `make_log` and declare what the log can do.
 
     What a log does not declare is skipped, and the skip says so. Optional abilities are known by
-    their protocols: a log that is an `OwnerListing`, a `LineSource` or a `SegmentCache` is tested
-    as one.
+    their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
+    `SegmentBuffer` or a `ThreadTransactions` is tested as one.
 
     Attributes:
         persistent: Entries outlive the handle: a closed log can be opened again.

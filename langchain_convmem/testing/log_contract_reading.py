@@ -131,6 +131,7 @@ class ReadingPart(ContractPart):
                 assert (found.controls, found.cursor) == (controls, page.cursor)
                 assert found.generation == page.generation
                 cursor = page.cursor
+                assert not (found.is_last and log.changes(ANA.owner, cursor).entries)
             end = log.line_changes(ANA.owner, cursor, limit=limit)
             assert end == LineChanges((), (), cursor, page.generation)
 

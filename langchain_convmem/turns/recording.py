@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from langchain_core.messages import BaseMessage
 
+from langchain_convmem.history import append_planned_steps
 from langchain_convmem.ids import now_ms
-from langchain_convmem.records import Control, Draft, Entry, Metadata
+from langchain_convmem.protocols import MessageLog
+from langchain_convmem.records import CacheDraft, Control, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.steps import Steps
 from langchain_convmem.turns.entries import replies_of, says_same
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.live import live_entries
 
-__all__ = ["count_stored", "draft_reply", "measure_times"]
+__all__ = ["count_stored", "draft_reply", "measure_times", "store_reply_steps"]
 
 
 def draft_reply(
@@ -26,6 +29,7 @@ def draft_reply(
     found: Iterable[Entry],
     metadata: Metadata,
     new_id: Callable[[int], str | None] = lambda _: None,
+    answers: Mapping[int, BaseMessage | None] | None = None,
 ) -> list[Draft]:
     """Return what to append: a reply, in the place of what an attempt stored before.
 
@@ -39,9 +43,11 @@ def draft_reply(
         found: Entries that have ids of the messages.
         metadata: Goes to the last message.
         new_id: Makes the id of a message that has no free one of its own; see `with_free_ids`.
+        answers: What the write hook made of the messages already; see `Drafting.drafts`.
     """
     taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
-    drafts = drafting.drafts(with_free_ids(messages, taken, new_id), turn_id=turn_id)
+    fresh = with_free_ids(messages, taken, new_id)
+    drafts = drafting.drafts(fresh, turn_id=turn_id, answers=answers)
     if not drafts:
         return []
     earlier = set(replies_of(entries, turn_id))
@@ -53,6 +59,56 @@ def draft_reply(
     gone = tuple(entry.id for entry in stored if entry not in again)
     if gone:
         drafts.insert(0, Draft(role="control", control=Control(gone, "replaced")))
+    return drafts
+
+
+def store_reply_steps(
+    log: MessageLog,
+    key: ThreadKey,
+    drafting: Drafting,
+    messages: Sequence[BaseMessage],
+    *,
+    turn_id: str,
+    start: int,
+    metadata: Metadata,
+    rounds: Collection[str] = (),
+    documents: Sequence[CacheDraft] = (),
+) -> Steps[list[Draft]]:
+    """Store a reply in the place of an earlier one, and return what was appended.
+
+    What is there is read, and the reply appended, in one transaction where the log has any; what
+    the write hook makes of the reply is asked before.
+
+    Args:
+        log: Where to.
+        key: The thread.
+        drafting: What is stored of a message.
+        messages: The reply, in order.
+        turn_id: The turn.
+        start: The position at which the turn began.
+        metadata: Goes to the last message.
+        rounds: Ids of entries of earlier rounds of the turn, which stay.
+        documents: Caches to write beside it.
+    """
+    answers = drafting.answers(messages)
+    drafts: list[Draft] = []
+
+    def plan(there: Sequence[Entry]) -> list[Draft]:
+        drafts[:] = draft_reply(
+            drafting,
+            messages,
+            turn_id=turn_id,
+            entries=[one for one in there if one.position >= start and one.id not in rounds],
+            found=there,
+            metadata=metadata,
+            answers=answers,
+        )
+        return drafts
+
+    names = {message.id for message in messages if message.id}
+    yield from append_planned_steps(
+        log, key, plan, after=start - 1, message_ids=names, documents=documents
+    )
     return drafts
 
 

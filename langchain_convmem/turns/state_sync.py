@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, NotRequired, TypeAlias, cast
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog
@@ -32,15 +31,13 @@ from langchain_convmem.records import (
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import says_same
 from langchain_convmem.turns.reconcile import Reconciled, reconcile
-from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
+from langchain_convmem.turns.replies import INTERRUPTED, make_storable, with_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import CallContext
 from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.copies import plain_value
 from langchain_convmem.views.drafting import Drafting, is_remembered
 from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.plain_json import dumps
 from langchain_convmem.views.summaries import summaries_over
 
 __all__ = [
@@ -642,7 +639,7 @@ def _draft(
 ) -> Draft | None:
     """Return what is to be stored of a message, if anything is."""
     own = None if role_of(message) == "system" else turn_id
-    return drafting.kept(draft_of(_as_storable(message), turn_id=own, metadata=metadata))
+    return drafting.kept(draft_of(make_storable(message), turn_id=own, metadata=metadata))
 
 
 def _count_settled(
@@ -749,31 +746,6 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
     edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
     gone = [name for one in edits if one.control for name in one.control.retracts]
     return [*gone, meant.replaces.id]
-
-
-def _as_storable(message: BaseMessage) -> BaseMessage:
-    """Return the message with an artifact that a log can keep: as a checkpointer keeps it.
-
-    Artifacts are for programs, not for the model, and may be objects of any kind: models become
-    maps, as checkpointers write them, and what has no plain form becomes text.
-    """
-    if not isinstance(message, ToolMessage) or message.artifact is None:
-        return message
-    try:
-        dumps(message.artifact, what="artifact")
-    except InvalidMessageError:
-        return message.model_copy(update={"artifact": plain_value(_as_maps(message.artifact))})
-    return message
-
-
-def _as_maps(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _as_maps(value.model_dump())
-    if isinstance(value, list | tuple):
-        return [_as_maps(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _as_maps(item) for key, item in value.items()}
-    return value
 
 
 # -- what is gone ---------------------------------------------------------------------------------

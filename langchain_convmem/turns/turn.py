@@ -14,13 +14,13 @@ from langchain_core.runnables import Runnable
 
 from langchain_convmem.history import read_live_steps
 from langchain_convmem.ids import now_ms
-from langchain_convmem.records import Entry, Metadata, ThreadKey
-from langchain_convmem.steps import Steps, step
+from langchain_convmem.records import Metadata, ThreadKey
+from langchain_convmem.steps import Steps
 from langchain_convmem.turns.chain_shape import ChainShape
 from langchain_convmem.turns.messages import Incoming, read_input
 from langchain_convmem.turns.opening import Opening, TurnOpener
 from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.recording import draft_reply, measure_times
+from langchain_convmem.turns.recording import measure_times, store_reply_steps
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
     ReplyCollector,
@@ -122,7 +122,9 @@ class Turn:
         thread, opening = yield from self._opener.open(thread)
         self.opening, self.human, self.kept = opening, opening.human, opening.kept
         query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        context = yield from self._view.context_steps(opening.locate, query, thread=thread)
+        context = yield from self._view.context_steps(
+            opening.locate, query, thread=thread, note_later=True
+        )
         self.context, self.turn_id = context, context.turn.own[0].turn_id
         yield from self.trace.told("convmem.context", context.counts)
         self.started_ms = now_ms()
@@ -204,20 +206,20 @@ class Turn:
         context, opening = self.context, self.opening
         if context is None or opening is None:
             return
-        log, own = self.memory.log, self.trace.own_tokens.counts()
-        names = {message.id for message in messages if message.id}
+        own = self.trace.own_tokens.counts()
         timing = measure_times(self.started_ms, self.first_token_ms)
-        entries: list[Entry] = yield step(log, "entries", self.key, after=context.turn.start - 1)
-        drafts = draft_reply(
+        drafts = yield from store_reply_steps(
+            self.memory.log,
+            self.key,
             self.memory.drafting,
             messages,
             turn_id=self.turn_id,
-            entries=[entry for entry in entries if entry.id not in opening.rounds],
-            found=(yield step(log, "find", self.key, names)),
+            start=context.turn.start,
             metadata=Metadata(attributes, timing, aux={**aux, OWN_TOKENS: own} if own else aux),
+            rounds=opening.rounds,
+            documents=() if context.note is None else (context.note,),
         )
         if drafts:
-            yield step(log, "append", self.key, drafts)
             yield from self.trace.report_stored(drafts)
             yield from self.trace.report_own_models()
             said = [draft.message for draft in drafts if draft.message is not None]

@@ -14,9 +14,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from langchain_convmem.history import LiveThread, note_steps, read_all_steps, read_live_steps
+from langchain_convmem.history import (
+    LiveThread,
+    note_of,
+    read_all_steps,
+    read_live_steps,
+    write_cache_steps,
+)
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.records import Context, DialogLine, Entry, RecalledBlock, ThreadKey
+from langchain_convmem.records import (
+    CacheDraft,
+    Context,
+    DialogLine,
+    Entry,
+    RecalledBlock,
+    ThreadKey,
+)
 from langchain_convmem.steps import Steps
 from langchain_convmem.turns.entries import entry_said, framing, summary_text, user_text_before
 from langchain_convmem.turns.options import TurnOptions
@@ -197,6 +210,7 @@ class ModelContext:
         slots: The variables of the prompt; None for a chain that takes messages.
         blocks: The recalled blocks.
         recalled: Their text; may be empty.
+        note: What the next view needs of the thread, to be written beside the reply, if anything.
     """
 
     thread: LiveThread
@@ -206,6 +220,7 @@ class ModelContext:
     slots: Collection[str] | None = None
     blocks: Sequence[RecalledBlock] = ()
     recalled: str = ""
+    note: CacheDraft | None = None
 
     def with_recalled(self, found: RecalledLines) -> ModelContext:
         """Return the context with recalled lines."""
@@ -298,6 +313,7 @@ class TurnView:
         *,
         thread: LiveThread | None = None,
         only: Collection[str] | None = None,
+        note_later: bool = False,
     ) -> Steps[ModelContext]:
         """Return what the model gets.
 
@@ -306,8 +322,9 @@ class TurnView:
             query: What to search for, empty for nothing; None is what the user says in the turn.
             thread: What was read of the thread already; None reads it.
             only: Names of lines that were recalled before in the turn: others are left out.
+            note_later: Leave the note of what the next view needs to the caller.
         """
-        seen = yield from self.view_steps(locate, thread)
+        seen = yield from self.view_steps(locate, thread, note_later=note_later)
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
             query = searchable_text(filter(None, asked), self.memory.drafting)
@@ -317,7 +334,9 @@ class TurnView:
             found = replace(found, blocks=blocks)
         return seen.with_recalled(found)
 
-    def view_steps(self, locate: Locate, thread: LiveThread | None = None) -> Steps[ModelContext]:
+    def view_steps(
+        self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
+    ) -> Steps[ModelContext]:
         """Return what the model gets of the thread, nothing recalled yet; see `context_steps`."""
         log = self.memory.log
         if thread is None:
@@ -331,10 +350,13 @@ class TurnView:
             thread = yield from read_all_steps(log, thread)
             turn = locate(thread.entries)
             view = self._fitting_view(thread, turn) or self._view_without_unanswered(turn)
-        if self.options.remember:
-            yield from note_steps(log, thread, view, self._view_options(self._budgets(turn)[0]))
+        options = self._view_options(self._budgets(turn)[0])
+        note = note_of(thread, view, options) if self.options.remember else None
+        if note is not None and not note_later:
+            yield from write_cache_steps(log, self.key, note)
+            note = None
         asked = self._asked_in(view, turn.own)
-        return ModelContext(thread, turn, view, asked, self.slots)
+        return ModelContext(thread, turn, view, asked, self.slots, note=note)
 
     def recall_steps(
         self, seen: ModelContext, query: str, *, is_first: bool = True

@@ -90,8 +90,8 @@ def within(
     max_tokens: int | None,
     count: TokenCount,
     repairs: list[str],
-) -> list[Piece]:
-    """Return the head and the latest exchanges that fit.
+) -> tuple[list[Piece], int]:
+    """Return the head and the latest exchanges that fit, and how many tokens they are.
 
     Args:
         head: What stands before the conversation; never cut.
@@ -104,7 +104,7 @@ def within(
         BudgetError: If what must not be cut is larger than the budget.
     """
     if max_tokens is None:
-        return [*head, *body]
+        return [*head, *body], _weight([*head, *body], count)
     starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
     kept = _kept(head, body, starts[-1])
     needed = _weight(kept, count)
@@ -115,14 +115,18 @@ def within(
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
     start = _first_that_fits(body, starts, max_tokens - needed, count)
+    kept = _kept(head, body, start)
+    weight = _weight(kept, count)
     # Counters need not be additive: the whole may weigh more than its parts.
-    while start < starts[-1] and _weight(_kept(head, body, start), count) > max_tokens:
+    while start < starts[-1] and weight > max_tokens:
         start = next(later for later in starts if later > start)
-    cut = [piece for piece in body[:start] if piece.role != "system"]
-    if cut:
+        kept = _kept(head, body, start)
+        weight = _weight(kept, count)
+    if any(piece.role != "system" for piece in body[:start]):
         repairs.append(f"left out older messages to stay within {max_tokens} tokens")
-        _forget_thoughts(body[start : starts[-1]], repairs)
-    return _kept(head, body, start)
+        if _forget_thoughts(body[start : starts[-1]], repairs):
+            weight = _weight(kept, count)
+    return kept, weight
 
 
 def _first_that_fits(
@@ -146,10 +150,14 @@ def _weight(pieces: Sequence[Piece], count: TokenCount) -> int:
     return count([piece.message for piece in pieces])
 
 
-def _forget_thoughts(pieces: Sequence[Piece], repairs: list[str]) -> None:
-    """Take reasoning out of earlier exchanges: they were thought behind what is cut now."""
+def _forget_thoughts(pieces: Sequence[Piece], repairs: list[str]) -> bool:
+    """Take reasoning out of earlier exchanges: they were thought behind what is cut now.
+
+    Returns:
+        Whether there was any.
+    """
+    forgotten = [piece.message.id for piece in pieces if without_reasoning(piece.message)]
     repairs.extend(
-        f"left out the reasoning of {piece.message.id}: it was thought behind what is cut"
-        for piece in pieces
-        if without_reasoning(piece.message)
+        f"left out the reasoning of {name}: it was thought behind what is cut" for name in forgotten
     )
+    return bool(forgotten)

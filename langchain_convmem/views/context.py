@@ -20,6 +20,7 @@ from langchain_convmem.views.copies import (
     clean_text,
     handed_out,
     is_blank_message,
+    is_plain_text,
     message_key,
 )
 from langchain_convmem.views.live import live_entries, live_summary, uncovered
@@ -107,11 +108,11 @@ def context(
     if summary == "system" and latest is not None and "".join(latest.contents).strip():
         head.append(_summary_piece(latest))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    pieces = within(head, body, max_tokens, token_counter, repairs)
+    pieces, tokens = within(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
     positions = frozenset(position for piece in pieces for position in piece.positions)
     is_whole = len(pieces) == len(head) + len(body)
-    return Context(messages, tuple(repairs), token_counter(messages), positions, is_whole)
+    return Context(messages, tuple(repairs), tokens, positions, is_whole)
 
 
 def _stale(
@@ -169,6 +170,8 @@ class _View:
         if key in self._ids:
             message.id = entry.id  # one id twice would be one message to whoever merges by id
         self._ids.add(key)
+        if is_plain_text(message) and entry.role != "tool":
+            return  # as most are
         self._fitter.fit(message, _PLACES[entry.role], key, stale=entry.id in self.stale)
         if without_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import NoneType
 from typing import Any, TypeVar
 
 from langchain_core.messages import (
@@ -27,6 +28,7 @@ __all__ = [
     "copied",
     "handed_out",
     "is_blank_message",
+    "is_plain_text",
     "message_key",
     "plain_value",
 ]
@@ -40,6 +42,8 @@ _PLAIN: dict[Role, type[BaseMessage]] = {
     "tool": ToolMessage,
 }
 _USER_ROLES = frozenset({"user", "human"})
+_UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
+"""Types of which nobody can change a value."""
 
 
 def handed_out(entry: Entry) -> BaseMessage:
@@ -58,13 +62,28 @@ def handed_out(entry: Entry) -> BaseMessage:
             response_metadata=message.response_metadata,
             **more,
         )
-    message.id = message_key(entry)
+    key = message_key(entry)
+    if message.id != key:
+        message.id = key
     return message
 
 
 def message_key(entry: Entry) -> str:
     """Return what names the entry's message: its own id, else the entry's; an empty id is none."""
     return entry.message_id or entry.id
+
+
+def is_plain_text(message: BaseMessage) -> bool:
+    """Return whether a message is text that every provider takes, and nothing beside it."""
+    content = message.content
+    return (
+        isinstance(content, str)
+        and not message.additional_kwargs
+        and message.name is None
+        and "output_version" not in message.response_metadata
+        and (content.isascii() or clean_text(content) == content)
+        and not content.isspace()
+    )
 
 
 def is_blank_message(message: BaseMessage) -> bool:
@@ -83,7 +102,9 @@ def copied(message: M, shared: Collection[str] = ()) -> M:
     """Return a message that shares nothing with another but the fields named in `shared`."""
     twin = message.model_copy()
     for fields in (twin.__dict__, twin.__pydantic_extra__ or {}):
-        fields.update({name: _apart(one) for name, one in fields.items() if name not in shared})
+        for name, value in fields.items():
+            if type(value) not in _UNSHAREABLE and name not in shared:
+                fields[name] = _apart(value)
     return twin
 
 

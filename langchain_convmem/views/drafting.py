@@ -101,6 +101,18 @@ class Drafting:
         ]
         return [draft for draft in kept if draft is not None]
 
+    def answers(self, messages: Sequence[BaseMessage]) -> dict[int, BaseMessage | None]:
+        """Return what the hook makes of messages that are to be stored, by number; see `drafts`.
+
+        Raises:
+            InvalidMessageError: If one of them cannot be stored, or the hook returned what it must
+                not.
+        """
+        for message in messages:
+            draft_of(message)  # the hook is not asked about any before all are known to be messages
+        remembered = (pair for pair in enumerate(messages) if is_remembered(pair[1]))
+        return {number: self.hooked(message) for number, message in remembered}
+
     def kept(self, draft: Draft) -> Draft | None:
         """Return what is to be stored of a draft that says something, if anything is."""
         message = draft.message

@@ -40,6 +40,8 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
     Args:
         entries: A thread's entries by ascending position, control entries included.
     """
+    if _is_in_order(entries):
+        return list(entries)
     dead = retracted_ids(entries)
     replaces = {
         control.replacement: control.retracts[0]
@@ -57,6 +59,20 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
     spoken = [entry for entry in kept if entry.role != "summary"]
     spoken.sort(key=lambda entry: (first_of_turn[entry.turn_id], place[entry.id]))
     return _with_summaries(spoken, [entry for entry in kept if entry.role == "summary"])
+
+
+def _is_in_order(entries: Iterable[Entry]) -> bool:
+    """Return whether all count as they stand, as they mostly do."""
+    began: dict[str, int] = {}
+    latest = 0
+    for entry in entries:
+        if entry.control is not None or entry.role == "summary":
+            return False
+        start = began.setdefault(entry.turn_id, entry.position)
+        if start < latest:
+            return False
+        latest = start
+    return True
 
 
 def _place_of(entry_id: str, place: Mapping[str, int]) -> int:

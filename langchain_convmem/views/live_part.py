@@ -110,8 +110,10 @@ def _retracts(entry: Entry) -> tuple[str, ...]:
 
 def _still_stands(summary_id: str | None, entries: Sequence[Entry]) -> bool:
     """Return whether the summary is the live one, or the live one continues it."""
+    if summary_id is None:
+        return True
     chain = summary_chain(live_entries(entries))
-    return summary_id is None or summary_id in {summary.id for summary in chain}
+    return summary_id in {summary.id for summary in chain}
 
 
 def _is_known(entry_id: str, by_id: dict[str, Entry]) -> bool:
@@ -134,8 +136,10 @@ def _begin_here(fresh: Iterable[Entry], known: Collection[str], newest_id: str) 
 
 def _are_asked_here(fresh: Iterable[Entry], entries: Sequence[Entry]) -> bool:
     """Return whether every new tool result has its call among the entries."""
-    answered = {result for _, result in answered_calls(live_entries(entries))}
-    return all(entry.id in answered for entry in fresh if entry.role == "tool")
+    results = [entry.id for entry in fresh if entry.role == "tool"]
+    return not results or {
+        result for _, result in answered_calls(live_entries(entries))
+    }.issuperset(results)
 
 
 def reads_alone(page: Sequence[Entry]) -> bool:

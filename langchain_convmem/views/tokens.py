@@ -70,9 +70,10 @@ def _message_tokens(message: BaseMessage) -> int:
     if message.name:
         total += count_text_tokens(message.name)
     if isinstance(message, AIMessage):
-        for call in [*message.tool_calls, *message.invalid_tool_calls]:
-            total += count_text_tokens(json.dumps(call, default=str, ensure_ascii=False))
-    if isinstance(message, ToolMessage):
+        if message.tool_calls or message.invalid_tool_calls:
+            for call in [*message.tool_calls, *message.invalid_tool_calls]:
+                total += count_text_tokens(json.dumps(call, default=str, ensure_ascii=False))
+    elif isinstance(message, ToolMessage):
         total += count_text_tokens(message.tool_call_id)
     return total
 
@@ -83,7 +84,9 @@ def count_tokens(messages: Iterable[MessageLikeRepresentation]) -> int:
     if not all(isinstance(message, BaseMessage) for message in plain):
         plain = list(convert_to_messages(plain))
     return sum(
-        _message_tokens(message)
-        for message in plain
-        if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage)
+        [
+            _message_tokens(message)
+            for message in plain
+            if isinstance(message, BaseMessage) and not isinstance(message, RemoveMessage)
+        ]
     )

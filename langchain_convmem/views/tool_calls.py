@@ -83,7 +83,7 @@ class ToolCalls:
 
     def settle(self, message: BaseMessage, entry: Entry) -> None:
         """Give every call of `message` an id of its own and take out what is no whole call."""
-        if not isinstance(message, AIMessage):
+        if not isinstance(message, AIMessage) or _is_without_calls(message):
             return
         message.tool_calls = calls_of(message)
         whole = {call["id"] for call in message.tool_calls}
@@ -134,7 +134,8 @@ class ToolCalls:
             fit: Gives a result the content that the provider takes.
         """
         found: list[tuple[ToolMessage, set[int]]] = []
-        for number, call in enumerate(getattr(message, "tool_calls", ())):
+        calls: Sequence[Any] = message.tool_calls if isinstance(message, AIMessage) else ()
+        for number, call in enumerate(calls):
             answer = self._results.get((entry.id, number))
             if answer is None:
                 self._repairs.append(
@@ -196,10 +197,20 @@ def _answered_id(entry: Entry) -> str:
 
 def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
     calls: dict[str, list[_Place]] = {}
-    if entry.role == "assistant" and isinstance(entry.message, AIMessage):
+    if entry.role == "assistant":
         for number, call in enumerate(calls_of(entry.message)):
             calls.setdefault(call["id"] or "", []).append((entry.id, number))
     return calls
+
+
+def _is_without_calls(message: AIMessage) -> bool:
+    """Return whether a message is text alone, with no trace of a call."""
+    return not (
+        message.tool_calls
+        or message.invalid_tool_calls
+        or message.additional_kwargs
+        or not isinstance(message.content, str)
+    )
 
 
 def calls_of(message: BaseMessage | None) -> list[ToolCall]:
@@ -212,6 +223,8 @@ def calls_of(message: BaseMessage | None) -> list[ToolCall]:
 def _legacy_calls(message: AIMessage) -> list[ToolCall]:
     """Return the call of the times before there were ids, if its arguments are whole."""
     call = message.additional_kwargs.get("function_call")
+    if call is None:
+        return []
     name = call.get("name") if isinstance(call, Mapping) else None
     if not isinstance(name, str) or not name or not isinstance(call, Mapping):
         return []

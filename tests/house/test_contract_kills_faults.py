@@ -10,6 +10,7 @@ from functools import partial
 
 import faulty_ids
 import faulty_reading
+import faulty_transactions
 import pytest
 from faulty_logs import FAULTS
 
@@ -70,10 +71,11 @@ def test_the_log_without_the_fault_passes_the_same_test(log_class, test, tmp_pat
 
 
 def test_there_are_enough_faults():
-    assert len({fault for fault, _ in FAULTS}) >= 90
+    assert len({fault for fault, _ in FAULTS}) >= 100
     assert {fault.__module__ for fault, _ in FAULTS} == {
         "faulty_logs",
         faulty_ids.__name__,
         faulty_reading.__name__,
+        faulty_transactions.__name__,
     }
     assert all(issubclass(fault, (InMemoryLog, SQLiteLog)) for fault, _ in FAULTS)

@@ -250,7 +250,7 @@ class DynamoDBLog(AsyncTwins):
     ) -> LineChanges:
         """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
         rows, generation = reading.later(self._batches, owner, cursor, limit)
-        return line_changes_of(rows, cursor, generation)
+        return line_changes_of(rows, cursor, generation, limit)
 
     # -- erasing --------------------------------------------------------------------------------
 

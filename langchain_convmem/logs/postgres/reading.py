@@ -111,7 +111,7 @@ def line_changes(
 ) -> Steps[LineChanges]:
     """Return the dialog lines of an owner behind a cursor, in the order they were committed."""
     rows, generation = yield from _later(tx, owner, cursor, limit)
-    return line_changes_of(rows, cursor, generation)
+    return line_changes_of(rows, cursor, generation, limit)
 
 
 def _later(

@@ -131,6 +131,11 @@ class Connections:
         for db in idle:
             db.close()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def check_open(self) -> None:
         """Raise `LogClosedError` after `close`."""
         if self._closed:

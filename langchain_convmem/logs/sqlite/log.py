@@ -7,15 +7,16 @@ table's running numbers: SQLite has one writer at a time, so they are the commit
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.ids import now_ms
-from langchain_convmem.logs.async_twins import AsyncTwins
+from langchain_convmem.logs.async_twins import TransactionTwins
 from langchain_convmem.logs.rows import (
     changes_of,
     check_ids,
@@ -23,11 +24,14 @@ from langchain_convmem.logs.rows import (
     check_user,
     entry_of,
     line_changes_of,
+    merged,
     state_text,
 )
-from langchain_convmem.logs.sqlite import documents, reading, segments, writing
+from langchain_convmem.logs.sqlite import reading, segments, writing
 from langchain_convmem.logs.sqlite.backup import back_up
 from langchain_convmem.logs.sqlite.connections import Connections
+from langchain_convmem.logs.sqlite.decoded import DecodedEntries
+from langchain_convmem.logs.sqlite.documents import delete_state, get_state, set_state
 from langchain_convmem.logs.sqlite.erasing import (
     drop_empty_owner,
     erase_entries,
@@ -37,7 +41,10 @@ from langchain_convmem.logs.sqlite.erasing import (
 )
 from langchain_convmem.logs.sqlite.owners import keep_positions, owner_of, thread_of
 from langchain_convmem.logs.sqlite.verifying import VerifyReport, verified
+from langchain_convmem.logs.sqlite.waiting import WaitingSegments
+from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import (
+    CacheDraft,
     Changes,
     Draft,
     Entry,
@@ -55,10 +62,14 @@ __all__ = ["SQLiteLog"]
 
 Progress = Callable[[int, int], None]
 
+_log = logging.getLogger("langchain_convmem")
+
 _DELETED_AT_ONCE = 5000
+_WAITING_AT_ONCE = 64
+"""Segments that may wait for the next write, and be lost if the process ends before."""
 
 
-class SQLiteLog(AsyncTwins):
+class SQLiteLog(TransactionTwins):
     """A message log in a SQLite file; created on first use.
 
     Safe to share between threads, and to open several times in several processes.
@@ -84,6 +95,8 @@ class SQLiteLog(AsyncTwins):
         if self.path.is_dir():
             raise ConfigError(f"{self.path} is a directory; name a file in it")
         self._connections = Connections(self.path)
+        self._decoded = DecodedEntries()
+        self._waiting = WaitingSegments()
         with self._connections.read():
             pass  # a file that cannot be used is refused here, not at the first message
 
@@ -98,7 +111,13 @@ class SQLiteLog(AsyncTwins):
 
     def close(self) -> None:
         """Close the file; later calls raise `LogClosedError`. Idempotent."""
+        if self._waiting and not self._connections.is_closed:
+            try:
+                self._write_waiting()
+            except LogError as error:
+                _log.warning("terms and vectors could not be stored: %s", error)
         self._connections.close()
+        self._decoded.clear()
         self._stop_worker()
 
     # -- writing --------------------------------------------------------------------------------
@@ -113,6 +132,30 @@ class SQLiteLog(AsyncTwins):
             return []
         with self._connections.write(relaxed=relaxed) as db:
             written = writing.append(db, key, batch)
+            self._waiting.write(db)
+        return [writing.entry_of_written(key, one) for one in written]
+
+    def append_planned(
+        self,
+        key: ThreadKey,
+        plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+        *,
+        after: int,
+        message_ids: Collection[str] = (),
+        documents: Sequence[CacheDraft] = (),
+    ) -> list[Entry]:
+        """Read, plan and append in one transaction; see `ThreadTransactions.append_planned`."""
+        check_ids(message_ids)
+        caches = [(one, state_text(one.value)) for one in documents]
+        with self._connections.write() as db:
+            rows = reading.entries(db, key, after=after, until=None, last=None)
+            found = reading.find(db, key, message_ids)
+            there = merged(*([entry_of(key, row) for row in some] for some in (found, rows)))
+            batch = writing.encoded(plan(there))
+            written = writing.append(db, key, batch) if batch else []
+            for cache, text in caches:
+                set_state(db, key, cache.name, text, expected=cache.expected)
+            self._waiting.write(db)
         return [writing.entry_of_written(key, one) for one in written]
 
     def annotate(
@@ -151,6 +194,19 @@ class SQLiteLog(AsyncTwins):
             rows = reading.find(db, key, message_ids)
         return [entry_of(key, row) for row in rows]
 
+    def read_thread(
+        self,
+        key: ThreadKey,
+        name: str,
+        stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+    ) -> tuple[StateDocument | None, list[Entry]]:
+        """Return a document and entries; see `ThreadTransactions.read_thread`."""
+        with self._connections.read() as db:
+            document = get_state(db, key, name)
+            found = reading.columns_of(db, key, stretches(document))
+            epoch = reading.forget_epoch(db)
+        return document, self._decoded.of(key, found, epoch)
+
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
         check_user(user_id)
@@ -178,7 +234,7 @@ class SQLiteLog(AsyncTwins):
         """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.read() as db:
             found = reading.later(db, owner, cursor, limit=limit)
-        return line_changes_of(reading.keyed(owner, found), cursor, found.generation)
+        return line_changes_of(reading.keyed(owner, found), cursor, found.generation, limit)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -191,6 +247,7 @@ class SQLiteLog(AsyncTwins):
         """
         check_scope(scope, entry_ids)
         with self._connections.write() as db:
+            self._waiting.write(db)
             owner = scope.owner if isinstance(scope, ThreadKey) else scope
             number, _ = owner_of(db, owner)
             keep_positions(db)
@@ -203,6 +260,7 @@ class SQLiteLog(AsyncTwins):
             else:
                 counts = erase_entries(db, thread_of(db, scope), entry_ids)
             drop_empty_owner(db, number)
+        self._decoded.clear()
         self._connections.checkpoint()
         return replace(counts, at_ms=now_ms())
 
@@ -211,7 +269,7 @@ class SQLiteLog(AsyncTwins):
     def get_state(self, key: ThreadKey, name: str) -> StateDocument | None:
         """Return the document, or None."""
         with self._connections.read() as db:
-            return documents.get_state(db, key, name)
+            return get_state(db, key, name)
 
     def set_state(
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
@@ -219,13 +277,13 @@ class SQLiteLog(AsyncTwins):
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
         text = state_text(value)
         with self._connections.write() as db:
-            version = documents.set_state(db, key, name, text, expected=expected)
+            version = set_state(db, key, name, text, expected=expected)
         return None if version is None else StateDocument(loads(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         with self._connections.write() as db:
-            documents.delete_state(db, key, name)
+            delete_state(db, key, name)
 
     # -- segments -------------------------------------------------------------------------------
 
@@ -234,7 +292,8 @@ class SQLiteLog(AsyncTwins):
     ) -> list[StoredSegment]:
         """Return the owner's rows, in order; see `SegmentCache.load_segments`."""
         with self._connections.read() as db:
-            return segments.load_segments(db, owner_of(db, owner)[0], fingerprint, after)
+            found = segments.load_segments(db, owner_of(db, owner)[0], fingerprint, after)
+        return self._waiting.added_to(found, owner, fingerprint, after)
 
     def save_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
         """Add or overwrite rows; see `SegmentCache.save_segments`.
@@ -242,15 +301,30 @@ class SQLiteLog(AsyncTwins):
         They can be made again, so the disk is not waited for.
         """
         with self._connections.write(relaxed=True) as db:
+            self._waiting.write(db)
             segments.save_segments(db, owner_of(db, owner)[0], fingerprint, rows)
+
+    def keep_segments(self, owner: Owner, fingerprint: str, rows: Iterable[StoredSegment]) -> None:
+        """Have rows written with what is written next; see `SegmentBuffer.keep_segments`."""
+        self._connections.check_open()
+        self._waiting.put(owner, fingerprint, rows)
+        if len(self._waiting) > _WAITING_AT_ONCE:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            with self._connections.write(relaxed=True) as db:
+                self._waiting.write(db)
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
         """Return under which names there are vectors; see `SegmentCache.segment_fingerprints`."""
+        self._write_waiting()
         with self._connections.read() as db:
             return segments.segment_fingerprints(db, owner_of(db, owner)[0])
 
     def delete_segments(self, owner: Owner, fingerprint: str) -> int:
         """Delete rows, some thousands per transaction; see `SegmentCache.delete_segments`."""
+        self._write_waiting()
         deleted = 0
         while True:
             with self._connections.write(relaxed=True) as db:

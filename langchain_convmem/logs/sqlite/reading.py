@@ -7,7 +7,7 @@ reader is done the write-ahead log cannot be folded in.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from langchain_convmem.errors import CorruptEntryError
@@ -15,12 +15,15 @@ from langchain_convmem.ids import is_ulid, ulid_bytes, ulid_ms, ulid_number, uli
 from langchain_convmem.logs.rows import Row, bounded, key_hash, message_id_of
 from langchain_convmem.logs.sqlite.owners import owner_of, thread_of
 from langchain_convmem.logs.sqlite.rows import COLUMNS, row_of
+from langchain_convmem.protocols import Stretch
 from langchain_convmem.records import Owner, ThreadInfo, ThreadKey
 
 __all__ = [
     "Later",
+    "columns_of",
     "entries",
     "find",
+    "forget_epoch",
     "keyed",
     "later",
     "named",
@@ -40,6 +43,22 @@ def entries(
         (thread_of(db, key), bounded(after), bounded(until), _limit(last)),
     ).fetchall()
     return [row_of(columns, key.thread_id) for columns in reversed(found)]
+
+
+def columns_of(
+    db: sqlite3.Connection, key: ThreadKey, stretches: Iterable[Stretch]
+) -> list[Sequence[Any]]:
+    """Return the `COLUMNS` of a thread's rows in stretches, in their order."""
+    thread = thread_of(db, key)
+    return [
+        columns
+        for after, until in stretches
+        for columns in db.execute(
+            f"SELECT {COLUMNS} FROM entries e "
+            "WHERE thread = ? AND seq > ? AND seq <= ? ORDER BY seq",
+            (thread, bounded(after), bounded(until)),
+        )
+    ]
 
 
 def _limit(wanted: int | None) -> int:
@@ -99,6 +118,11 @@ def _info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadInfo:
     except (TypeError, ValueError) as error:
         msg = f"thread {key.thread_id!r} has an entry with a damaged id: {error}; see verify()"
         raise CorruptEntryError(msg, thread_id=key.thread_id) from error
+
+
+def forget_epoch(db: sqlite3.Connection) -> int:
+    """Return a number that every `forget` raises, whatever it erased."""
+    return int(db.execute("SELECT forget_epoch FROM meta").fetchone()[0])
 
 
 def owners(db: sqlite3.Connection) -> list[Owner]:

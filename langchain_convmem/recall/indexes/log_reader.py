@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from langchain_convmem.protocols import LineSource, MessageLog
+from langchain_convmem.protocols import LineSource, MessageLog, speaks_for
 from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner
 from langchain_convmem.views.lines import dialog_lines
 from langchain_convmem.views.live import retracted_ids
@@ -59,6 +59,8 @@ class LogReader:
                 self._controls += changes.controls
                 self._retracted = retracted_ids(self._controls)
             take(changes.lines)
+            if changes.is_last:
+                return False
 
     def retracted(self) -> frozenset[str]:
         """Return the ids of the entries that were read and count no more.
@@ -76,7 +78,7 @@ class _Reading(Protocol):
 
 def _reading_of(log: MessageLog) -> _Reading:
     """Return how lines are read from a log."""
-    if isinstance(log, LineSource) and _reads_both_alike(log):
+    if isinstance(log, LineSource) and speaks_for(log, "line_changes", "changes"):
         return log.line_changes
 
     def from_entries(owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
@@ -90,11 +92,3 @@ def _reading_of(log: MessageLog) -> _Reading:
         )
 
     return from_entries
-
-
-def _reads_both_alike(log: LineSource) -> bool:
-    """Return whether nobody has changed how entries are read without a thought for lines."""
-    for names in (getattr(log, "__dict__", {}), *map(vars, type(log).__mro__)):
-        if "line_changes" in names or "changes" in names:
-            return "line_changes" in names
-    return False

@@ -42,6 +42,8 @@ __all__ = ["OwnerIndex"]
 _BATCH = 256
 _SMALL_BATCH = 32
 _UNSAVED = 2000
+_FEW = 16
+"""Lines of a turn or two, which others have hardly ever indexed before."""
 
 _Sending: TypeAlias = Literal["nothing", "unless paused", "all", "anew"]
 """When lines may go to the embedder; "anew": though another one has made vectors of them."""
@@ -215,7 +217,7 @@ class OwnerIndex:
         self._stored.drop(gone)
         if self.vectors.missing:
             self._fill_missing(progress)
-        self._stored.save()
+        self._stored.save(may_wait=self._may_wait)
         return failure
 
     def _retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
@@ -247,8 +249,7 @@ class OwnerIndex:
         if not fresh:
             return
         self.vectors.expect(len(fresh))
-        rows, is_whole = self._stored.load(fresh)
-        self._has_overlooked |= not is_whole
+        rows = self._load(fresh)
         size = _SMALL_BATCH if self.embeds_behind and self._sending == "anew" else _BATCH
         for done, numbers in enumerate(_batches(fresh, size)):
             self._derive_batch(numbers, rows)
@@ -256,6 +257,13 @@ class OwnerIndex:
             if progress is not None:
                 progress(min((done + 1) * size, len(fresh)), len(fresh))
         self.lexical.settle()
+
+    def _load(self, fresh: range) -> dict[int, StoredSegment]:
+        if fresh.start and len(fresh) <= _FEW and self._embedder.is_free:
+            return {}  # to make them anew takes no longer than to look
+        rows, is_whole = self._stored.load(fresh)
+        self._has_overlooked |= not is_whole
+        return rows
 
     def _derive_batch(self, numbers: Sequence[int], rows: dict[int, StoredSegment]) -> None:
         # Each row is needed once, and together they take more memory than what comes of them.
@@ -400,4 +408,9 @@ class OwnerIndex:
     def _save_some(self) -> None:
         """Store what would be dear to lose."""
         if not self._embedder.is_free or len(self._stored) >= _UNSAVED:
-            self._stored.save()
+            self._stored.save(may_wait=self._may_wait)
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether nobody asked for what is stored now to be stored."""
+        return self._sending not in ("all", "anew")

@@ -143,10 +143,10 @@ class SegmentStore:
         for number in numbers:
             self._of_owner[self._owner(number)].drop(self._place(number))
 
-    def save(self) -> None:
-        """Store what waits; what cannot be stored waits on."""
+    def save(self, *, may_wait: bool = False) -> None:
+        """Store what waits, few rows with what the log writes next if they may wait on."""
         for stored in self._of_owner.values():
-            stored.save()
+            stored.save(may_wait=may_wait)
 
     def others(self) -> list[str] | None:
         """Return, sorted, the fingerprints of vectors that others made; None: nobody knows."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from langchain_convmem.errors import LogError
-from langchain_convmem.protocols import SegmentCache
-from langchain_convmem.recall.embedding import fingerprint_of
+from langchain_convmem.protocols import SegmentBuffer, SegmentCache, speaks_for
+from langchain_convmem.recall.embedding import costs_nothing, fingerprint_of
 from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS, Place
 from langchain_convmem.records import Owner, StoredSegment
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["StoredSegments"]
 
 _log = logging.getLogger("langchain_convmem")
+
+_FEW = 8
+"""Rows that may wait for the next write: those of a turn or two, which are soon made again."""
 
 
 class StoredSegments:
@@ -29,6 +32,8 @@ class StoredSegments:
     def __init__(self, cache: SegmentCache | None, owner: Owner, embeddings: Embeddings) -> None:
         """Create the border around `cache`; without one nothing is found and nothing is kept."""
         self._cache = cache
+        self._buffer = _buffer_of(cache)
+        self._is_free = costs_nothing(embeddings)
         self._owner = owner
         self._embeddings = embeddings
         self._unsaved: dict[Place, StoredSegment] = {}
@@ -66,18 +71,30 @@ class StoredSegments:
         """Leave out a row that was to be stored."""
         self._unsaved.pop(place, None)
 
-    def save(self) -> None:
-        """Store what waits; what cannot be stored waits on, since a recall has all it needs."""
+    def save(self, *, may_wait: bool = False) -> None:
+        """Store what waits; what cannot be stored waits on, since a recall has all it needs.
+
+        Args:
+            may_wait: Few rows that cost nothing may be stored with what the log writes next.
+        """
         if self._cache is None or not self._unsaved:
             return
         rows = list(self._unsaved.values())
         try:
-            self._cache.save_segments(self._owner, self.fingerprint, rows)
+            if may_wait and self._buffer is not None and self._are_cheap(rows):
+                self._buffer.keep_segments(self._owner, self.fingerprint, rows)
+            else:
+                self._cache.save_segments(self._owner, self.fingerprint, rows)
         except LogError as error:
             self._failed("terms and vectors could not be stored", error)
             return
         self._unsaved.clear()
         self.problem = None
+
+    def _are_cheap(self, rows: Sequence[StoredSegment]) -> bool:
+        """Return whether little is lost with rows if the process ends before they are stored."""
+        is_free = self._is_free or all(row.vector is None for row in rows)
+        return is_free and len(rows) <= _FEW
 
     def others(self) -> Sequence[str] | None:
         """Return the fingerprints of vectors that others made; None if they cannot be read."""
@@ -104,3 +121,9 @@ class StoredSegments:
     def _failed(self, what: str, error: LogError) -> None:
         self.problem = f"{what}: {error}"
         _log.warning("%s", self.problem, exc_info=error)
+
+
+def _buffer_of(cache: SegmentCache | None) -> SegmentBuffer | None:
+    if isinstance(cache, SegmentBuffer) and speaks_for(cache, "keep_segments", "save_segments"):
+        return cache
+    return None

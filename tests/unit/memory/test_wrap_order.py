@@ -268,13 +268,16 @@ CALLED: set[str] = set()
 _DISK = [
     "annotate",
     "append",
+    "append_planned",
     "changes",
     "close",
     "delete_state",
     "entries",
     "forget",
     "get_state",
+    "keep_segments",
     "load_segments",
+    "read_thread",
     "save_segments",
     "set_state",
     "threads",
@@ -307,7 +310,14 @@ async def test_nothing_of_the_memory_blocks_the_event_loop(tmp_path):
     await memory.history("t", user_id="ana").aget_messages()
     await memory.aforget(user_id="ana")
     await log.aclose()
-    assert {"append", "entries", "changes", "threads", "forget", "embed_query"} <= CALLED
+    assert {
+        "append_planned",
+        "read_thread",
+        "changes",
+        "threads",
+        "forget",
+        "embed_query",
+    } <= CALLED
 
 
 async def test_the_loop_runs_on_while_a_turn_waits_for_its_thread(memory):

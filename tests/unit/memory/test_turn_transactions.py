@@ -1,0 +1,156 @@
+"""How often a turn asks a SQLite file: figures that the pages on cost and reliability name."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import MessagesState
+from scripted_agents import agent_with
+from scripted_chat import ProviderError, ScriptedChatModel, at
+from traced_sqlite import traced
+
+from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, SQLiteLog
+from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.recall import RecallSettings
+from langchain_convmem.records import ThreadKey
+
+KEY = ThreadKey("ana", "t")
+PLACES = ("harbour", "station", "museum", "garden", "theatre", "market", "library", "bridge")
+WARM = 60
+"""Turns before the one that is counted: caches are full, and the live part has been noted."""
+
+
+@pytest.fixture
+def log(tmp_path):
+    with SQLiteLog(tmp_path / "memory.db") as log:
+        yield log
+
+
+@pytest.fixture
+def memory(log):
+    with ConversationMemory(log, embeddings=EmbeddedEmbeddings()) as memory:
+        for number, place in enumerate(PLACES):
+            said = [HumanMessage(f"I parked at the {place}."), AIMessage("Noted.")]
+            memory.add_messages(said, user_id="ana", thread_id=f"earlier {number}")
+        yield memory
+
+
+def question(number):
+    return f"Where did I park on day {number}, at the {PLACES[number % len(PLACES)]}?"
+
+
+def model():
+    return ScriptedChatModel(replies=["At the harbour, I think."])
+
+
+def wrapped(memory, **options):
+    chain = memory.wrap(model(), history_tokens=300, **options)
+    return lambda number: chain.invoke(question(number), at())
+
+
+def streamed(memory):
+    chain = memory.wrap(model(), history_tokens=300)
+    return lambda number: list(chain.stream(question(number), at()))
+
+
+def conversed(memory):
+    talk = memory.conversation(model(), thread_id="t", user_id="ana")
+    return lambda number: talk.send_message(question(number))
+
+
+def graphed(memory):
+    graph = memory_graph(memory, model(), state_schema=MessagesState)
+    return lambda number: graph.invoke({"messages": [HumanMessage(question(number))]}, at())
+
+
+def acted(memory):
+    agent = agent_with(memory, model(), options={"recall": True}, tools=())
+    return lambda number: agent.invoke({"messages": [HumanMessage(question(number))]}, at())
+
+
+def counts_of(log, take, turns=range(WARM, WARM + 50)):
+    """Return the largest counts of turns; as many as it takes to note the live part anew."""
+    for number in range(turns[0]):
+        take(number)
+    found = []
+    for number in turns:
+        with traced(log) as transactions:
+            take(number)
+        found.append(transactions.counts)
+    return max(total for total, _ in found), max(writes for _, writes in found)
+
+
+@pytest.mark.parametrize("host", [wrapped, streamed])
+def test_a_turn_takes_four_transactions_and_two_of_them_write(log, memory, host):
+    assert counts_of(log, host(memory)) == (4, 2)
+
+
+def test_a_turn_without_recall_reads_once(log, memory):
+    assert counts_of(log, wrapped(memory, recall=False)) == (3, 2)
+
+
+def test_a_turn_that_is_not_stored_writes_nothing(log, memory):
+    chain = memory.wrap(model())
+    take = wrapped(memory)
+    for number in range(3):
+        take(number)
+    with traced(log) as transactions:
+        chain.invoke(question(3), at(remember=False))
+    assert transactions.writes == []
+
+
+def test_what_a_paid_embedder_made_is_looked_for_and_stored_at_once(log):
+    with ConversationMemory(log, embeddings=DeterministicFakeEmbedding(size=8)) as memory:
+        assert counts_of(log, wrapped(memory)) == (6, 3)
+
+
+def test_a_relevance_buffer_is_kept_beside(log):
+    settings = RecallSettings(buffer_size=4)
+    with ConversationMemory(log, embeddings=EmbeddedEmbeddings(), settings=settings) as memory:
+        assert counts_of(log, wrapped(memory)) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("host", "most"), [(conversed, (6, 2)), (acted, (11, 2)), (graphed, (14, 2))]
+)
+def test_other_hosts_take_no_more_than_they_do(log, memory, host, most, record_property):
+    total, writes = counts_of(log, host(memory))
+    record_property("transactions of a turn", f"{host.__name__}: {total}, {writes} of them write")
+    assert total <= most[0]
+    assert writes <= most[1]
+
+
+# -- what is written beside -----------------------------------------------------------------------
+
+
+def test_terms_and_vectors_of_the_question_are_written_with_the_reply(log, memory, tmp_path):
+    take = wrapped(memory)
+    for number in range(3):
+        take(number)
+    *_, asked, answered = log.entries(KEY)
+    with SQLiteLog(tmp_path / "memory.db") as other:
+        [fingerprint] = other.segment_fingerprints(KEY.owner)
+        stored = [row.position for row in other.load_segments(KEY.owner, fingerprint)]
+    assert asked.position in stored
+    assert answered.position not in stored
+
+
+def test_the_live_part_is_noted_with_the_reply(log, memory):
+    take = wrapped(memory)
+    for number in range(WARM):
+        take(number)
+    note = log.get_state(KEY, "cache:live")
+    assert note.value["floor"] > log.entries(KEY)[0].position
+
+
+def test_a_turn_whose_model_fails_notes_nothing_and_is_read_all_the_same(log, memory):
+    failing = ScriptedChatModel(replies=[ProviderError("over quota")])
+    chain = memory.wrap(failing, history_tokens=300)
+    for number in range(WARM):
+        with pytest.raises(ProviderError):
+            chain.invoke(question(number), at())
+    assert log.get_state(KEY, "cache:live") is None
+    seen = ScriptedChatModel(replies=["Yes."])
+    memory.wrap(seen).invoke(question(WARM), at())
+    assert question(0) in str(seen.seen[-1])
