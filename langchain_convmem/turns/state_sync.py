@@ -196,7 +196,7 @@ class StateSync:
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         return TurnNote(
-            id=turn_id or new_ulid(),
+            id=_turn_among(stored, spoken[asked]) or turn_id or new_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=generation,
@@ -243,10 +243,11 @@ class StateSync:
         differ.compare(earlier)
         differ.compare([asked], turn_id=new_ulid() if old is None else old.turn_id)
         gone = _find_replaced(thread.entries, meant, asked)
-        yield from self._append([*self.context.retract(gone, "replaced"), *differ.news])
+        back = self.context.retract(gone, "replaced")
+        stored = yield from self._append([*back, *differ.news])
         before = meant.context_before
         return TurnNote(
-            id=differ.turns[-1] or new_ulid(),
+            id=_turn_among(stored, asked) or differ.turns[-1] or new_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
             generation=(yield from self._generation()),
@@ -702,7 +703,7 @@ def _caller_of(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMess
     for message in reversed(messages):
         if any(call["id"] == call_id for call in getattr(message, "tool_calls", ())):
             return message
-    return None
+    return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
 
 
 def is_stand_in(message: BaseMessage) -> bool:
@@ -734,6 +735,11 @@ def find_aside(
         [one for one in held if one.id in aside],
         None if note is None else note.get("aside_before"),
     )
+
+
+def _turn_among(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
+    """Return the turn of what the user says: a branch beside this one may have stored it first."""
+    return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
 
 
 def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessage) -> list[str]:
