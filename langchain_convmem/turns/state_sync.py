@@ -703,7 +703,7 @@ def _caller_of(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMess
     for message in reversed(messages):
         if any(call["id"] == call_id for call in getattr(message, "tool_calls", ())):
             return message
-    return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
+    return None
 
 
 def is_stand_in(message: BaseMessage) -> bool:

@@ -158,7 +158,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         before = next(n for n, message in enumerate(messages) if message.id == note["first"])
         if self.keep_state == "turn" and before:
             # Removals would show up among the messages of a stream; this does not.
-            update["messages"] = Overwrite(messages[before:])
+            aside = find_aside(messages[:before], note, sync.context)
+            kept = [*aside.instructions, *aside.messages]
+            update["messages"] = Overwrite([*kept, *messages[before:]])
         return update
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
@@ -228,7 +230,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         trace = TurnTrace(get_config())
         view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
         shown = request.messages
-        aside = find_aside(shown, note, sync.context)
+        held = {message.id for message in state["messages"]}
+        aside = find_aside([one for one in shown if one.id in held], note, sync.context)
         context = yield from agent_context_steps(view, loop, state["messages"], shown, aside)
         yield from trace.told("convmem.context", context.counts)
         return loop, _showing(request, context.given)

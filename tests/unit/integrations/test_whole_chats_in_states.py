@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain.agents.middleware import wrap_model_call
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.graph import MessagesState
 from pydantic import BaseModel
 from scripted_agents import agent_with
@@ -130,6 +131,30 @@ def test_system_messages_steer_their_own_run_alone(quick, model, app):
         "Today is Tuesday.",
         *(one["content"] for one in shown[:-1]),
     ]
+
+
+def test_a_state_that_keeps_the_latest_turn_keeps_what_is_for_the_run_alone(quick, model):
+    app = agent_with(quick, model, tools=(), options={"keep_state": "turn"})
+    _say(app, [], "Where is the bike?")
+    sent = [("system", "Be brief."), ("user", "Say yes"), ("assistant", "Ita"), ("user", "And no?")]
+    found = app.invoke({"messages": sent}, at())
+    assert [one.text for one in model.seen[1]] == [
+        *("Be brief.", "Where is the bike?", "Reply 1.", "Say yes", "Ita", "And no?"),
+    ]
+    assert [one.text for one in found["messages"]][-2:] == ["And no?", "Reply 2."]
+    assert len(_view(quick)) == 4
+
+
+def test_what_middleware_shows_stands_once_beside_what_the_caller_sent(quick, model):
+    @wrap_model_call
+    def instructed(request, handler):
+        own = SystemMessage("Speak Latin.")
+        return handler(request.override(messages=[own, *request.messages]))
+
+    app = agent_with(quick, model, tools=(), before=[instructed])
+    app.invoke({"messages": [("system", "Be brief."), ("user", "Hello")]}, at())
+    texts = "\n".join(str(one.text) for one in model.seen[0])
+    assert [texts.count(part) for part in ("Be brief.", "Speak Latin.", "Hello")] == [1, 1, 1]
 
 
 def test_what_the_thread_has_never_had_is_for_the_run_alone(quick, model, app):
