@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -286,6 +288,40 @@ async def test_an_object_that_cannot_be_read_is_an_error_and_the_reply_is_kept(
     assert service.requests[1][0] == "user: Where?"
     assert service.requests[1][-1] == "user: Thanks."
     assert '"level": 3' in "\n".join(service.requests[1][1:-1])
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+@pytest.mark.parametrize("way", ONCE)
+async def test_an_object_in_the_providers_own_form_is_returned_and_kept_as_its_text(
+    memory, provider, way, include_raw
+):
+    async with provider.answer(['{"place": "level 3"}', "Bye."]) as (model, service):
+        spot = model.with_structured_output(Spot, method="json_schema", include_raw=include_raw)
+        found = await ONCE[way](memory.wrap(spot, recall=False), "Where did I park?", at())
+        await ONCE[way](memory.wrap(model, recall=False), "Thanks.", at())
+    assert (found["parsed"] if include_raw else found) == Spot(place="level 3")
+    assert '"name": "Spot"' in json.dumps(service.bodies[0])
+    assert service.requests[1] == [
+        "user: Where did I park?",
+        'assistant: {"place": "level 3"}',
+        "user: Thanks.",
+    ]
+    assert stored(memory)[1].usage_metadata["output_tokens"] > 0
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_an_object_is_streamed_in_parts_and_kept_whole(memory, provider, way):
+    made = ScriptedReply(tool_calls=[ScriptedToolCall("Spot", {"place": "level 3"}, "c1")])
+    async with provider.answer([made, "Bye."]) as (model, service):
+        spot = model.with_structured_output(Spot.model_json_schema(), **_by_calls(provider))
+        chain = memory.wrap(spot, recall=False)
+        if way == "stream":
+            parts = list(chain.stream("Where did I park?", at()))
+        else:
+            parts = [part async for part in chain.astream("Where did I park?", at())]
+        await memory.wrap(model, recall=False).ainvoke("Thanks.", at())
+    assert parts[-1] == {"place": "level 3"}
+    assert service.requests[1][1] == 'assistant: {"place": "level 3"}'
 
 
 def _by_calls(provider):
