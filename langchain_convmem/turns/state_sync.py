@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog
@@ -30,7 +30,7 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import says_same
-from langchain_convmem.turns.reconcile import Reconciled, reconcile
+from langchain_convmem.turns.reconcile import Continued, Reconciled, continue_turn, reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, make_storable, with_free_ids
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import CallContext
@@ -39,6 +39,7 @@ from langchain_convmem.views.drafting import Drafting, is_remembered
 from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.summaries import summaries_over
+from langchain_convmem.views.tool_calls import calls_of
 
 __all__ = [
     "NOTE_KEY",
@@ -51,6 +52,7 @@ __all__ = [
     "find_aside",
     "is_stand_in",
     "latest_exchange",
+    "rename_known",
     "rewind_turns",
     "select_spoken",
 ]
@@ -90,6 +92,8 @@ class TurnNote(TypedDict):
     """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
     aside_before: NotRequired[str | None]
     """The turn that these stand before; None for the turn under way."""
+    names: NotRequired[dict[str, str]]
+    """Ids in the log of messages that the caller sent once more, by those that they have now."""
 
 
 def check_user(note: TurnNote | None, key: ThreadKey) -> None:
@@ -171,7 +175,7 @@ class StateSync:
         Returns:
             The note of the turn; None for an empty state.
         """
-        spoken = select_spoken(messages, self.context)
+        spoken = select_spoken(messages, self.context, note)
         if not spoken:
             return None
         entries: list[Entry] = yield from self._find(spoken)
@@ -224,11 +228,13 @@ class StateSync:
         Returns:
             The note of the turn; None where the state is not of this kind.
         """
-        if len(said) < _CHAT or role_of(said[-1]) != "user":
+        if len(said) < _CHAT or role_of(said[-1]) == "assistant":
             return None
         thread = yield from read_live_steps(self.log, self.context.key)
         if not any(entry.role == "user" for entry in live_entries(thread.entries)):
             return None
+        if role_of(said[-1]) != "user":
+            return (yield from self._go_on_sent(said, thread.entries))
         # Where the log knows none of the user's messages, the graph has made up ids for this run.
         is_named = any(entry.role == "user" for entry in found)
         sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
@@ -237,8 +243,11 @@ class StateSync:
             thread = yield from read_all_steps(self.log, thread)
             meant = cast("Reconciled", self._reconcile(thread, sent))
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
-        old = meant.again or meant.replaces
+        old, names = meant.again or meant.replaces, {}
         *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
+        if meant.again is not None:
+            names = {str(asked.id): meant.again.message_id}
+            asked = _rename(asked, names)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
         differ.compare(earlier)
         differ.compare([asked], turn_id=new_ulid() if old is None else old.turn_id)
@@ -254,6 +263,30 @@ class StateSync:
             settled=None,
             aside=[str(own[id(one)].id) for one in meant.context_only],
             aside_before=None if before is None else before.turn_id,
+            names=names,
+        )
+
+    def _go_on_sent(
+        self, said: Sequence[BaseMessage], entries: Sequence[Entry]
+    ) -> Steps[TurnNote | None]:
+        """Return the open turn that a chat goes on with whose caller ran the tools.
+
+        The results are stored when the turn is caught up with.
+        """
+        results = [one for one in said[_asked_last(said) :] if isinstance(one, ToolMessage)]
+        try:
+            turn = continue_turn(entries, results)
+        except InvalidMessageError:
+            return None  # of calls that the log knows nothing of
+        return TurnNote(
+            id=turn.asked.turn_id,
+            first=turn.asked.message_id,
+            user=self.context.key.user_id,
+            generation=(yield from self._generation()),
+            settled=None,
+            position=turn.asked.position,
+            aside=[],
+            names=_find_names(said[_asked_last(said) :], turn, entries),
         )
 
     def _reconcile(self, thread: LiveThread, sent: Sequence[BaseMessage]) -> Reconciled | None:
@@ -274,7 +307,7 @@ class StateSync:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
         """
-        spoken = select_spoken(messages, self.context)
+        spoken = select_spoken(messages, self.context, note)
         if not spoken:
             return SyncedTurn()
         start, entries, is_whole = yield from self._read_turn(spoken, note)
@@ -711,15 +744,17 @@ def is_stand_in(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE
 
 
-def select_spoken(messages: Iterable[BaseMessage], context: NodeContext) -> list[BaseMessage]:
-    """Return the messages of a state that are the thread's.
+def select_spoken(
+    messages: Iterable[BaseMessage], context: NodeContext, note: TurnNote | None
+) -> list[BaseMessage]:
+    """Return the messages of a state that are the thread's, under the ids that the log has.
 
     What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
     messages steer one run alone.
     """
     return [
         message
-        for message in messages
+        for message in rename_known(messages, note)
         if not is_stand_in(message) and not (context.is_stateless and role_of(message) == "system")
     ]
 
@@ -737,6 +772,48 @@ def find_aside(
     )
 
 
+def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
+    """Return the messages of a state under the ids that the log has."""
+    names = {} if note is None else note.get("names", {})
+    return [_rename(message, names) for message in messages]
+
+
+def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
+    name = names.get(message.id or "")
+    return message if name is None else message.model_copy(update={"id": name})
+
+
+def _find_names(
+    said: Sequence[BaseMessage], turn: Continued, entries: Sequence[Entry]
+) -> dict[str, str]:
+    """Return the log's ids of a turn's messages that were sent once more, by those they have now.
+
+    Args:
+        said: The question, and what followed it.
+        turn: The open turn.
+        entries: Those of the thread.
+    """
+    own = [entry for entry in live_entries(entries) if entry.turn_id == turn.asked.turn_id]
+    found = {str(said[0].id): turn.asked.message_id} if role_of(said[0]) == "user" else {}
+    results = {result.tool_call_id: str(result.id) for result in turn.results}
+    for message in said:
+        made, answered = calls_of(message), getattr(message, "tool_call_id", None)
+        same = next((n for n, one in enumerate(own) if _is_same_step(one, made, answered)), None)
+        if same is not None:
+            found[str(message.id)], own = own[same].message_id, own[same + 1 :]
+        elif answered in results:
+            found[str(message.id)] = results[answered]
+    return found
+
+
+def _is_same_step(entry: Entry, made: Sequence[Any], answered: str | None) -> bool:
+    """Return whether an entry makes these calls, or answers this one."""
+    if answered is not None:
+        return getattr(entry.message, "tool_call_id", None) == answered
+    ids = [call["id"] for call in calls_of(entry.message)]
+    return bool(ids) and ids == [call["id"] for call in made]
+
+
 def _turn_among(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
     """Return the turn of what the user says: a branch beside this one may have stored it first."""
     return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
@@ -744,11 +821,13 @@ def _turn_among(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
 
 def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessage) -> list[str]:
     """Return the entries in whose place something else is said."""
-    if meant.again is not None and meant.again.message_id != asked.id:
+    if meant.again is not None:
+        # What was stored for a state makes way once there is another reply.
         turn_id = meant.again.turn_id
-        return [entry.id for entry in live_entries(entries) if entry.turn_id == turn_id]
+        own = [one for one in live_entries(entries) if one.turn_id == turn_id]
+        return [one.id for one in own if one.role != "user" and Provenance.of(one) is None]
     if meant.replaces is None:
-        return []  # or the reply, once there is another one
+        return []
     edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
     gone = [name for one in edits if one.control for name in one.control.retracts]
     return [*gone, meant.replaces.id]

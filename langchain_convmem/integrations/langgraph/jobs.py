@@ -310,7 +310,7 @@ class Jobs:
         self, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
     ) -> Steps[tuple[StateTurn, list[Entry]]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
-        spoken = select_spoken(messages, run.node)
+        spoken = select_spoken(messages, run.node, note)
         start = latest_exchange(spoken)
         names = [message.id for message in spoken]
         if note is not None and note["first"] in names[start:]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from langchain.agents.middleware import wrap_model_call
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import MessagesState
 from pydantic import BaseModel
-from scripted_agents import agent_with
+from scripted_agents import agent_with, calls, shape
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
@@ -169,6 +169,65 @@ def test_what_the_thread_has_never_had_is_for_the_run_alone(quick, model, app):
         "And no?",
     ]
     assert _view(quick) == ["Where is the bike?", "Reply 1.", "And no?", "Reply 2."]
+
+
+def _unnamed(message):
+    return message.model_copy(update={"id": None})
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_loops_of_tools_come_with_the_chat(quick, most):
+    replies = [calls("yard"), "In the yard.", calls("hall", "shed", first=1), "In both."]
+    model = ScriptedChatModel(replies=[*replies, "Bye."])
+    app = agent_with(quick, model)
+    chat = []
+    for text in ("Where is it?", "And the car?", "Thanks"):
+        chat.append(HumanMessage(text))
+        sent = [_unnamed(one) for one in (chat if most is None else chat[-most:])]
+        chat += app.invoke({"messages": sent}, at())["messages"][len(sent) :]
+    assert shape(quick.history("t", user_id="ana").messages) == shape(chat)
+    assert shape(model.seen[-1]) == shape(chat[:-1])
+    assert len(quick.history("t", user_id="ana").entries) == len(chat)
+
+
+def test_who_runs_the_tools_of_a_graph_may_send_the_whole_chat(quick):
+    replies = ["Hi.", calls("yard"), calls("hall", first=1), "In the hall.", "Bye."]
+    model = ScriptedChatModel(replies=replies)
+    app = memory_graph(quick, model, state_schema=MessagesState, recall=False)
+    chat = []
+    results = [ToolMessage(text, tool_call_id=f"c{n}") for n, text in enumerate(("no", "yes"))]
+    for said in (HumanMessage("Hello"), HumanMessage("Where?"), *results, HumanMessage("Thanks")):
+        chat.append(said)
+        found = app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
+        chat.append(found["messages"][-1])
+    history = quick.history("t", user_id="ana")
+    assert shape(history.messages) == shape(chat)
+    assert shape(model.seen[3]) == shape(chat[:7])
+    assert len(history.entries) == len(chat)
+    assert len({entry.turn_id for entry in history.entries}) == 3
+
+
+def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
+    wrapped = quick.wrap(ScriptedChatModel(replies=[calls("yard")]), recall=False)
+    asked = wrapped.invoke("Where?", at())
+    model = ScriptedChatModel(replies=["In the yard."])
+    done = ToolMessage("a bicycle", tool_call_id="c0")
+    chat = [HumanMessage("Where?"), _unnamed(asked), done]
+    agent_with(quick, model).invoke({"messages": chat}, at())
+    history = quick.history("t", user_id="ana")
+    assert shape(model.seen[0]) == ["human: Where?", "ai -> c0", "tool c0: a bicycle"]
+    assert [one.role for one in history.entries] == ["user", "assistant", "tool", "assistant"]
+    assert len({entry.turn_id for entry in history.entries}) == 1
+
+
+def test_another_answer_takes_the_place_of_one_that_a_chain_gave(quick, model, app):
+    wrapped = quick.wrap(ScriptedChatModel(replies=["There.", "Then."]), recall=False)
+    wrapped.invoke("Where is the bike?", at())
+    wrapped.invoke("When?", at())
+    sent = [("user", "Where is the bike?"), ("assistant", "There."), ("user", "When?")]
+    app.invoke({"messages": sent}, at())
+    assert _view(quick) == ["Where is the bike?", "There.", "When?", "Reply 1."]
+    assert len(model.seen[0]) == 3
 
 
 def test_a_question_that_failed_stands_once_before_the_next(quick):
