@@ -245,8 +245,8 @@ class StateSync:
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
         old, names = meant.again or meant.replaces, {}
         *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
-        if meant.again is not None:
-            names = {str(asked.id): meant.again.message_id}
+        if old is not None:
+            names = {str(asked.id): old.message_id}
             asked = _rename(asked, names)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
         differ.compare(earlier)
