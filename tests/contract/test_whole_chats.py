@@ -28,7 +28,7 @@ def _check_equal(page, news):
 
 
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(actions=_many(*ACTIONS), dated=st.booleans())
 def test_who_sends_the_whole_chat_is_who_sends_what_is_new(door, actions, dated):
     page = run(Page(door, with_ids=True), actions, dated=dated)
@@ -36,7 +36,7 @@ def test_who_sends_the_whole_chat_is_who_sends_what_is_new(door, actions, dated)
 
 
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(actions=_many(*ACTIONS), dated=st.booleans())
 def test_who_sends_the_last_ten_messages_is_who_sends_what_is_new(door, actions, dated):
     page = run(Page(door, with_ids=True, most=10), actions, dated=dated)
@@ -44,7 +44,7 @@ def test_who_sends_the_last_ten_messages_is_who_sends_what_is_new(door, actions,
 
 
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(actions=_many(*ACTIONS), dated=st.booleans())
 def test_without_ids_texts_tell_what_is_new(door, actions, dated):
     page = run(Page(door, with_ids=False), actions, dated=dated)
@@ -53,7 +53,7 @@ def test_without_ids_texts_tell_what_is_new(door, actions, dated):
 
 
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(actions=_many("say", "yes", "again"), dated=st.booleans())
 def test_without_ids_the_last_ten_messages_tell_what_is_new(door, actions, dated):
     page = run(Page(door, with_ids=False, most=10), actions, dated=dated)
@@ -62,7 +62,7 @@ def test_without_ids_the_last_ten_messages_tell_what_is_new(door, actions, dated
 
 
 @pytest.mark.parametrize("door", DOORS)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     tabs=st.lists(st.integers(0, 1), min_size=TURNS, max_size=TURNS),
     with_ids=st.booleans(),
