@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz docs cookbook migration package postgres node web
+.PHONY: help demo test test-all test-local check format bench fuzz docs hosts cookbook migration package postgres node web
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -93,6 +93,9 @@ test-local: $(VENV)/.dev ## LocalEngine on a model made in the test, where torch
 
 docs: $(VENV)/.docs ## Build the documentation; a warning is an error
 	@$(BIN)/mkdocs build --strict --quiet --site-dir build/site && echo "docs ok: build/site/index.html"
+
+hosts: $(VENV)/.dev ## Write the tables of docs/hosts.md from the contract of the hosts
+	@$(RUN) tests/support/host_promises.py docs/hosts.md
 
 cookbook: $(VENV)/.docs ## Execute every notebook, offline
 	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook

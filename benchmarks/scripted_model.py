@@ -11,6 +11,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 __all__ = ["InstantModel"]
 
@@ -27,7 +28,7 @@ class InstantModel(BaseChatModel):
         return "instant"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
-        return self.bind(tools=[tool.name for tool in tools])
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools])
 
     def _generate(
         self,

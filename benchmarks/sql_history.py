@@ -20,7 +20,6 @@ from typing import Any
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import (
     BaseMessage,
-    HumanMessage,
     message_to_dict,
     messages_from_dict,
 )
@@ -101,9 +100,9 @@ def with_history(
         )
 
 
-def question(said: HumanMessage) -> dict[str, Any]:
+def question(*said: BaseMessage) -> dict[str, Any]:
     """Return what such a chain is called with."""
-    return {"question": [said]}
+    return {"question": list(said)}
 
 
 def at_session(session_id: str) -> RunnableConfig:

@@ -6,7 +6,8 @@ Every scenario is written once and run against every system in a folder of its o
 scripted models. There are two sets of them, each with systems of its own.
 
 Chats (scenarios.py, tool_scenarios.py and processes.py in this package): failures, readers who
-leave, turns at once, edits. Afterwards the files are opened anew, the user says one thing more, and
+leave, turns at once, edits, tools that the application runs, objects instead of texts, pages
+that send the whole chat. Afterwards the files are opened anew, the user says one thing more, and
 what the model is then called with is judged:
 
     lost       something the user said, or was shown, that is no longer there
@@ -17,11 +18,17 @@ what the model is then called with is judged:
 
 Systems, each the way its own documentation tells to write it:
     convmem          `memory.wrap(model)` over a SQLite file; tools run in a loop inside the chain
-    convmem-agent    `create_agent` with our middleware and LangGraph's SQLite checkpointer
+    convmem-talk     `memory.conversation(model, on_cancel="keep")` over the same; a turn that
+                     raises is taken back, question included, so nothing of it may be there
+    convmem-graph    `memory_graph` over `MessagesState`, or its nodes around ToolNode, and
+                     LangGraph's SQLite checkpointer
+    convmem-agent    `create_agent` with our middleware and the same checkpointer
     message-history  `RunnableWithMessageHistory` around a prompt and a model, over a SQL history
                      (benchmarks/sql_history.py; langchain-community's own is no dependency)
     checkpointer     a LangGraph graph over `MessagesState`, with ToolNode and the SQLite
                      checkpointer, called with `durability="sync"`, its safest setting
+    langmem          the same graph with langmem's `SummarizationNode` before the model; nothing in
+                     the chats is long enough to be summarised
 
 Summaries (the package summaries in this one): conversations that grow too long. Everything said
 bears a mark, and the scripted summariser notes all that it reads; so what is neither in the last
@@ -47,8 +54,12 @@ Systems, all with the same marks and the same summariser:
                      example, and the SQLite checkpointer
     langmem-best     the same, with a window in which each conversation here fits at once
 
-A dash means that the system has no such thing to try. In the chats, every message of the user has
-an id, which is what lets a checkpointer tell a retry from a new message; it would double without.
-The bar is that `convmem` and `convmem-step` are clean throughout; they alone decide the exit code.
-All this needs the extra `agents` and the group `bench`.
+A dash means that the system has no such thing to try: a conversation is sent what is new, and an
+agent runs its tools itself. In the chats, messages of the user have ids unless the scenario says
+otherwise: an id is what tells a checkpointer a retry from a new message. Pages that send the whole
+chat call our graph and agent without a checkpointer, as our pages say; the others keep theirs.
+Objects: a graph of LangGraph's puts them under a key of their own, as `create_agent` does.
+
+The bar is that `convmem`, `convmem-talk` and `convmem-step` are clean throughout; they alone decide
+the exit code. All this needs the extra `agents` and the group `bench`.
 """

@@ -25,11 +25,22 @@ class Happened:
             of the turns.
         shown: Text that was shown of an answer that was cut, by its name.
         swallowed: Failed writes of which the user heard nothing.
+        failed: Names of what belongs to a turn that the application was told has failed.
     """
 
     expected: Sequence[str]
     shown: Mapping[str, str] = field(default_factory=dict)
     swallowed: int = 0
+    failed: Sequence[str] = ()
+
+    def without_failed(self) -> Happened:
+        """Return what remains for a system that leaves a chat as it was before a failed turn."""
+        gone = set(self.failed)
+        return Happened(
+            [name for name in self.expected if name not in gone],
+            {name: text for name, text in self.shown.items() if name not in gone},
+            self.swallowed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +97,14 @@ def _named(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str]]:
     for message in messages:
         letter = letters.get(message.type)
         if letter is not None:
-            text = str(message.text)
+            text = _said_in(message)
             yield from ((name, text) for name in re.findall(rf"{letter}\d", text))
+
+
+def _said_in(message: BaseMessage) -> str:
+    """Return the text of a message; an object that it is made of stands in its calls."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return "\n".join([str(message.text), *(str(call["args"]) for call in calls)])
 
 
 def _misplaced(names: Iterator[str]) -> Iterator[str]:

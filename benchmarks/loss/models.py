@@ -4,25 +4,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
-from pydantic import ConfigDict, Field
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.scripted_model import InstantModel
 
 __all__ = [
     "GRACE_S",
+    "Advice",
     "ProviderError",
     "ScriptedModel",
     "Together",
     "answer_to",
     "asked_in",
     "calling",
+    "stating",
 ]
 
 GRACE_S = 0.4
@@ -52,6 +55,19 @@ def calling(messages: Sequence[BaseMessage]) -> AIMessage:
     return AIMessage("", tool_calls=[call])
 
 
+class Advice(BaseModel):
+    """What the user is told."""
+
+    text: str
+
+
+def stating(messages: Sequence[BaseMessage]) -> AIMessage:
+    """Answer by the call that an object of the class `Advice` is made from."""
+    args = {"text": answer_to(messages).text}
+    call = {"name": "Advice", "args": args, "id": f"call{asked_in(messages)}", "type": "tool_call"}
+    return AIMessage("", tool_calls=[call])
+
+
 def _nothing() -> None:
     """Do nothing while answering."""
 
@@ -73,30 +89,36 @@ class ScriptedModel(InstantModel):
     lingers_after: int | None = None
     """Streams pause after so many words, so that the reader can leave."""
     breaks_after: int | None = None
-    """Streams raise `ProviderError` after so many words."""
+    """Streams raise `ProviderError` after so many words or calls."""
+    has_end: bool = True
+    """Whether streams end as OpenAI's do, and not as one that a proxy in between gave up."""
     seen: list[list[BaseMessage]] = Field(default_factory=list)
 
     def answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         return self.reply(messages)
 
+    def _whole(self, messages: list[BaseMessage], **kwargs: Any) -> ChatResult:
+        reply = _in_form(self.reply(messages), **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         self.seen.append(messages)
         self.during()
-        return super()._generate(messages)
+        return self._whole(messages, **kwargs)
 
     async def _agenerate(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> ChatResult:
         self.seen.append(messages)
         await self.aduring()
-        return super()._generate(messages)
+        return self._whole(messages, **kwargs)
 
     def _stream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         self.seen.append(messages)
         self.during()
-        for number, chunk in enumerate(_chunks(self.reply(messages))):
+        for number, chunk in enumerate(self._chunks(self.reply(messages), **kwargs)):
             self._break_at(number)
             if number == self.lingers_after:
                 threading.Event().wait(GRACE_S)
@@ -107,23 +129,31 @@ class ScriptedModel(InstantModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         self.seen.append(messages)
         await self.aduring()
-        for number, chunk in enumerate(_chunks(self.reply(messages))):
+        for number, chunk in enumerate(self._chunks(self.reply(messages), **kwargs)):
             self._break_at(number)
             if number == self.lingers_after:
                 await asyncio.sleep(GRACE_S)
             yield chunk
+
+    def _chunks(self, reply: AIMessage, **kwargs: Any) -> list[ChatGenerationChunk]:
+        """Return a reply as a provider streams it: words, its calls, and the mark of its end."""
+        reply = _in_form(reply, **kwargs)
+        words = [AIMessageChunk(content=word) for word in re.findall(r"\S+\s*", str(reply.text))]
+        calls = [AIMessageChunk(content="", tool_calls=[call]) for call in reply.tool_calls]
+        told = {"model_provider": "openai", **({"finish_reason": "stop"} if self.has_end else {})}
+        end = AIMessageChunk(content="", response_metadata=told, chunk_position="last")
+        return [ChatGenerationChunk(message=chunk) for chunk in (*words, *calls, end)]
 
     def _break_at(self, number: int) -> None:
         if number == self.breaks_after:
             raise ProviderError("the connection broke")
 
 
-def _chunks(message: AIMessage) -> list[ChatGenerationChunk]:
-    """Return a message as a provider streams it: words, its calls, and the mark of its end."""
-    words = [AIMessageChunk(content=word) for word in re.findall(r"\S+\s*", str(message.text))]
-    calls = [AIMessageChunk(content="", tool_calls=[call]) for call in message.tool_calls]
-    end = AIMessageChunk(content="", chunk_position="last")
-    return [ChatGenerationChunk(message=chunk) for chunk in (*words, *calls, end)]
+def _in_form(message: AIMessage, **kwargs: Any) -> AIMessage:
+    """Return a reply in the form that was asked for: an object may be wanted as text."""
+    if "response_format" not in kwargs or not message.tool_calls:
+        return message
+    return AIMessage(json.dumps(message.tool_calls[0]["args"]))
 
 
 class Together:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 
+from benchmarks.loss.models import ProviderError, ScriptedModel
 from benchmarks.loss.systems import (
     Chat,
     CheckpointedSystem,
     RunnableChat,
     Setup,
+    StateChat,
     StorageError,
     System,
-    edit_by_time_travel,
     tool_loop,
 )
 from benchmarks.sql_history import HistoryFile, SQLHistory, at_session, question, with_history
 
-__all__ = ["Checkpointer", "MessageHistory"]
+__all__ = ["Checkpointer", "LangMem", "MessageHistory"]
 
 
 # -- RunnableWithMessageHistory --------------------------------------------------------------
@@ -60,7 +61,7 @@ class _BreakableHistory(SQLHistory):
 class _HistoryChat(RunnableChat):
     def __init__(self, system: MessageHistory, setup: Setup) -> None:
         model: Any = setup.answering()
-        if setup.tools:
+        if setup.tools and not setup.by_caller:
             loop = tool_loop(setup)
             model = RunnableLambda(lambda prompt: loop(prompt.to_messages()))
         super().__init__(with_history(model, system.history))
@@ -69,8 +70,8 @@ class _HistoryChat(RunnableChat):
     def config(self, thread: str) -> RunnableConfig:
         return at_session(thread)
 
-    def shaped(self, said: HumanMessage) -> Any:
-        return question(said)
+    def shaped(self, messages: Sequence[BaseMessage]) -> Any:
+        return question(*messages)
 
     def edit(self, thread: str, said: HumanMessage) -> None:
         # A history can only be cleared and written anew; what was edited away is gone for good.
@@ -99,7 +100,30 @@ class Checkpointer(CheckpointedSystem):
         self._db.close()
 
     def chat(self, setup: Setup) -> Chat:
-        return _GraphChat(self, setup)
+        return StateChat(_graph(self, setup), durability="sync")
+
+    def add_model(self, builder: Any, setup: Setup) -> str:
+        """Add what calls the model, and return the name of the node to begin with."""
+        _add_model(builder, setup, "messages")
+        return "model"
+
+
+class LangMem(Checkpointer):
+    """The same graph, with langmem's `SummarizationNode` before the model, as in its guide.
+
+    Nothing here is long enough to be summarised.
+    """
+
+    name = "langmem"
+
+    def add_model(self, builder: Any, setup: Setup) -> str:
+        from langmem.short_term import SummarizationNode
+
+        node = SummarizationNode(model=ScriptedModel(), max_tokens=100_000, max_summary_tokens=128)
+        builder.add_node("summarize", node)
+        builder.add_edge("summarize", "model")
+        _add_model(builder, setup, "summarized_messages")
+        return "summarize"
 
 
 def _breakable_saver() -> Any:
@@ -129,70 +153,41 @@ def _graph(system: Checkpointer, setup: Setup) -> Any:
     """Return the graph of LangGraph's own tutorials: a model, and tools while it calls any."""
     from langgraph.graph import START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode, tools_condition
+
+    class State(MessagesState):
+        """The messages, what the model reads of them, and an object that it made."""
+
+        summarized_messages: list[AnyMessage]
+        context: dict[str, Any]
+        structured_response: Any
+
+    builder: Any = StateGraph(State)
+    first = system.add_model(builder, setup)
+    builder.add_edge(START, first)
+    if setup.tools and not setup.by_caller:
+        # Errors of a tool are raised, as in a node of one's own; ToolNode can also answer them.
+        builder.add_node("tools", ToolNode(setup.tools, handle_tool_errors=False))
+        builder.add_conditional_edges("model", tools_condition)
+        builder.add_edge("tools", first)
+    return builder.compile(checkpointer=system.saver)
+
+
+def _add_model(builder: Any, setup: Setup, key: str) -> None:
+    """Add the node that calls the model with the messages under a key of the state."""
     from langgraph.types import RetryPolicy
 
-    from benchmarks.loss.models import ProviderError
+    answering = replace(setup, attempts=1).answering()
 
-    answering = Setup(setup.model, setup.tools, setup.fallback).answering()
+    def learned(reply: Any) -> dict[str, Any]:
+        # An object goes to a key of its own, as `create_agent` puts it.
+        name = "messages" if isinstance(reply, BaseMessage) else "structured_response"
+        return {name: reply}
 
-    def call(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [answering.invoke(state["messages"])]}
+    def call(state: dict[str, Any]) -> dict[str, Any]:
+        return learned(answering.invoke(state[key]))
 
-    async def acall(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [await answering.ainvoke(state["messages"])]}
+    async def acall(state: dict[str, Any]) -> dict[str, Any]:
+        return learned(await answering.ainvoke(state[key]))
 
     policy = RetryPolicy(max_attempts=setup.attempts, initial_interval=0.0, retry_on=ProviderError)
-    graph: Any = StateGraph(MessagesState)
-    graph.add_node("model", RunnableLambda(call, acall), retry_policy=policy)
-    graph.add_edge(START, "model")
-    if setup.tools:
-        # Errors of a tool are raised, as in a node of one's own; ToolNode can also answer them.
-        graph.add_node("tools", ToolNode(setup.tools, handle_tool_errors=False))
-        graph.add_conditional_edges("model", tools_condition)
-        graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=system.saver)
-
-
-class _GraphChat:
-    def __init__(self, system: Checkpointer, setup: Setup) -> None:
-        self._graph = _graph(system, setup)
-
-    @staticmethod
-    def _config(thread: str) -> RunnableConfig:
-        return {"configurable": {"thread_id": thread}}
-
-    def _called(self, thread: str, said: HumanMessage, **more: Any) -> dict[str, Any]:
-        call = {"input": {"messages": [said]}, "config": self._config(thread)}
-        return {**call, "durability": "sync", **more}
-
-    def ask(self, thread: str, said: HumanMessage) -> None:
-        self._graph.invoke(**self._called(thread, said))
-
-    def stream(self, thread: str, said: HumanMessage) -> Iterator[str]:
-        pairs = self._graph.stream(**self._called(thread, said, stream_mode="messages"))
-        for chunk, _ in pairs:
-            if isinstance(chunk, AIMessageChunk):
-                yield str(chunk.text)
-
-    def batch(self, asked: Sequence[tuple[str, HumanMessage]]) -> None:
-        configs = [self._config(thread) for thread, _ in asked]
-        inputs = [{"messages": [said]} for _, said in asked]
-        self._graph.batch(inputs, configs, durability="sync")
-
-    async def aask(self, thread: str, said: HumanMessage) -> None:
-        await self._graph.ainvoke(**self._called(thread, said))
-
-    async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[str]:
-        pairs = self._graph.astream(**self._called(thread, said, stream_mode="messages"))
-        async with aclosing(pairs):
-            async for chunk, _ in pairs:
-                if isinstance(chunk, AIMessageChunk):
-                    yield str(chunk.text)
-
-    def resume(self, thread: str, value: str) -> None:
-        from langgraph.types import Command
-
-        self._graph.invoke(Command(resume=value), self._config(thread), durability="sync")
-
-    def edit(self, thread: str, said: HumanMessage) -> None:
-        edit_by_time_travel(self._graph, self._config(thread), said, durability="sync")
+    builder.add_node("model", RunnableLambda(call, acall), retry_policy=policy)

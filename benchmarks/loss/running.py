@@ -18,8 +18,8 @@ from langchain_core.messages import HumanMessage
 from benchmarks.loss import scenarios, tool_scenarios
 from benchmarks.loss.judging import KINDS, Happened, judged
 from benchmarks.loss.models import ScriptedModel
-from benchmarks.loss.ours import MemoryAgent, MemoryChain
-from benchmarks.loss.peers import Checkpointer, MessageHistory
+from benchmarks.loss.ours import MemoryAgent, MemoryChain, MemoryConversation, MemoryGraph
+from benchmarks.loss.peers import Checkpointer, LangMem, MessageHistory
 from benchmarks.loss.processes import turns_at_once_in_processes
 from benchmarks.loss.suite import Suite, table_rows, tried
 from benchmarks.loss.summaries import judging as summary_judging
@@ -31,6 +31,14 @@ from benchmarks.loss.systems import Setup, System
 
 __all__ = ["SCENARIOS", "SUITES", "SYSTEMS", "measured", "table"]
 
+_OURS: dict[type[System], bool] = {
+    MemoryChain: True,
+    MemoryConversation: True,
+    MemoryGraph: False,
+    MemoryAgent: False,
+}
+"""With whether all must be clean: a checkpointer tells what comes again by its id alone."""
+_CHATS: tuple[type[System], ...] = (*_OURS, MessageHistory, Checkpointer, LangMem)
 _NOISY = (
     "langchain_core.callbacks.manager",
     "asyncio",
@@ -46,6 +54,8 @@ def _judged_chat(
     """Run a scenario; judge what the model gets when the user comes back after a restart."""
     with kind(folder) as system:
         happened = scenario(system)
+        if system.undoes_failed_turns:
+            happened = happened.without_failed()
         system.reopen()
         model = ScriptedModel()
         system.chat(Setup(model)).ask(scenarios.THREAD, HumanMessage("Q9: and now?", id="q9"))
@@ -69,6 +79,7 @@ SUITES: dict[str, Suite] = {
             "failing-log-question": scenarios.failing_write_of_the_question,
             "failing-log-answer": scenarios.failing_write_of_the_answer,
             "provider-error-retry": scenarios.provider_error_then_retry,
+            "retry-without-id": scenarios.provider_error_then_retry_without_id,
             "provider-error-goes-on": scenarios.provider_error_then_another_question,
             "retry-inside": scenarios.retries_inside,
             "fallback-model": scenarios.a_fallback_model,
@@ -82,13 +93,17 @@ SUITES: dict[str, Suite] = {
             "batch": scenarios.a_batch,
             "tool-loop": tool_scenarios.whole_tool_loop,
             "tool-loop-cut-short": tool_scenarios.tool_loop_cut_short,
+            "tool-loop-of-caller": tool_scenarios.tool_loop_of_the_caller,
+            "calls-without-end": tool_scenarios.stream_of_calls_without_an_end,
+            "calls-broken-off": tool_scenarios.stream_of_calls_that_breaks,
+            "structured-output": tool_scenarios.structured_output,
             "checkpoint-resume": tool_scenarios.tool_loop_resumed_after_a_restart,
             "edit-then-regenerate": scenarios.edited_question,
+            "whole-chat-sent": scenarios.whole_chat_sent,
+            "whole-chat-with-ids": scenarios.whole_chat_sent_with_ids,
         },
-        systems={
-            kind.name: kind for kind in (MemoryChain, MemoryAgent, MessageHistory, Checkpointer)
-        },
-        ours={MemoryChain.name: True, MemoryAgent.name: False},
+        systems={kind.name: kind for kind in _CHATS},
+        ours={kind.name: decides for kind, decides in _OURS.items()},
         kinds=KINDS,
         judge=_judged_chat,
     ),
@@ -121,7 +136,7 @@ def measured(names: Sequence[str], systems: Sequence[str]) -> dict[str, Any]:
     with _quiet():
         for title, suite in SUITES.items():
             chosen = [name for name in names if name in suite.scenarios]
-            able = [name for name in systems if name in suite.systems]
+            able = [name for name in suite.systems if name in systems]
             if chosen and able:
                 report[title] = tried(suite, chosen, able)
     report["bars"] = [bar for title in SUITES for bar in report.get(title, {"bars": ()})["bars"]]

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, suppress
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from benchmarks.loss.judging import Happened
 from benchmarks.loss.models import ProviderError, ScriptedModel, Together
 from benchmarks.loss.systems import Chat, Setup, StorageError, System
-from langchain_convmem.errors import LogUnavailableError
+from langchain_convmem.errors import HistoryWriteError, LogError
 
 __all__ = [
     "THREAD",
@@ -31,11 +31,14 @@ __all__ = [
     "left_stream",
     "provider_error_then_another_question",
     "provider_error_then_retry",
+    "provider_error_then_retry_without_id",
     "retries_inside",
     "said",
     "stream_that_breaks",
     "turns_at_once_in_tasks",
     "turns_at_once_in_threads",
+    "whole_chat_sent",
+    "whole_chat_sent_with_ids",
 ]
 
 THREAD = "t"
@@ -43,9 +46,10 @@ _WORDS = 3
 """Words of an answer that are shown before its stream is cut."""
 
 
-def said(number: int) -> HumanMessage:
+def said(number: int, *, has_id: bool = True) -> HumanMessage:
     """Return what the user says in a turn."""
-    return HumanMessage(f"Q{number}: and what about that?", id=f"q{number}")
+    name = f"q{number}" if has_id else None
+    return HumanMessage(f"Q{number}: and what about that?", id=name)
 
 
 def _begun(system: System, **setup: Any) -> Chat:
@@ -80,7 +84,7 @@ def _asked_again_if_told(system: System, chat: Chat) -> Happened:
     is_told = False
     try:
         chat.ask(THREAD, said(2))
-    except (StorageError, LogUnavailableError):
+    except (StorageError, LogError, HistoryWriteError):
         is_told = True
     system.is_broken = False
     if is_told:
@@ -116,7 +120,16 @@ def provider_error_then_another_question(system: System) -> Happened:
     with suppress(ProviderError):
         chat.ask(THREAD, said(2))
     chat.ask(THREAD, said(3))
-    return Happened(("Q1", "A1", "Q2", "Q3", "A3"))
+    return Happened(("Q1", "A1", "Q2", "Q3", "A3"), failed=("Q2",))
+
+
+def provider_error_then_retry_without_id(system: System) -> Happened:
+    """The provider fails, and the application sends the same text again; messages have no ids."""
+    chat = _begun(system, model=ScriptedModel(during=_fails_once()))
+    with suppress(ProviderError):
+        chat.ask(THREAD, said(2, has_id=False))
+    chat.ask(THREAD, said(2, has_id=False))
+    return Happened(("Q1", "A1", "Q2", "A2"))
 
 
 def retries_inside(system: System) -> Happened:
@@ -150,7 +163,7 @@ def left_stream(system: System) -> Happened:
     shown = ""
     with closing(chat.stream(THREAD, said(2))) as pieces:  # type: ignore[type-var]  # a generator
         for number, piece in enumerate(pieces, 1):
-            shown += piece
+            shown += str(piece.text)
             if number == _WORDS:
                 break
     return Happened(("Q1", "A1", "Q2", "A2"), shown={"A2": shown.strip()})
@@ -162,8 +175,8 @@ def stream_that_breaks(system: System) -> Happened:
     shown = ""
     with suppress(ProviderError):
         for piece in chat.stream(THREAD, said(2)):
-            shown += piece
-    return Happened(("Q1", "A1", "Q2", "A2"), shown={"A2": shown.strip()})
+            shown += str(piece.text)
+    return Happened(("Q1", "A1", "Q2", "A2"), shown={"A2": shown.strip()}, failed=("Q2", "A2"))
 
 
 def cancelled_task(system: System) -> Happened:
@@ -178,7 +191,7 @@ def cancelled_task(system: System) -> Happened:
         async def read() -> None:
             async with aclosing(chat.astream(THREAD, said(2))) as pieces:  # type: ignore[type-var]  # a generator
                 async for piece in pieces:
-                    shown.append(piece)
+                    shown.append(str(piece.text))
                     if len(shown) == _WORDS:
                         has_seen.set()
 
@@ -234,3 +247,26 @@ def edited_question(system: System) -> Happened:
         chat.ask(THREAD, said(number))
     chat.edit(THREAD, HumanMessage("Q3: this is what I mean.", id="q1"))
     return Happened(("Q3", "A3"))
+
+
+# -- applications that keep the chat themselves ----------------------------------------------
+
+
+def whole_chat_sent(system: System) -> Happened:
+    """A chat page sends all that it shows with every question; its messages have no ids."""
+    return _send_all(system, has_ids=False)
+
+
+def whole_chat_sent_with_ids(system: System) -> Happened:
+    """A chat page sends all that it shows with every question; its messages keep their ids."""
+    return _send_all(system, has_ids=True)
+
+
+def _send_all(system: System, *, has_ids: bool) -> Happened:
+    chat = system.chat(Setup(ScriptedModel(), sends_all=True))
+    shown: list[BaseMessage] = []
+    for number in (1, 2, 3):
+        shown.append(said(number, has_id=has_ids))
+        reply = chat.send(THREAD, [one.model_copy() for one in shown])
+        shown.append(AIMessage(str(reply.text), id=reply.id if has_ids else None))
+    return Happened(("Q1", "A1", "Q2", "A2", "Q3", "A3"))

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
 from benchmarks.loss.models import ScriptedModel
 
@@ -22,6 +23,7 @@ __all__ = [
     "Opened",
     "RunnableChat",
     "Setup",
+    "StateChat",
     "StorageError",
     "System",
     "UnsupportedError",
@@ -47,17 +49,25 @@ class Setup:
     Attributes:
         model: Who answers.
         tools: What the model may call.
+        by_caller: Whether the application runs the tools, and sends the results itself.
+        sends_all: Whether the application sends the whole chat with every call.
+        schema: A class of which the model makes an object, instead of a text.
         fallback: Who answers where the model fails.
         attempts: How often the model is asked where it fails.
     """
 
     model: ScriptedModel
     tools: Sequence[BaseTool] = ()
+    by_caller: bool = False
+    sends_all: bool = False
+    schema: type[BaseModel] | None = None
     fallback: ScriptedModel | None = None
     attempts: int = 1
 
-    def answering(self) -> Runnable[Any, AIMessage]:
+    def answering(self) -> Runnable[Any, Any]:
         """Return the model with all that LangChain can put around it."""
+        if self.schema is not None:
+            return self.model.with_structured_output(self.schema)
         bound = self.model.bind_tools(self.tools) if self.tools else self.model
         if self.attempts > 1:
             bound = bound.with_retry(
@@ -72,7 +82,10 @@ class Chat(Protocol):
     def ask(self, thread: str, said: HumanMessage) -> None:
         """Take a whole turn."""
 
-    def stream(self, thread: str, said: HumanMessage) -> Iterator[str]:
+    def send(self, thread: str, messages: Sequence[BaseMessage]) -> Any:
+        """Call the chat with messages, and return the model's message, or the object it made."""
+
+    def stream(self, thread: str, said: HumanMessage) -> Iterator[BaseMessage]:
         """Take a turn and yield the pieces of the answer."""
 
     def batch(self, asked: Sequence[tuple[str, HumanMessage]]) -> None:
@@ -81,7 +94,7 @@ class Chat(Protocol):
     async def aask(self, thread: str, said: HumanMessage) -> None:
         """Take a whole turn."""
 
-    def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[str]:
+    def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[BaseMessage]:
         """Take a turn and yield the pieces of the answer."""
 
     def resume(self, thread: str, value: str) -> None:
@@ -94,38 +107,82 @@ class Chat(Protocol):
 class RunnableChat:
     """A chat that is one Runnable."""
 
-    def __init__(self, chain: Runnable[Any, Any]) -> None:
+    def __init__(self, chain: Runnable[Any, Any], **options: Any) -> None:
+        """Take the Runnable, and what every call of it is given beside the config."""
         self.chain = chain
+        self.options = options
 
     def config(self, thread: str) -> RunnableConfig:
         return {"configurable": {"thread_id": thread, "user_id": "ana"}}
 
-    def shaped(self, said: HumanMessage) -> Any:
+    def shaped(self, messages: Sequence[BaseMessage]) -> Any:
         """Return what the chain is called with."""
-        return said
+        return messages[0] if len(messages) == 1 else list(messages)
+
+    def shown(self, output: Any) -> Any:
+        """Return what the application gets of what the chain returns."""
+        return output
 
     def ask(self, thread: str, said: HumanMessage) -> None:
-        self.chain.invoke(self.shaped(said), self.config(thread))
+        self.send(thread, [said])
 
-    def stream(self, thread: str, said: HumanMessage) -> Iterator[str]:
-        for chunk in self.chain.stream(self.shaped(said), self.config(thread)):
-            yield str(chunk.text)
+    def send(self, thread: str, messages: Sequence[BaseMessage]) -> Any:
+        output = self.chain.invoke(self.shaped(messages), self.config(thread), **self.options)
+        return self.shown(output)
+
+    def stream(self, thread: str, said: HumanMessage) -> Iterator[BaseMessage]:
+        yield from self.chain.stream(self.shaped([said]), self.config(thread), **self.options)
 
     def batch(self, asked: Sequence[tuple[str, HumanMessage]]) -> None:
         configs = [self.config(thread) for thread, _ in asked]
-        self.chain.batch([self.shaped(said) for _, said in asked], configs)
+        self.chain.batch([self.shaped([said]) for _, said in asked], configs, **self.options)
 
     async def aask(self, thread: str, said: HumanMessage) -> None:
-        await self.chain.ainvoke(self.shaped(said), self.config(thread))
+        await self.chain.ainvoke(self.shaped([said]), self.config(thread), **self.options)
 
-    async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[str]:
-        chunks: Any = self.chain.astream(self.shaped(said), self.config(thread))
+    async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[BaseMessage]:
+        value, config = self.shaped([said]), self.config(thread)
+        chunks: Any = self.chain.astream(value, config, **self.options)
         async with aclosing(chunks):
             async for chunk in chunks:
-                yield str(chunk.text)
+                yield chunk
 
     def resume(self, thread: str, value: str) -> None:
         raise UnsupportedError(f"a chain cannot pause {thread!r} to wait for {value!r}")
+
+
+class StateChat(RunnableChat):
+    """A chat that is a graph or an agent: its state keeps the messages."""
+
+    def shaped(self, messages: Sequence[BaseMessage]) -> Any:
+        return {"messages": list(messages)}
+
+    def shown(self, output: Any) -> Any:
+        return output.get("structured_response") or output["messages"][-1]
+
+    def stream(self, thread: str, said: HumanMessage) -> Iterator[BaseMessage]:
+        stream: Any = self.chain.stream
+        more = {"stream_mode": "messages", **self.options}
+        for chunk, _ in stream(self.shaped([said]), self.config(thread), **more):
+            if isinstance(chunk, AIMessageChunk):
+                yield chunk
+
+    async def astream(self, thread: str, said: HumanMessage) -> AsyncIterator[BaseMessage]:
+        stream: Any = self.chain.astream
+        more = {"stream_mode": "messages", **self.options}
+        pairs = stream(self.shaped([said]), self.config(thread), **more)
+        async with aclosing(pairs):
+            async for chunk, _ in pairs:
+                if isinstance(chunk, AIMessageChunk):
+                    yield chunk
+
+    def resume(self, thread: str, value: str) -> None:
+        from langgraph.types import Command
+
+        self.chain.invoke(Command(resume=value), self.config(thread), **self.options)
+
+    def edit(self, thread: str, said: HumanMessage) -> None:
+        edit_by_time_travel(self.chain, self.config(thread), said, **self.options)
 
 
 class Opened(ABC):
@@ -157,6 +214,8 @@ class System(Opened):
     name: str
     can_pause = False
     """Whether a turn can wait for somebody's decision, also while its process is gone."""
+    undoes_failed_turns = False
+    """Whether a turn that raises leaves the chat as it was before, its question included."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -232,7 +291,7 @@ def edit_by_time_travel(
 
     This is how LangGraph's documentation on time travel changes the past.
     """
-    then = next(
+    *_, then = (  # the oldest one, from which nothing has been done yet
         snapshot
         for snapshot in graph.get_state_history(config)
         if snapshot.next and [one.id for one in snapshot.values["messages"]][-1:] == [said.id]

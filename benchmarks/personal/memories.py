@@ -34,6 +34,9 @@ _ASKED_IN = "asked-now"
 _LABELS = {"user": "User", "assistant": "Assistant"}
 _USER_LINES = replace(
     RecallSettings(),
+    crowding=0.0,
+    doubt_embedder=False,
+    meaning_first=False,
     lexical_weight=0.0,
     kernel=(1.0,),
     speaker_bonus=0.0,

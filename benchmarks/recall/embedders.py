@@ -57,6 +57,7 @@ class CachingEmbeddings(Embeddings):
 
     def __init__(self, inner: Embeddings, *, caches_questions: bool = False) -> None:
         self.fingerprint = fingerprint_of(inner)
+        self.trusted_spread: float = getattr(inner, "trusted_spread", 0.0)
         self._inner = inner
         self._caches_questions = caches_questions
         # As float32, since a list of Python floats takes eight times the memory.

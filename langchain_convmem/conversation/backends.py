@@ -16,6 +16,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
@@ -30,6 +31,7 @@ from langchain_convmem.steps import Steps, step
 from langchain_convmem.views.finish_reasons import cut_off_reason
 from langchain_convmem.views.heard import INTERRUPTED
 from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.values import add_up, to_json
 
 __all__ = ["Attempt", "Backend", "ChatModelBackend", "ModelReply", "ReplyRequest", "Replying"]
 
@@ -160,14 +162,19 @@ class Replying:
     name: str | None = None
     _chunks: list[AIMessageChunk] = field(default_factory=list)
     _rest: AIMessageChunk | None = None
+    _value: Any = None
 
     def add(self, chunk: Any) -> Flow[None]:
         """Take a chunk, and show it if there is something to see in it.
 
         Raises:
-            ConfigError: If it is no message of a model.
+            ConfigError: If it is a message, and none of a model.
         """
-        chunk = _as_chunk(_checked(chunk))
+        if not isinstance(chunk, str | BaseMessage):
+            # Parsers write an object anew as it grows: it is shown when it is whole.
+            self._value = chunk if self._value is None else add_up(self._value, chunk)
+            return
+        chunk = _as_chunk(_as_message(chunk))
         if self.name is None:
             self.name = chunk.id or _new_name()
         chunk = chunk.model_copy(update={"id": self.name, "chunk_position": None})
@@ -176,6 +183,11 @@ class Replying:
             yield copied(chunk)
         else:
             self._rest = chunk if self._rest is None else self._rest + chunk
+
+    def add_value(self) -> Flow[None]:
+        """Show the object that came, if one did, as the message that stands for it."""
+        if self._value is not None:
+            yield from self.add(_as_message(self._value))
 
     def total(self, *more: AIMessageChunk) -> AIMessageChunk | None:
         """Return all that came, and what comes besides, as one chunk; None if nothing came."""
@@ -190,14 +202,39 @@ class Replying:
         total = self.total(AIMessageChunk(content="", id=self.name, chunk_position="last"))
         if total is None:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
-        message = _checked(message_chunk_to_message(total))
+        message = _as_message(message_chunk_to_message(total))
         return ModelReply(message, self._rest, _is_cut(message))
 
 
-def _checked(answer: Any) -> AIMessage:
-    if not isinstance(answer, AIMessage):
+_PARSED = "parsed"
+"""Where a message holds the object that it stands for, as with LangChain's own classes."""
+
+
+def _as_message(answer: Any) -> AIMessage:
+    """Return what a model answered as a message: an object that a parser made stands in it as JSON.
+
+    Raises:
+        ConfigError: If it is a message, and none of a model, or nothing.
+    """
+    if isinstance(answer, AIMessage):
+        return answer
+    if answer is None or isinstance(answer, BaseMessage):
         raise ConfigError(f"the model answered a {type(answer).__name__}, not an AIMessage")
-    return answer
+    if isinstance(answer, str):
+        return AIMessage(answer)
+    raw = answer.get("raw") if isinstance(answer, Mapping) else None
+    if not isinstance(raw, AIMessage):
+        return AIMessage(to_json(answer), additional_kwargs={_PARSED: answer})
+    value = answer.get(_PARSED)
+    if value is None:
+        return raw
+    return AIMessage(
+        to_json(value),
+        id=raw.id,
+        additional_kwargs={_PARSED: value},
+        response_metadata=raw.response_metadata,
+        usage_metadata=raw.usage_metadata,
+    )
 
 
 def _is_cut(message: AIMessage) -> bool:
@@ -325,7 +362,8 @@ class ChatModelAttempt:
         if not self._request.streaming:
             answer = yield step(self._model, "invoke", messages, run, **kwargs)
             # A copy: some models give the same object again and again.
-            message = copied(_checked(message_chunk_to_message(answer)))
+            is_chunk = isinstance(answer, BaseMessageChunk)
+            message = copied(_as_message(message_chunk_to_message(answer) if is_chunk else answer))
             message.id = message.id or _new_name()
             return ModelReply(message, None, _is_cut(message))
         stream = Pulled(
@@ -333,6 +371,7 @@ class ChatModelAttempt:
             lambda: self._model.astream(messages, run, **kwargs),
         )
         yield from stream.chunks(replying.add)
+        yield from replying.add_value()
         return replying.whole()
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:

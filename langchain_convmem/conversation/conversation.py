@@ -171,7 +171,7 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending = Sending(SendOptions.of(kwargs))
+        sending, config = Sending(SendOptions.of(kwargs)), self._stamped(config)
         if sending.options.timeout is not None:
             return self._within(sending, input, config, sending.options.timeout)
         return self._call_with_config(partial(self._send, sending=sending), input, config)
@@ -183,8 +183,11 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending = Sending(SendOptions.of(kwargs))
+        sending, config = Sending(SendOptions.of(kwargs)), self._stamped(config)
         return await self._acall_with_config(partial(self._asend, sending=sending), input, config)
+
+    def _stamped(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        return self._thread.stamp_config(config)
 
     def transform(
         self,

@@ -50,7 +50,7 @@ class Engine:
                 None is any number.
 
         Raises:
-            ConfigError: If it is no model, or the limit is not positive.
+            ConfigError: If it is not a model, or the limit is not positive.
         """
         if max_live_sessions is not None and max_live_sessions < 1:
             raise ConfigError(f"max_live_sessions must be at least 1, got {max_live_sessions!r}")
@@ -62,7 +62,7 @@ class Engine:
             self._pool = SessionPool(model, max_live_sessions)
         elif not isinstance(model, Runnable):
             raise ConfigError(
-                f"{model!r:.80} is no model; pass a LangChain chat model or a text engine"
+                f"{model!r:.80} is not a model; expected a LangChain chat model or a text engine"
             )
 
     def __repr__(self) -> str:

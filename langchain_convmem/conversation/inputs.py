@@ -23,7 +23,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.media import MediaLimits, has_media, settle_media
-from langchain_convmem.conversation.message_maps import KNOWN_ROLES, message_of_map, shown
+from langchain_convmem.conversation.message_maps import KNOWN_ROLES, describe, message_of_map
 from langchain_convmem.conversation.worker_threads import in_thread
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.steps import Step, Steps, run
@@ -103,7 +103,7 @@ def _message(value: Any, what: str) -> BaseMessage:
         return message_of_map({"role": value[0], "content": value[1]}, what)
     if isinstance(value, Mapping):
         return message_of_map(value, what) if "role" in value else _of_stored(value, what)
-    raise TypeError(f"{what} is a {type(value).__name__}: {shown(value)}; {_FORMS}")
+    raise TypeError(f"{what} is {describe(value)}; {_FORMS}")
 
 
 def _copied(message: BaseMessage, what: str) -> BaseMessage:
@@ -138,7 +138,7 @@ def _of_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
     if not isinstance(fields, Mapping) or not isinstance(kind, str) or "content" not in fields:
         is_part = isinstance(kind, str)
         hint = "wrap parts as {'role': 'user', 'content': [...]}" if is_part else _FORMS
-        raise InvalidMessageError(f"{what} has no role: {shown(dict(value))}; {hint}")
+        raise InvalidMessageError(f"{what} has no role: it is {describe(value)}; {hint}")
     try:
         message = decode_message({**fields, "type": kind})
     except (TypeError, ValueError, AttributeError) as error:

@@ -23,7 +23,7 @@ from langchain_convmem.chat_templates.messages import REASONING_KEYS, TEMPLATE_F
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import new_ulid
 
-__all__ = ["KNOWN_ROLES", "message_of_map", "shown"]
+__all__ = ["KNOWN_ROLES", "describe", "message_of_map"]
 
 KNOWN_ROLES = {
     "ai": "assistant",
@@ -51,13 +51,18 @@ _PARTS = frozenset(
     }
 )
 """Types of parts that a map's content may hold; LangChain messages may hold any of a provider."""
-_SHOWN = 80
+_MOST_KEYS = 8
 
 
-def shown(value: Any) -> str:
-    """Return the beginning of a value, for an error."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def describe(value: Any) -> str:
+    """Return what a value is, for an error: its type and keys, never what it says."""
+    if value is None:
+        return "None"
+    kind = f"of type {type(value).__name__}"
+    if not isinstance(value, Mapping):
+        return kind
+    keys = ", ".join(sorted(repr(str(key))[:40] for key in value)[:_MOST_KEYS])
+    return f"{kind} with the keys {keys or 'none'}"
 
 
 def message_of_map(value: Mapping[str, Any], what: str) -> BaseMessage:
@@ -134,7 +139,7 @@ def _common(rest: dict[str, Any], what: str) -> dict[str, Any]:
     for key in ("name", "id"):
         if rest.get(key) is not None:
             if not isinstance(rest[key], str):
-                raise InvalidMessageError(f"{what} has the {key} {rest[key]!r}; pass text")
+                raise InvalidMessageError(f"{what} has the {key} {describe(rest[key])}; pass text")
             fields[key] = rest.pop(key)
     given = rest.pop("additional_kwargs", None)
     more = copy.deepcopy(dict(given)) if isinstance(given, Mapping) else {}
@@ -157,7 +162,7 @@ def _content(rest: dict[str, Any], what: str, *, is_needed: bool = True) -> Any:
         content = [content]
     if not isinstance(content, list | tuple):
         raise InvalidMessageError(
-            f"{what} has the content {shown(content)}; pass text or a list of parts"
+            f"{what} has content {describe(content)}; pass text or a list of parts"
         )
     return [_part(part, f"part {number} of {what}") for number, part in enumerate(content)]
 
@@ -167,12 +172,18 @@ def _part(part: Any, what: str) -> dict[str, Any]:
         return {"type": "text", "text": part}
     kind = part.get("type", "text" if "text" in part else None) if isinstance(part, dict) else None
     if kind not in _PARTS:
+        known = ", ".join(sorted(_PARTS))
         raise InvalidMessageError(
-            f"{what} is {shown(part)}; a part's 'type' is one of {', '.join(sorted(_PARTS))}"
+            f"{what} is {_describe_part(part)}; a part's 'type' is one of {known}"
         )
     if kind == "text" and not isinstance(part.get("text"), str):
-        raise InvalidMessageError(f"{what} has the text {shown(part.get('text'))}; pass text")
+        raise InvalidMessageError(f"{what} has a text {describe(part.get('text'))}; pass text")
     return {**copy.deepcopy(part), "type": kind}
+
+
+def _describe_part(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return f"of the type {kind[:40]!r}" if isinstance(kind, str) else describe(part)
 
 
 def _is_parts(content: Any) -> bool:
@@ -188,7 +199,7 @@ def _calls(given: Any, what: str) -> tuple[list[ToolCall], list[InvalidToolCall]
     if given is None:
         return [], []
     if not isinstance(given, list | tuple):
-        raise InvalidMessageError(f"{what} has the tool_calls {shown(given)}; pass a list")
+        raise InvalidMessageError(f"{what} has tool_calls {describe(given)}; pass a list")
     calls: list[ToolCall] = []
     broken: list[InvalidToolCall] = []
     for number, call in enumerate(given):
@@ -202,7 +213,7 @@ def _add_call(call: Any, what: str, calls: list[ToolCall], broken: list[InvalidT
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or not name:
         raise InvalidMessageError(
-            f"{what} is {shown(call)}; it needs a 'name', its 'arguments' and an 'id'"
+            f"{what} is {describe(call)}; it needs a 'name', its 'arguments' and an 'id'"
         )
     call_id = given.get("id") or f"call_{new_ulid()}"
     args = function.get("arguments", function.get("args"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableConfig
 
 from langchain_convmem.conversation.copies import copied
 from langchain_convmem.errors import (
@@ -73,6 +74,10 @@ class ListThread:
         """Where turns begin, as numbers of messages."""
         with self._lock:
             return list(self._starts)
+
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        """Return the config as it is: a list has no name."""
+        return config
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return everything; see `ThreadMemory`."""

@@ -13,7 +13,11 @@ from langchain_convmem.chat_templates import RenderStats
 from langchain_convmem.conversation.backends import Attempt, Backend, ModelReply, ReplyRequest
 from langchain_convmem.conversation.copies import copied
 from langchain_convmem.conversation.flows import Flow, TurnControl, observed, unhurried
-from langchain_convmem.conversation.tools import cancelled_answers, unanswered_calls
+from langchain_convmem.conversation.tools import (
+    cancelled_answers,
+    find_stray_results,
+    unanswered_calls,
+)
 from langchain_convmem.errors import (
     ContextFullError,
     InvalidMessageError,
@@ -85,8 +89,15 @@ class Turn:
         """Return the answers that earlier calls still lack, before anybody speaks.
 
         Raises:
-            InvalidMessageError: If they are not to be answered by us.
+            InvalidMessageError: If they are not to be answered by us, or a result that is sent
+                answers no open call.
         """
+        stray = find_stray_results(view.before, self.asked)
+        if stray:
+            raise InvalidMessageError(
+                f"the tool result for {stray[0].tool_call_id!r} answers no open call; send results "
+                "of the calls that the last reply made, before the user speaks again"
+            )
         given = next(
             (n for n, one in enumerate(view.asked) if not isinstance(one, ToolMessage)),
             len(view.asked),
@@ -189,12 +200,16 @@ class Turn:
         yield from self._take_back(view, attempt, error)
 
     def _take_back(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
+        said = [*self.said, *self._find_partial(attempt)]
         attempt.rollback()
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"
         )
+        if reason == "failed" and len(said) > len(self.said):
+            # Nobody cancelled it, and the model did not say why it stopped.
+            said[-1].response_metadata.pop("finish_reason", None)
         try:
-            yield from unhurried(self.thread.failed_steps(self.said, view, reason), self.late)
+            yield from unhurried(self.thread.failed_steps(said, view, reason), self.late)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 
@@ -205,12 +220,22 @@ class Turn:
             return config.on_tool_limit == "keep"
         if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
             return False
-        if not self.said or isinstance(self.said[-1], ToolMessage):
-            partial = attempt.partial()
+        partial = self._find_partial(attempt)
+        if not self._has_replied:
             attempt.drop_reply()
-            self.said += [] if partial is None else [partial]
+        self.said += partial
         self._mark_interrupted()
         return bool(self.said)
+
+    @property
+    def _has_replied(self) -> bool:
+        """Whether the latest call of the model came to its end."""
+        return bool(self.said) and not isinstance(self.said[-1], ToolMessage)
+
+    def _find_partial(self, attempt: Attempt) -> list[AIMessage]:
+        """Return what had come of a reply that broke off."""
+        partial = None if self._has_replied else attempt.partial()
+        return [] if partial is None else [partial]
 
     def _mark_interrupted(self) -> None:
         """Mark the last reply if its calls were cut short; half a reply is marked already."""

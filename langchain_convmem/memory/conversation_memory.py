@@ -26,7 +26,7 @@ from langchain_convmem.views.drafting import Drafting
 from langchain_convmem.views.profiles import Profile, resolved
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable
+    from langchain_core.runnables.base import RunnableLike
 
     from langchain_convmem.memory.wrapping import RememberingRunnable
 
@@ -139,7 +139,7 @@ class ConversationMemory(
 
     def wrap(
         self,
-        inner: Runnable[Any, Any],
+        inner: RunnableLike[Any, Any],
         *,
         recall: bool = True,
         recall_tokens: int | None = None,
@@ -163,9 +163,10 @@ class ConversationMemory(
 
         Args:
             inner: A chat model, or a chain that begins with one, which gets messages; or any
-                other Runnable, which gets a dict with `history`, `input` and `recalled` (message
-                lists), `summary` (text) and `messages` (the whole). What it returns is returned
-                as it is; the log keeps the messages in it, or the one it was read from.
+                other Runnable or function, which gets a dict with `history`, `input` and
+                `recalled` (message lists), `summary` (text) and `messages` (the whole). What it
+                returns is returned as it is; the log keeps the messages in it, or the one it was
+                read from.
             recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text (characters / 4).
             recall_k: Recall exactly so many blocks instead. Neither: what the settings say, which
@@ -190,10 +191,11 @@ class ConversationMemory(
                 `messages`.
 
         Raises:
-            ConfigError: If there is no such profile, or a budget leaves no room for messages, or
-                none for as many as are said before they are summarised.
+            ConfigError: If `inner` is not a chain, there is no such profile, or a budget leaves no
+                room for messages, or none for as many as are said before they are summarised.
         """
         from langchain_convmem.memory.wrapping import RememberingRunnable
+        from langchain_convmem.turns.chain_shape import read_chain
 
         if profile is not None:
             resolved(profile)
@@ -209,7 +211,7 @@ class ConversationMemory(
         self.check_options(options)
         return RememberingRunnable(
             memory=self,
-            inner=inner,
+            inner=read_chain(inner),
             **asdict(options),
             queue_timeout_s=queue_timeout_s,
             profile=profile,

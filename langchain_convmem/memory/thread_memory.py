@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import ensure_config
+from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -23,11 +23,12 @@ from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import entry_said, start_of
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
 from langchain_convmem.turns.queue import TURN_QUEUE
 from langchain_convmem.turns.rendering import folded
 from langchain_convmem.turns.replies import with_free_ids
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
 from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import Profile
@@ -36,6 +37,7 @@ from langchain_convmem.views.drafting import is_remembered
 from langchain_convmem.views.editing import rewinding, undoing
 from langchain_convmem.views.heard import INTERRUPTED
 from langchain_convmem.views.live import live_entries, retracted_ids
+from langchain_convmem.views.values import make_storable
 
 if TYPE_CHECKING:
     from langchain_convmem.turns.turn_memory import TurnMemory
@@ -71,15 +73,28 @@ class MemoryThread:
         """The line of all who run turns over this thread in the process."""
         return TURN_QUEUE.gate((self.memory.log_place, self.key))
 
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the config of a send with what its runs are found by; see `stamped`."""
+        return stamped(config, None, thread_id=self.key.thread_id)
+
     # -- what the model sees ----------------------------------------------------------------------
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
-        look, turn_id = self._look(), new_ulid()
-        context = yield from look.view_steps(partial(self._locate, asked, turn_id))
+        look = self._look()
         with look.trace.internal():
-            human, kept = self._find_query(asked)
-        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1)
+            return (yield from self._view_steps(look, asked))
+
+    def _view_steps(self, look: TurnView, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        turn_id = new_ulid()
+        human, kept = self._find_query(asked)
+        if human is not None and not (is_remembered(human) and is_remembered(kept)):
+            # Of a question that is not stored, nothing is: no call, no result, no reply.
+            look = replace(look, options=replace(look.options, remember=False))
+        begins = kept if asked and asked[0] is human else next(iter(asked), None)
+        context = yield from look.view_steps(partial(self._locate, asked, begins, turn_id))
+        again = _find_same_turn(context.thread.entries, begins)
+        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1, again)
         if not asked:
             return ThreadView(tuple(context.view.messages), (), note)
         query = "" if kept is None else "\n".join(text_pieces(kept))
@@ -108,24 +123,33 @@ class MemoryThread:
     def _find_query(
         self, asked: Sequence[BaseMessage]
     ) -> tuple[HumanMessage | None, BaseMessage | None]:
-        """Return what the user says now, and what of it may be searched for."""
+        """Return what the user says now, and what of it may be stored and searched for.
+
+        Raises:
+            InvalidMessageError: If it is blank.
+        """
         human = next((one for one in reversed(asked) if isinstance(one, HumanMessage)), None)
-        if human is None or not human.content or not is_remembered(human):
+        if human is None or not is_remembered(human):
             return human, None
+        check_question(human)
         return human, self.memory.drafting.hooked(human)
 
     def _locate(
-        self, asked: Sequence[BaseMessage], turn_id: str, entries: Sequence[Entry]
+        self,
+        asked: Sequence[BaseMessage],
+        begins: BaseMessage | None,
+        turn_id: str,
+        entries: Sequence[Entry],
     ) -> TurnEntries:
-        """Return what is asked as the turn that it would be."""
-        first = start_of(entries, None)
+        """Return what is asked as the turn that it would be, in the place of the same one."""
+        first, again = start_of(entries, None), _find_same_turn(entries, begins)
         own = [
             entry_said(
                 message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
             )
             for n, message in enumerate(asked)
         ]
-        return TurnEntries(entries, own, first)
+        return TurnEntries([one for one in entries if one.id not in again], own, first)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -140,6 +164,9 @@ class MemoryThread:
             for draft in (yield from self._drafts(asked, note))
         ]
         if drafts:
+            if note.again:
+                control = Control(tuple(note.again), "replaced")
+                drafts.insert(0, Draft(role="control", turn_id=note.turn_id, control=control))
             try:
                 yield step(self.memory.log, "append", self.key, drafts)
             except LogError as error:
@@ -151,6 +178,12 @@ class MemoryThread:
     ) -> Steps[None]:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
         note: _Note = view.note
+        with note.look.trace.internal():
+            yield from self._add_steps(said, note, timing)
+
+    def _add_steps(
+        self, said: Sequence[BaseMessage], note: _Note, timing: Mapping[str, int]
+    ) -> Steps[None]:
         drafts = yield from self._drafts(said, note)
         if drafts:
             known, own = drafts[-1].metadata, note.look.trace.own_tokens.counts()
@@ -185,7 +218,8 @@ class MemoryThread:
         log = self.memory.log
         # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
         entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
-        stored = [one for one in entries if one.turn_id == note.turn_id and not one.control]
+        # With the control entry that took an earlier answer back: it counts again.
+        stored = [one for one in entries if one.turn_id == note.turn_id]
         try:
             rest = yield from self._drafts(map(_unnamed, said), note)
             if rest:
@@ -200,13 +234,14 @@ class MemoryThread:
         if not note.look.options.remember:
             return []
         kept = [message for message in messages if is_remembered(message)]
-        taken = yield from self._find_taken_steps({message.id for message in kept if message.id})
-        fresh = list(with_free_ids(kept, taken, lambda _: None))
+        names = {message.id for message in kept if message.id}
+        taken = yield from self._find_taken_steps(names, note.again)
+        fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
         answers = dict(note.answers(kept))
         drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]
 
-    def _find_taken_steps(self, names: Collection[str]) -> Steps[set[str]]:
+    def _find_taken_steps(self, names: Collection[str], gone: Collection[str]) -> Steps[set[str]]:
         """Return those of these ids that messages of the thread bear; retracted ones do not."""
         if not names:
             return set()
@@ -217,7 +252,7 @@ class MemoryThread:
         first = min(entry.position for entry in found)
         later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
         dead = retracted_ids(later)
-        return {entry.message_id for entry in found if entry.id not in dead}
+        return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
 
     # -- looking back -----------------------------------------------------------------------------
 
@@ -287,6 +322,7 @@ class _Note(NamedTuple):
         kept: What the write hook left of it.
         turn_id: The turn's id in the log.
         position: No entry of the turn stands at or before it.
+        again: Ids of the entries of the same turn as it was before: the message was sent again.
     """
 
     look: TurnView
@@ -295,12 +331,32 @@ class _Note(NamedTuple):
     kept: BaseMessage | None
     turn_id: str
     position: int
+    again: Collection[str] = ()
 
     def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
         """Yield what the write hook, asked for the view, answered to the user's message."""
         for number, message in enumerate(messages):
-            if message is self.human and message.content:
+            if message is self.human:
                 yield number, self.kept
+
+
+def _find_same_turn(entries: Sequence[Entry], begins: BaseMessage | None) -> list[str]:
+    """Return the ids of the latest turn's entries, if it begins with this message, by its id.
+
+    Args:
+        entries: The thread.
+        begins: What is asked first, as it would be stored.
+    """
+    if not isinstance(begins, HumanMessage) or not begins.id:
+        return []
+    live = [entry for entry in live_entries(entries) if entry.role != "summary"]
+    turn = [entry for entry in live if entry.turn_id == live[-1].turn_id]
+    said = turn[0].message if turn else None
+    is_same = isinstance(said, HumanMessage) and (said.id, said.content) == (
+        begins.id,
+        begins.content,
+    )
+    return [entry.id for entry in turn] if is_same else []
 
 
 def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:

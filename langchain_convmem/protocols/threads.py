@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
     from langchain_convmem.gates import Gate
     from langchain_convmem.steps import Steps
@@ -40,6 +41,10 @@ class ThreadMemory(Protocol):
     @property
     def gate(self) -> Gate | None:
         """The line of those who run turns of this thread; None if only the conversation does."""
+        ...
+
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
+        """Return the config of a send, with what its runs are found by."""
         ...
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:

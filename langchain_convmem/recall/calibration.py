@@ -37,7 +37,15 @@ from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RELATED", "highest_coverage", "is_related", "needed", "related", "relatedness"]
+__all__ = [
+    "RELATED",
+    "clear_evidence",
+    "highest_coverage",
+    "is_related",
+    "needed",
+    "related",
+    "relatedness",
+]
 
 RELATED = 0.55
 """From what sum of both shares on a question counts as related to a hundred lines or more.
@@ -55,7 +63,7 @@ _RELATED_EVIDENCE = 3.5
 _STANDING_OUT = 5.0
 _NEAR_BEST = 0.8
 _LEADING = 1
-_LOOSE = 3.0
+_LOOSE = 2.5
 # Of so many segments the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
 _FEW = 8
@@ -112,29 +120,39 @@ def related(
     evidence = ranking.of_rows(ranking.columns.evidence)
     if is_courtesy(query) or not len(evidence):
         return np.zeros(len(evidence), dtype=np.bool_), None
-    # The best of many stands out by chance as the best of a few never can.
-    scale = math.log1p(len(evidence)) / math.log1p(_MANY)
+    scale = _scale(len(evidence))
     said: NDArray[np.bool_] = evidence > -np.inf
     if not _is_about_asker(query, before):
         if not is_related(search_text(query, before), ranking, table, lexical, allowed):
             return evidence >= _STANDING_OUT * max(scale, 1.0), None
         # Where half of a memory says the same, nothing of it stands out.
         least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
-        return said if len(evidence) <= _FEW else evidence >= least, None
+        if len(evidence) <= _FEW:
+            return said, None
+        return _with_leading(evidence >= least, ranking), None
     near = evidence >= _NEAR_CLEAR * scale
-    if len(evidence) > _FEW and evidence.max() >= _CLEAR * scale:
+    if len(evidence) > _FEW and evidence.max() >= clear_evidence(len(evidence)):
         return _with_leading(near, ranking), None
-    loose = said & ~near
+    numbers = ranking.of_rows(ranking.columns.numbers)
+    loose = said & ~near & ~lexical.marked("courtesy")[numbers]
     if len(table.roles) > 1 and len(evidence) > _FEW:
-        stated = lexical.marked("states") & table.of_role("user")
-        numbers = ranking.of_rows(ranking.columns.numbers)
-        stated = stated if len(numbers) == len(stated) else stated[numbers]
+        stated = (lexical.marked("states") & table.of_role("user"))[numbers]
         loose &= stated | (evidence >= _LOOSE * scale)
     loosely = loose
     if len(evidence) < len(ranking.columns.evidence):
         loosely = np.zeros(len(ranking.columns.evidence), dtype=np.bool_)
         loosely[ranking.rows] = loose
     return _with_leading(near | loose, ranking), loosely
+
+
+def clear_evidence(count: int) -> float:
+    """Return from what evidence on the best of so many segments answers a question clearly."""
+    return _CLEAR * _scale(count)
+
+
+def _scale(count: int) -> float:
+    """Return how much stands out by chance: the best of many does, as that of a few never can."""
+    return math.log1p(count) / math.log1p(_MANY)
 
 
 def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:

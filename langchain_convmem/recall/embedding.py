@@ -156,6 +156,12 @@ class EmbeddedEmbeddings(Embeddings):
     Thread-safe; pickles without the weights. Nearly blind in Chinese, Japanese and Korean.
     """
 
+    trusted_spread = 0.4
+    """How far from equal (1 less their cosine) texts near to the same question are to it.
+
+    Recall trusts it less where they look more alike, as in languages that it does not know.
+    """
+
     @property
     def fingerprint(self) -> str:
         """Hash of both data files: equal fingerprints mean equal vectors."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from langchain_convmem.recall.calibration import clear_evidence
 from langchain_convmem.recall.fusion import (
     Reception,
     bests_of_runs,
@@ -55,6 +56,17 @@ _REPEATS = 0.75
 _ROUNDING = 1e-9
 # Where nothing else has so much evidence, they are better than nothing.
 _SOMETHING_ELSE = 2.0
+# Where nothing answers clearly: shares of the bonus, of words (up to so much) and of neighbours,
+# and how much less a segment is worth for each factor of e that it is longer.
+_VAGUE_BONUS = np.float32(0.43)
+_VAGUE_WORDS = np.float32(0.25)
+_MOST_OF_WORDS = np.float32(4.0)
+_VAGUE_NEIGHBOURS = np.float32(0.5)
+_VAGUE_LENGTH = np.float32(0.6)
+# From this share of clear evidence on, more of it counts so much.
+_NEARLY = 0.65
+_NEARLY_CLEAR = np.float32(2.0)
+_LEAST_LENGTH = np.float32(3.0)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 # So many of the best segments are compared with the best one, if their evidence comes near its.
@@ -182,12 +194,13 @@ class _Parts(NamedTuple):
     """What each segment scores on its own; columns of equal length.
 
     Segments out of scope count as average, so that they move nothing; so does, in its meaning, a
-    segment without a vector.
+    segment without a vector. `trust` is what the embedder knows of the texts, 0 to 1.
     """
 
     similarity: NDArray[np.float32]
     meaning: NDArray[np.float32]
     words: NDArray[np.float32]
+    trust: float = 0.0
 
 
 def _word_scores(view: _View, terms: Sequence[str]) -> NDArray[np.float64]:
@@ -226,8 +239,19 @@ def _parts(
         compared = counted if compared is None else compared
     else:
         compared = compared & counted
-    meaning = standardized(similarity, compared, settings.dense_weight, also=view.passing)
-    return _Parts(similarity, meaning, word_part)
+    nearness = similarity
+    if settings.crowding:
+        crowding = vectors.crowding(view.table.line_column)[view.at]
+        nearness = similarity - np.float32(settings.crowding) * crowding
+    trust = _trust(view, vectors)
+    weight = settings.dense_weight * trust
+    meaning = standardized(nearness, compared, weight, also=view.passing)
+    return _Parts(similarity, meaning, word_part, trust)
+
+
+def _trust(view: _View, vectors: SegmentVectors) -> float:
+    vector = view.question.vector
+    return vectors.trust(vector) if view.settings.doubt_embedder and vector is not None else 1.0
 
 
 def _some(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
@@ -256,11 +280,14 @@ def _score(view: _View, parts: _Parts) -> Columns:
         for since_ms, until_ms in find_spans(question.text, question.before, question.now_ms):
             said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
-    person = _person_bonus(view, evidence)
+    bonus = _person_bonus(view)
+    person = None if bonus is None else bonus * np.clip(evidence / _SUPPORT, 0.0, 1.0)
     relevance = evidence if person is None else evidence + person
     relevance = relevance + _session_prior(view, relevance, starts)
     if person is not None:
         speaker = speaker + person
+    if bonus is not None and settings.meaning_first and not _is_clear(view, evidence):
+        relevance = _vague_relevance(view, parts, smoothed, evidence, bonus)
     if view.silent is not None:
         relevance[view.silent] -= _MUTED
         evidence[view.silent] = -np.inf
@@ -370,8 +397,8 @@ def _named(question: Question, speakers: Sequence[str]) -> list[int]:
     return next(filter(None, named), [])
 
 
-def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.float32] | None:
-    """Return what lines gain from being said by the person whom the question is about.
+def _person_bonus(view: _View) -> NDArray[np.float32] | None:
+    """Return what lines gain at most from being said by the person whom the question is about.
 
     It grows with the evidence for a line: a bonus for lines that have nothing to do with the
     question would push aside what answers it from the other side.
@@ -389,10 +416,6 @@ def _person_bonus(view: _View, evidence: NDArray[np.float32]) -> NDArray[np.floa
     worth = settings.person_bonus, settings.statement_bonus
     bonus = _bonus_by_kind(*worth, about_user=about_user, about_listener=meant.listener)
     person: NDArray[np.float32] = (share * bonus).take(kinds[view.at])
-    support = evidence * np.float32(1.0 / _SUPPORT)
-    np.maximum(support, 0.0, out=support)
-    np.minimum(support, 1.0, out=support)
-    person *= support
     return person
 
 
@@ -419,6 +442,41 @@ def _bonus_by_kind(
         elif about_listener and not is_user:
             bonus[kind] = of_person
     return bonus
+
+
+# -- where nothing answers -------------------------------------------------------------------
+
+
+def _is_clear(view: _View, evidence: NDArray[np.float32]) -> bool:
+    """Return whether a segment answers clearly; of a few segments there is nothing to tell."""
+    counted = evidence if view.counted is None else evidence[view.counted]
+    return len(counted) <= _FEW or bool(counted.max() >= clear_evidence(len(counted)))
+
+
+def _vague_relevance(
+    view: _View,
+    parts: _Parts,
+    smoothed: NDArray[np.float32],
+    evidence: NDArray[np.float32],
+    bonus: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Return what decides the order where nothing answers a question about the user clearly.
+
+    Then no line holds the question's words as an answer would: that some do is mostly chance, so
+    meaning decides, unless the evidence comes near to clear. Many lines are worth a look, so that a
+    line has to be worth its length.
+    """
+    count = len(evidence) if view.counted is None else int(np.count_nonzero(view.counted))
+    near_clear = np.float32(_NEARLY * clear_evidence(count))
+    words = view.lexical.lengths[view.at] + _LEAST_LENGTH
+    relevance: NDArray[np.float32] = parts.meaning + _VAGUE_BONUS * bonus
+    share = np.float32(1.0) - (np.float32(1.0) - _VAGUE_WORDS) * np.float32(parts.trust)
+    relevance += share * np.minimum(parts.words, _MOST_OF_WORDS)
+    relevance += _VAGUE_NEIGHBOURS * (smoothed - parts.meaning - parts.words)
+    relevance += evidence - smoothed
+    relevance += _NEARLY_CLEAR * np.maximum(evidence - near_clear, np.float32(0.0))
+    relevance -= _VAGUE_LENGTH * np.log(words, dtype=np.float32)
+    return relevance
 
 
 # -- what says nothing -----------------------------------------------------------------------
@@ -577,7 +635,7 @@ def _say_the_same(
 def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
     """Return by how many standard deviations segments are nearer to the first one than chance."""
     rows = vectors.unit_rows(numbers)
-    if rows is None or not rows[0].any():
+    if not rows[0].any():
         return [0.0] * (len(numbers) - 1)
     lead, others = rows[0], rows[1:]
     chance = np.vecdot(vectors.sample(), lead)

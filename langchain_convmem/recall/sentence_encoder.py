@@ -93,6 +93,12 @@ class MiniLMEmbeddings(Embeddings):
         """
         self.folder = None if folder is None else Path(folder).absolute()
 
+    trusted_spread = 0.4
+    """How far from equal (1 less their cosine) texts near to the same question are to it.
+
+    Recall trusts it less where they look more alike, as in languages that it does not know.
+    """
+
     @property
     def fingerprint(self) -> str:
         """Name of both files' content: equal fingerprints mean equal vectors.

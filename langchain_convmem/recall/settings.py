@@ -24,6 +24,10 @@ class RecallSettings:
 
     Attributes:
         dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
+        crowding: Share taken from a segment's cosine of its mean cosine with the lines that are
+            nearest to it: what is near to many lines says less by being near to the question.
+        doubt_embedder: Whether meaning counts less where one of the package's own embedders hardly
+            tells lines like the question apart, as in languages that it does not know.
         lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
         k1: Saturation of repeated words in BM25.
         b: Share of the length normalisation in BM25, 0 to 1.
@@ -44,6 +48,8 @@ class RecallSettings:
             from an evidence of 2 on, none at 0. Where one side alone speaks it changes nothing.
         statement_bonus: Added to the user's statements about themselves where the question is
             about the user; in the same proportion.
+        meaning_first: Whether, where no line answers a question about the user clearly, meaning
+            counts more than words, and short lines more than long ones.
         latest_first: Whether of several statements about the same thing the latest leads. Older
             ones are marked as older.
         skip_repeats: Whether earlier askings of the question and replies that knew nothing are
@@ -76,6 +82,8 @@ class RecallSettings:
     """
 
     dense_weight: float = 1.0
+    crowding: float = 0.5
+    doubt_embedder: bool = True
     lexical_weight: float = 1.0
     k1: float = 1.2
     b: float = 0.3
@@ -88,6 +96,7 @@ class RecallSettings:
     speaker_bonus: float = 2.25
     person_bonus: float = 7.0
     statement_bonus: float = 2.0
+    meaning_first: bool = True
     latest_first: bool = True
     skip_repeats: bool = True
     date_bonus: float = 4.5
@@ -137,12 +146,15 @@ class RecallSettings:
         of 10 blocks.
         """
         return cls(
+            crowding=0.0,
+            doubt_embedder=False,
             lexical_weight=0.0,
             kernel=(1.0,),
             names_in_meaning=True,
             speaker_bonus=0.0,
             person_bonus=0.0,
             statement_bonus=0.0,
+            meaning_first=False,
             latest_first=False,
             skip_repeats=False,
             passages=False,

@@ -24,13 +24,26 @@ from langchain_core.runnables import (
     RunnableSequence,
     RunnableWithFallbacks,
 )
-from langchain_core.runnables.base import RunnableBindingBase, RunnableEachBase
+from langchain_core.runnables.base import (
+    RunnableBindingBase,
+    RunnableEachBase,
+    RunnableLike,
+    coerce_to_runnable,
+)
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.context import Profile
 from langchain_convmem.views.profiles import profile_for
 
-__all__ = ["ChainShape", "chain_shape", "prompt_slots", "provider_profile", "takes_messages"]
+__all__ = [
+    "ChainShape",
+    "chain_shape",
+    "prompt_slots",
+    "provider_profile",
+    "read_chain",
+    "takes_messages",
+]
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -48,6 +61,25 @@ class ChainShape:
     slots: frozenset[str] | None
     profile: Profile
     is_fixed: bool
+
+
+def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
+    """Return what a memory is wrapped around as a Runnable; LangChain makes one of functions.
+
+    Raises:
+        ConfigError: If nothing can be made of it.
+    """
+    if isinstance(inner, Runnable):
+        return inner
+    if isinstance(inner, type):
+        msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
+        raise ConfigError(msg)
+    try:
+        return coerce_to_runnable(inner)
+    except TypeError:
+        kind = type(inner).__name__
+        msg = f"a value of type {kind} is not a chain; pass a chat model, a chain or a function"
+        raise ConfigError(msg) from None
 
 
 def chain_shape(

@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
+from langchain_convmem.ids import now_ms
 from langchain_convmem.turns.replies import ReplyCollector
 
 __all__ = ["HeardReplies", "hearing"]
@@ -35,6 +36,8 @@ class HeardReplies(BaseCallbackHandler):
 
     def __init__(self) -> None:
         """Start with nothing heard."""
+        self.first_token_ms: int | None = None
+        """When the first words of the latest reply came, if it was streamed."""
         self._replies: dict[UUID, ReplyCollector] = {}
 
     def listen(self, config: RunnableConfig | None) -> RunnableConfig:
@@ -59,18 +62,25 @@ class HeardReplies(BaseCallbackHandler):
         """Listen to a reply, unless it is made for another one that is listened to."""
         if parent_run_id not in self._replies and _NOSTREAM not in (tags or ()):
             self._replies[run_id] = ReplyCollector()
+            self.first_token_ms = None
 
     def on_llm_new_token(self, *_: Any, run_id: UUID, chunk: Any = None, **__: Any) -> None:
         """Take a chunk."""
         message = getattr(chunk, "message", None)
         if message is not None and run_id in self._replies:
-            self._replies[run_id].add(message)
+            self._add(run_id, message)
 
     def on_stream_event(self, event: Mapping[str, Any], *, run_id: UUID, **_: Any) -> None:
         """Take the text of an event; such streams bring no chunks."""
         delta = event.get("delta") or {}
         if delta.get("type") == "text-delta" and run_id in self._replies:
-            self._replies[run_id].add(AIMessageChunk(content=delta["text"], id=f"lc_run--{run_id}"))
+            self._add(run_id, AIMessageChunk(content=delta["text"], id=f"lc_run--{run_id}"))
+
+    def _add(self, run_id: UUID, chunk: BaseMessage) -> None:
+        reply = self._replies[run_id]
+        reply.add(chunk)
+        if self.first_token_ms is None and reply.has_text:
+            self.first_token_ms = now_ms()
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
         """Forget what broke before a reply that came whole: it was tried again."""

@@ -13,7 +13,7 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import role_of, text_pieces
 from langchain_convmem.views.coercion import MESSAGE_FORMS, read_messages, unpack_messages
 
-__all__ = ["Incoming", "read_input"]
+__all__ = ["Incoming", "check_question", "read_input"]
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,18 @@ def read_input(
             "or with results of tools. Put messages into the thread with memory.add_messages()"
         )
         raise InvalidMessageError(msg)
-    if isinstance(last, HumanMessage) and _is_blank(last):
-        raise InvalidMessageError("the user's message is blank; there is nothing to answer")
+    check_question(last)
     return Incoming(messages, extra)
+
+
+def check_question(message: BaseMessage) -> None:
+    """Refuse a message of the user with which nothing is said.
+
+    Raises:
+        InvalidMessageError: If it has neither text nor media.
+    """
+    if isinstance(message, HumanMessage) and _is_blank(message):
+        raise InvalidMessageError("the user's message is blank; there is nothing to answer")
 
 
 def _is_message(value: Mapping[Any, Any]) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -170,6 +170,10 @@ class _Comparison:
         return list(_read_entries(self._live))
 
     def reconcile(self) -> Reconciled | None:
+        found = self._compare()
+        return None if found is None else self._add_greeting(found)
+
+    def _compare(self) -> Reconciled | None:
         asked = self._list[-1]
         named = self._find_named(asked)
         if named is not None:
@@ -196,6 +200,18 @@ class _Comparison:
         """Return what is found with every text, or else with those of the user alone."""
         found = (match(told, given) for told, given in pairs)
         return next((one for one in found if one is not None), None)
+
+    def _add_greeting(self, found: Reconciled) -> Reconciled:
+        """Show what the assistant says before the first question, whatever the list means."""
+        first = next((item for item in self._told if item.role == "user"), None)
+        begins = next(item for item in self._list if item.role == "user")
+        if not self._is_whole or found.context_only or first is None:
+            return found
+        entry = self._live[first.place]
+        greeting = self._list_unknown(0, begins.place)
+        if not greeting or entry is found.replaces or not _is_same(first, begins, self._known):
+            return found
+        return replace(found, context_only=greeting, context_before=entry)
 
     def _find_named(self, asked: _Item) -> tuple[Entry, bool] | None:
         """Return the entry that has the id of the last message, and whether it says otherwise."""
@@ -308,9 +324,10 @@ class _Comparison:
                 length += 1
             size = max(size, length)
         behind = given[size - 1].place + 1 if size else 0
-        return Reconciled(
-            new=self._said[-1:], context_only=self._list_unknown(behind, len(self._said) - 1)
-        )
+        aside = self._list_unknown(behind, len(self._said) - 1)
+        while told and aside and role_of(aside[0]) == "assistant":
+            aside = aside[1:]  # a greeting would read as the end of the thread's last reply
+        return Reconciled(new=self._said[-1:], context_only=aside)
 
     def _go_on(self, first: _Item, begins: _Item, last: _Item) -> Reconciled | None:
         """Return what a list means that goes on from the end of the thread; None as `reconcile`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,20 +16,17 @@ from langchain_core.messages import (
     HumanMessage,
     InvalidToolCall,
     RemoveMessage,
-    ToolMessage,
     message_chunk_to_message,
 )
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import patch_config
-from pydantic import BaseModel
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.protocols import INTERNAL_TAGS
 from langchain_convmem.views.coercion import merge_pieces
-from langchain_convmem.views.copies import plain_value
-from langchain_convmem.views.plain_json import dumps
 from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.views.values import add_up, make_storable, to_json
 
 __all__ = [
     "INTERRUPTED",
@@ -39,7 +35,6 @@ __all__ = [
     "Reply",
     "ReplyCollector",
     "is_unfinished",
-    "make_storable",
     "read_reply",
     "reply_messages",
     "settle_unfinished",
@@ -200,7 +195,7 @@ def _is_parsed(output: Mapping[str, Any]) -> bool:
 
 def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     if not isinstance(heard, AIMessage):
-        text = value if isinstance(value, str) else _to_json(value)
+        text = value if isinstance(value, str) else to_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
     calls = [*calls_of(heard), *heard.invalid_tool_calls]
     if not calls or _names_calls(value, {call["id"] for call in calls}):
@@ -208,7 +203,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
     written = args[0] if len(args) == 1 else args
-    told = [str(heard.text), written if isinstance(written, str) else _to_json(written)]
+    told = [str(heard.text), written if isinstance(written, str) else to_json(written)]
     message = AIMessage(
         "\n".join(text for text in told if text.strip()),
         id=heard.id,
@@ -223,55 +218,6 @@ def _names_calls(value: Any, ids: set[str | None]) -> bool:
     """Return whether a parser handed on the ids of calls, so that they can be answered."""
     items = value if isinstance(value, list) else [value]
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
-
-
-def _to_json(value: Any) -> str:
-    """Return a value as JSON; what has no plain form is named by its type."""
-    try:
-        return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
-    except (RecursionError, TypeError, ValueError, AttributeError):
-        return f"[{type(value).__name__}]"
-
-
-def make_storable(message: BaseMessage) -> BaseMessage:
-    """Return a message that a log can keep, whatever objects its side fields hold.
-
-    Parsed objects and artifacts are for programs: models become maps, and what has no plain form
-    becomes text.
-    """
-    fields: dict[str, Any] = {
-        "additional_kwargs": message.additional_kwargs,
-        "response_metadata": message.response_metadata,
-    }
-    if isinstance(message, ToolMessage):
-        fields["artifact"] = message.artifact
-    changed = {
-        name: plain_value(_to_maps(value))
-        for name, value in fields.items()
-        if value and not _is_plain(value)
-    }
-    return message.model_copy(update=changed) if changed else message
-
-
-def _is_plain(value: Any) -> bool:
-    try:
-        dumps(value, what="reply")
-    except InvalidMessageError:
-        return False
-    return True
-
-
-def _to_maps(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _to_maps(value.model_dump())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (one.name for one in dataclasses.fields(value))
-        return {name: _to_maps(getattr(value, name)) for name in names}
-    if isinstance(value, list | tuple):
-        return [_to_maps(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _to_maps(item) for key, item in value.items()}
-    return value
 
 
 class HeardReply(BaseCallbackHandler):
@@ -391,22 +337,12 @@ class _Part:
 _NOTHING: Any = object()
 
 
-def _add_up(total: Any, chunk: Any) -> Any:
-    """Return the value of a stream so far, as LangChain adds values up."""
-    if total is _NOTHING:
-        return chunk
-    try:
-        return total + chunk
-    except TypeError:
-        return chunk
-
-
 def _keep_cut_value(value: Any) -> list[BaseMessage]:
     """Return what a stream of values had brought before it was cut off."""
     raw = value.get("raw") if isinstance(value, dict) else None
     if isinstance(raw, BaseMessage):
         return without_cut_calls([_whole(raw)])
-    return [AIMessage(_to_json(value))]
+    return [AIMessage(to_json(value))]
 
 
 def _keep_whole_calls(message: BaseMessage, pieces: Sequence[BaseMessage]) -> BaseMessage:
@@ -466,7 +402,8 @@ class ReplyCollector:
         self._is_text &= isinstance(chunk, str)
         pieces = list(_pieces_in(chunk))
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
-            self._value = _add_up(self._value, chunk)
+            is_first = self._value is _NOTHING
+            self._value = chunk if is_first else add_up(self._value, chunk)
         for piece in pieces:
             self._take(piece)
 

@@ -8,8 +8,9 @@ a state is what the user sees and edits, so the log follows; it only ever adds e
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NotRequired, TypeAlias, cast
+from uuid import UUID
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -29,10 +30,10 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import says_same
+from langchain_convmem.turns.entries import SPOKEN, says_same
 from langchain_convmem.turns.reconcile import Continued, Reconciled, continue_turn, reconcile
-from langchain_convmem.turns.replies import INTERRUPTED, make_storable, with_free_ids
-from langchain_convmem.turns.tracing import TurnTrace
+from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
 from langchain_convmem.turns.view import CallContext
 from langchain_convmem.views.codec import draft_of, role_of
 from langchain_convmem.views.drafting import Drafting, is_remembered
@@ -40,6 +41,7 @@ from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.views.values import make_storable
 
 __all__ = [
     "NOTE_KEY",
@@ -62,10 +64,13 @@ NOTE_KEY: Final = "convmem_turn"
 _AUX = "provenance"
 _SUMMARY_SOURCE = "summarization"
 
-_CHAT = 2
-"""So many messages are more than what the user says now."""
 _CHECKPOINTER = "__pregel_checkpointer"
 """Under which LangGraph tells a node what keeps its state from run to run."""
+_RANDOM = 4
+"""The version of a UUID that holds nothing but chance, as LangGraph's do."""
+
+_PAGE = 64
+"""So many of the latest entries are read where the last thing said is asked for."""
 
 Unit: TypeAlias = Literal["message", "turn", "control"]
 """What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
@@ -127,6 +132,7 @@ class SyncedTurn:
         abandoned: Ids of entries of replies that an attempt made which came to nothing.
         after: Id of the last message that is in the log.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
     """
 
     id: str | None = None
@@ -135,6 +141,7 @@ class SyncedTurn:
     abandoned: Sequence[str] = ()
     after: str | None = None
     is_heard: bool = True
+    own_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +186,7 @@ class StateSync:
         if not spoken:
             return None
         entries: list[Entry] = yield from self._find(spoken)
-        is_sent = self.context.is_stateless or not entries
-        if note is None and is_sent and self.context.since is None:
+        if note is None and self.context.since is None:
             sent = yield from self._begin_sent(spoken, entries)
             if sent is not None:
                 return sent
@@ -215,20 +221,26 @@ class StateSync:
         return self.follows_removals and not self.context.is_stateless
 
     def _begin_sent(
-        self, said: Sequence[BaseMessage], found: Sequence[Entry]
+        self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
     ) -> Steps[TurnNote | None]:
         """Store what is new of a chat that its caller sends whole, or the end of, with every run.
 
-        Such a state knows of no earlier turn, and perhaps no ids of the log.
+        Such a state knows of no earlier turn, and perhaps no ids of the log. What the user says
+        alone is one more attempt if the same words stand in the thread without an answer.
 
         Args:
-            said: Its messages.
+            spoken: The messages of the state.
             found: Entries that have their ids.
 
         Returns:
             The note of the turn; None where the state is not of this kind.
         """
-        if len(said) < _CHAT or role_of(said[-1]) == "assistant":
+        said = [message for message in spoken if role_of(message) != "system"]
+        if not said or role_of(said[-1]) == "assistant":
+            return None
+        if len(said) == 1:
+            return (yield from self._begin_again(said[0], found))
+        if found and not self.context.is_stateless:
             return None
         thread = yield from read_live_steps(self.log, self.context.key)
         if not any(entry.role == "user" for entry in live_entries(thread.entries)):
@@ -243,9 +255,10 @@ class StateSync:
             thread = yield from read_all_steps(self.log, thread)
             meant = cast("Reconciled", self._reconcile(thread, sent))
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
-        old, names = meant.again or meant.replaces, {}
+        old = meant.again or meant.replaces
         *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
-        if old is not None:
+        names: dict[str, str] = {}
+        if old is not None and self.context.is_stateless:
             names = {str(asked.id): old.message_id}
             asked = _rename(asked, names)
         differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
@@ -264,6 +277,32 @@ class StateSync:
             aside=[str(own[id(one)].id) for one in meant.context_only],
             aside_before=None if before is None else before.turn_id,
             names=names,
+        )
+
+    def _begin_again(self, asked: BaseMessage, found: Sequence[Entry]) -> Steps[TurnNote | None]:
+        """Return the turn of a question that is asked once more, since nobody answered it.
+
+        Only where LangGraph named the message: under another id of its caller's it is another one.
+        """
+        is_unknown = not found and self.context.is_stateless and not self.context.is_sent
+        if not is_unknown or role_of(asked) != "user" or not _is_made_up(asked.id):
+            return None
+        entries = yield from self._read(last=_PAGE)
+        said = asked.model_copy(update={"id": None})
+        if not _is_unanswered(entries) or self._stored_form(asked) is None:
+            return None
+        meant = reconcile(entries, [said], stored_form=self._stored_form)
+        if meant is None or meant.again is None:
+            return None
+        return TurnNote(
+            id=meant.again.turn_id,
+            first=meant.again.message_id,
+            user=self.context.key.user_id,
+            generation=(yield from self._generation()),
+            settled=None,
+            position=meant.again.position,
+            aside=[],
+            names={str(asked.id): meant.again.message_id},
         )
 
     def _go_on_sent(
@@ -428,6 +467,11 @@ class StateSync:
             earlier = set(branches.path(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
         live = live_entries(differ.entries)
+        # No state ever held words that broke off: they stay, or go, with what they follow.
+        cut = {entry.message_id for entry in live if INTERRUPTED in entry.metadata.attributes}
+        follows = {name: branches.marks[name].after for name in cut & branches.marks.keys()}
+        left -= {name for name, after in follows.items() if after in held}
+        left |= {name for name, after in follows.items() if after in left}
         gone = {entry.id for entry in live if entry.message_id in left}
         return _rewind(differ.entries, self.context, gone, wanted)
 
@@ -454,6 +498,9 @@ class StateSync:
         news: list[Draft] = []
         for message in own:
             metadata = self.context.metadata("message", turn.after, timing, attributes)
+            if turn.own_tokens:
+                aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
+                metadata, turn.own_tokens = replace(metadata, aux=aux), {}
             draft = _draft(self.drafting, message, turn.id, metadata)
             if draft is not None:
                 news.append(draft)
@@ -529,8 +576,9 @@ class StateSync:
             yield from self.trace.report_stored(drafts)
         return entries
 
-    def _read(self, after: int = 0) -> Steps[list[Entry]]:
-        entries: list[Entry] = yield step(self.log, "entries", self.context.key, after=after)
+    def _read(self, after: int = 0, last: int | None = None) -> Steps[list[Entry]]:
+        key = self.context.key
+        entries: list[Entry] = yield step(self.log, "entries", key, after=after, last=last)
         return entries
 
     def _find(self, messages: Iterable[BaseMessage]) -> Steps[list[Entry]]:
@@ -725,6 +773,20 @@ def _asked_last(messages: Sequence[BaseMessage]) -> int:
     return max(users, default=max(len(messages) - 1, 0))
 
 
+def _is_made_up(message_id: str | None) -> bool:
+    """Return whether an id may be one that LangGraph gave to a message without one."""
+    try:
+        return UUID(message_id or "").version == _RANDOM
+    except ValueError:
+        return False
+
+
+def _is_unanswered(entries: Sequence[Entry]) -> bool:
+    """Return whether the thread ends with what a user said."""
+    spoken = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+    return bool(spoken) and spoken[-1].role == "user"
+
+
 def _is_answer(message: BaseMessage | None) -> bool:
     """Return whether a message answers the user; a call of a tool does not."""
     is_said = message is not None and role_of(message) == "assistant"
@@ -825,6 +887,8 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
         # What was stored for a state makes way once there is another reply.
         turn_id = meant.again.turn_id
         own = [one for one in live_entries(entries) if one.turn_id == turn_id]
+        if meant.again.message_id != asked.id:
+            return [one.id for one in own]
         return [one.id for one in own if one.role != "user" and Provenance.of(one) is None]
     if meant.replaces is None:
         return []

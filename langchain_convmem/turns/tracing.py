@@ -45,19 +45,23 @@ OWN_TOKENS = "own_tokens"
 _RECALL = "recall"
 
 
-def stamped(config: RunnableConfig | None, user_id_key: str | None) -> RunnableConfig:
+def stamped(
+    config: RunnableConfig | None, user_id_key: str | None, *, thread_id: str | None = None
+) -> RunnableConfig:
     """Return the config of a call with what its runs are found by: the version and the thread.
 
     Args:
         config: What the call was given.
         user_id_key: If set, the metadata names the user by a hash under this key; else the user is
             left as LangChain's tracer finds it under `configurable`.
+        thread_id: The thread, where the call does not name it.
     """
     stamped = ensure_config(config)
     metadata, configurable = stamped["metadata"], stamped["configurable"]
     versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _version()}
     noted: dict[str, Any] = {"lc_versions": versions}
-    thread_id = configurable.get("thread_id", configurable.get("session_id"))
+    if thread_id is None:
+        thread_id = configurable.get("thread_id", configurable.get("session_id"))
     if isinstance(thread_id, str):
         noted["thread_id"] = thread_id
     user_id = configurable.get("user_id")

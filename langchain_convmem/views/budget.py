@@ -111,7 +111,7 @@ def within(
     if needed > max_tokens:
         msg = (
             f"the system messages and the latest exchange need {needed} tokens, "
-            f"more than max_tokens={max_tokens}; raise the budget or shorten them"
+            f"more than the budget of {max_tokens}; raise it or shorten them"
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
     start = _first_that_fits(body, starts, max_tokens - needed, count)

@@ -100,9 +100,19 @@ def _read_message(item: Any, number: int, among: int) -> BaseMessage:
         [message] = _convert(item)
     except (ValueError, TypeError, LookupError, NotImplementedError, AttributeError):
         # Not chained: LangChain quotes the message in its error.
-        kind = type(item).__name__
-        raise InvalidMessageError(f"{what} is a {kind} but no message; {MESSAGE_FORMS}") from None
+        raise InvalidMessageError(f"{what} {_explain(item)}; {MESSAGE_FORMS}") from None
     return message
+
+
+def _explain(item: Any) -> str:
+    """Return why an item is not a message, in words of ours alone."""
+    is_pair = isinstance(item, tuple | list) and len(item) == _PAIR
+    role = item.get("role") if isinstance(item, Mapping) else item[0] if is_pair else "user"
+    if role is not None and (not isinstance(role, str) or role.lower() not in _ROLES):
+        return f"has a role that is not one of {', '.join(sorted(_ROLES))}"
+    if isinstance(item, Mapping) and "content" not in item and "data" not in item:
+        return "is a dict without 'content'"
+    return f"is a {type(item).__name__} that LangChain cannot read as a message"
 
 
 def _complete(item: Mapping[Any, Any], what: str) -> dict[Any, Any]:

@@ -42,6 +42,7 @@ _PLAIN: dict[Role, type[BaseMessage]] = {
     "tool": ToolMessage,
 }
 _USER_ROLES = frozenset({"user", "human"})
+_MESSAGES = frozenset(_PLAIN.values())
 _UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
 """Types of which nobody can change a value."""
 
@@ -100,7 +101,7 @@ def _copied(entry: Entry) -> BaseMessage:
 
 def copied(message: M, shared: Collection[str] = ()) -> M:
     """Return a message that shares nothing with another but the fields named in `shared`."""
-    twin = message.model_copy()
+    twin = message.model_copy() if type(message) not in _MESSAGES else _new_like(message)
     for fields in (twin.__dict__, twin.__pydantic_extra__ or {}):
         for name, value in fields.items():
             if type(value) not in _UNSHAREABLE and name not in shared:
@@ -108,14 +109,31 @@ def copied(message: M, shared: Collection[str] = ()) -> M:
     return twin
 
 
+def _new_like(message: M) -> M:
+    """Return what `model_copy` does of a message without private values, in a third of the time."""
+    twin = object.__new__(type(message))
+    extra = message.__pydantic_extra__
+    _set_slot(twin, "__dict__", message.__dict__.copy())
+    _set_slot(twin, "__pydantic_extra__", None if extra is None else extra.copy())
+    _set_slot(twin, "__pydantic_fields_set__", message.__pydantic_fields_set__.copy())
+    _set_slot(twin, "__pydantic_private__", None)
+    return twin
+
+
+_set_slot = object.__setattr__
+
+
 def _apart(value: Any) -> Any:
     """Return a deep copy; lists, mappings and texts, which is nearly all, without `deepcopy`."""
-    if value is None or isinstance(value, str | int | float | bytes):
+    kind = type(value)
+    if kind in _UNSHAREABLE:
         return value
-    if type(value) is list:
-        return [_apart(item) for item in value]
-    if type(value) is dict:
-        return {key: _apart(item) for key, item in value.items()}
+    if kind is list:
+        return [_apart(item) for item in value] if value else []
+    if kind is dict:
+        return {key: _apart(item) for key, item in value.items()} if value else {}
+    if isinstance(value, str | int | float | bytes):
+        return value
     return copy.deepcopy(value)
 
 

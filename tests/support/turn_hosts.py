@@ -1,66 +1,319 @@
-"""The hosts of a turn, called alike: wrapped chains, conversations, graphs and agents."""
+"""The hosts of a turn, called alike: wrapped chains, conversations, graphs and agents.
+
+One class a host; a contract runs every promise at each of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypedDict
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, ClassVar, TypedDict
 
-from graphs import says
+from graphs import IDS
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.integrations import ConversationMemoryMiddleware
-from langchain_convmem.integrations.langgraph import MemoryState, memory_graph
+from langchain_convmem.integrations.langgraph import (
+    MemoryState,
+    memory_graph,
+    model_node,
+    recall_node,
+    record_node,
+)
 
-Host = Callable[..., Runnable[Any, Any]]
-"""Makes of a memory, a model and options something that is invoked with what the user says."""
+__all__ = ["HOSTS", "RUNS", "STREAMS", "App", "Host", "given", "in_a_graph"]
 
 
-def _wrapped(memory: ConversationMemory, model: Any, **options: Any) -> Runnable[Any, Any]:
-    return memory.wrap(model, **options)
+class App(ABC):
+    """Something that runs turns, whatever it is made of."""
+
+    @abstractmethod
+    def invoke(self, said: Any, config: RunnableConfig) -> Any:
+        """Run a turn."""
+
+    @abstractmethod
+    async def ainvoke(self, said: Any, config: RunnableConfig) -> Any:
+        """Run a turn."""
+
+    @abstractmethod
+    def stream(self, said: Any, config: RunnableConfig) -> Iterator[Any]:
+        """Run a turn; its words come one by one."""
+
+    @abstractmethod
+    def astream(self, said: Any, config: RunnableConfig) -> AsyncIterator[Any]:
+        """Run a turn; its words come one by one."""
+
+    @property
+    def runnable(self) -> Runnable[Any, Any]:
+        """What a chain around it would call."""
+        return RunnableLambda(self.invoke, self.ainvoke)
 
 
-def _conversation(memory: ConversationMemory, model: Any, **options: Any) -> Runnable[Any, Any]:
-    """Return what begins a conversation in the thread of each call, and sends to it."""
+async def _read(chunks: AsyncIterator[Any]) -> list[Any]:
+    return [chunk async for chunk in chunks]
 
-    def send(text: str, config: RunnableConfig) -> Any:
+
+RUNS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
+    "invoke": lambda app, said, config: app.invoke(said, config),
+    "ainvoke": lambda app, said, config: asyncio.run(app.ainvoke(said, config)),
+}
+"""Both ways to run a turn."""
+
+STREAMS: dict[str, Callable[[App, Any, RunnableConfig], Any]] = {
+    "stream": lambda app, said, config: list(app.stream(said, config)),
+    "astream": lambda app, said, config: asyncio.run(_read(app.astream(said, config))),
+}
+"""Both ways to stream one."""
+
+
+class Host(ABC):
+    """A host of turns.
+
+    Attributes:
+        name: What the documentation calls it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def app(self, memory: ConversationMemory, model: Any, **options: Any) -> App:
+        """Return what runs turns with a model; options are those of a turn, and `profile`."""
+
+    @abstractmethod
+    def with_tool(self, memory: ConversationMemory, model: Any, tool: Any) -> App:
+        """Return what runs turns in which the model may call a tool; nothing is recalled."""
+
+    @abstractmethod
+    def structured(self, memory: ConversationMemory, model: Any, schema: Any) -> App:
+        """Return what runs turns that are answered by an object; nothing is recalled."""
+
+
+# -- wrapped chains -------------------------------------------------------------------------------
+
+
+class _Chain(App):
+    def __init__(self, chain: Runnable[Any, Any]) -> None:
+        self.chain = chain
+
+    def invoke(self, said, config):
+        return self.chain.invoke(said, config)
+
+    async def ainvoke(self, said, config):
+        return await self.chain.ainvoke(said, config)
+
+    def stream(self, said, config):
+        return self.chain.stream(said, config)
+
+    def astream(self, said, config):
+        return self.chain.astream(said, config)
+
+    @property
+    def runnable(self):
+        return self.chain
+
+
+class _LoopingChain(_Chain):
+    """Calls the tool itself, as callers of a chain do."""
+
+    def __init__(self, chain: Runnable[Any, Any], tool: Any) -> None:
+        super().__init__(chain)
+        self.tool = tool
+
+    def invoke(self, said, config):
+        reply = self.chain.invoke(said, config)
+        while reply.tool_calls:
+            reply = self.chain.invoke(self._results(reply), config)
+        return reply
+
+    async def ainvoke(self, said, config):
+        reply = await self.chain.ainvoke(said, config)
+        while reply.tool_calls:
+            reply = await self.chain.ainvoke(self._results(reply), config)
+        return reply
+
+    def _results(self, reply):
+        return [
+            ToolMessage(self.tool.invoke(call["args"]), tool_call_id=call["id"], name=call["name"])
+            for call in reply.tool_calls
+        ]
+
+
+class WrapHost(Host):
+    """`memory.wrap`."""
+
+    name = "wrap"
+
+    def app(self, memory, model, **options):
+        return _Chain(memory.wrap(model, **options))
+
+    def with_tool(self, memory, model, tool):
+        return _LoopingChain(memory.wrap(model.bind_tools([tool]), recall=False), tool)
+
+    def structured(self, memory, model, schema):
+        return self.app(memory, model.with_structured_output(schema), recall=False)
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+class _Conversations(App):
+    """Begins a conversation in the thread of each call, and sends to it."""
+
+    def __init__(self, memory: ConversationMemory, model: Any, options: dict[str, Any]) -> None:
+        self._memory, self._model, self._options = memory, model, options
+
+    def talk(self, config: RunnableConfig) -> Any:
         configurable = config["configurable"]
-        talk = memory.conversation(
-            model,
-            thread_id=configurable["thread_id"],
-            user_id=configurable.get("user_id"),
-            **options,
+        thread_id, user_id = configurable["thread_id"], configurable.get("user_id")
+        return self._memory.conversation(
+            self._model, thread_id=thread_id, user_id=user_id, **self._options
         )
-        return talk.send_message(text, config)
 
-    return RunnableLambda(send)
+    def invoke(self, said, config):
+        return self.talk(config).send_message(said, config)
+
+    async def ainvoke(self, said, config):
+        return await self.talk(config).asend_message(said, config)
+
+    def stream(self, said, config):
+        return self.talk(config).stream(said, config)
+
+    def astream(self, said, config):
+        return self.talk(config).astream(said, config)
 
 
-def _graph(schema: Any) -> Host:
-    def make(memory: ConversationMemory, model: Any, **options: Any) -> Runnable[Any, Any]:
-        graph = memory_graph(memory, model, state_schema=schema, **options)
-        return RunnableLambda(lambda text: says(schema, text)) | graph
+class ConversationHost(Host):
+    """`memory.conversation`."""
 
-    return make
+    name = "conversation"
+
+    def app(self, memory, model, **options):
+        return _Conversations(memory, model, {"answer_missing": "cancelled", **options})
+
+    def with_tool(self, memory, model, tool):
+        return self.app(memory, model, recall=False, preface={"tools": [tool]})
+
+    def structured(self, memory, model, schema):
+        return self.app(memory, model.with_structured_output(schema), recall=False)
 
 
-def _agent(memory: ConversationMemory, model: Any, **options: Any) -> Runnable[Any, Any]:
-    own = ConversationMemoryMiddleware(memory, **options)
-    agent = create_agent(model, [], middleware=[own])
-    return RunnableLambda(lambda text: says(MessagesState, text)) | agent
+# -- graphs and agents ----------------------------------------------------------------------------
+
+
+class _Graph(App):
+    """A graph with such a state; what is said may be a list of messages where that keeps them."""
+
+    def __init__(self, graph: Any, schema: Any) -> None:
+        self.graph, self._schema = graph, schema
+
+    def _input(self, said):
+        if self._schema in IDS:
+            return {"input": said}
+        if isinstance(said, str):
+            said = HumanMessage(said)
+        return {"messages": [said] if isinstance(said, BaseMessage) else said}
+
+    def invoke(self, said, config):
+        return self.graph.invoke(self._input(said), config)
+
+    async def ainvoke(self, said, config):
+        return await self.graph.ainvoke(self._input(said), config)
+
+    def stream(self, said, config):
+        return self.graph.stream(self._input(said), config, stream_mode="messages")
+
+    def astream(self, said, config):
+        return self.graph.astream(self._input(said), config, stream_mode="messages")
+
+    @property
+    def runnable(self):
+        return RunnableLambda(self._input) | self.graph
+
+
+class IdsGraphHost(Host):
+    """`memory_graph` over a state without messages."""
+
+    name = "graph of ids"
+
+    def app(self, memory, model, **options):
+        return _Graph(memory_graph(memory, model, **options), MemoryState)
+
+    def with_tool(self, memory, model, tool):
+        return self.app(memory, create_agent(model, [tool]), recall=False)
+
+    def structured(self, memory, model, schema):
+        return self.app(memory, model.with_structured_output(schema), recall=False)
+
+
+class MessagesGraphHost(Host):
+    """`memory_graph` over a state that keeps the messages."""
+
+    name = "graph of messages"
+
+    def app(self, memory, model, **options):
+        graph = memory_graph(memory, model, state_schema=MessagesState, **options)
+        return _Graph(graph, MessagesState)
+
+    def with_tool(self, memory, model, tool):
+        builder = StateGraph(MessagesState)
+        builder.add_node("recall", recall_node(memory, recall=False))
+        builder.add_node("model", model_node(memory, model.bind_tools([tool]), recall=False))
+        builder.add_node("tools", ToolNode([tool]))
+        builder.add_node("record", record_node(memory))
+        builder.add_edge(START, "recall")
+        builder.add_edge("recall", "model")
+        builder.add_conditional_edges("model", tools_condition, {"tools": "tools", END: "record"})
+        builder.add_edge("tools", "model")
+        builder.add_edge("record", END)
+        return _Graph(builder.compile(), MessagesState)
+
+    def structured(self, memory, model, schema):
+        return self.app(memory, model.with_structured_output(schema), recall=False)
+
+
+class AgentHost(Host):
+    """`ConversationMemoryMiddleware` in an agent."""
+
+    name = "agent"
+
+    def app(self, memory, model, **options):
+        return self._agent(memory, model, (), options)
+
+    def with_tool(self, memory, model, tool):
+        return self._agent(memory, model, (tool,), {"recall": False})
+
+    def structured(self, memory, model, schema):
+        return self._agent(
+            memory, model, (), {"recall": False}, response_format=ToolStrategy(schema)
+        )
+
+    def _agent(self, memory, model, tools, options, **more):
+        own = ConversationMemoryMiddleware(memory, **options)
+        return _Graph(create_agent(model, list(tools), middleware=[own], **more), MessagesState)
 
 
 HOSTS: dict[str, Host] = {
-    "wrap": _wrapped,
-    "conversation": _conversation,
-    "graph of ids": _graph(MemoryState),
-    "graph of messages": _graph(MessagesState),
-    "agent": _agent,
+    host.name: host
+    for host in (
+        WrapHost(),
+        ConversationHost(),
+        IdsGraphHost(),
+        MessagesGraphHost(),
+        AgentHost(),
+    )
 }
-"""Every host of a turn."""
+"""Every host of a turn, by its name; a graph once for each kind of state."""
+
+
+# -- around them ----------------------------------------------------------------------------------
 
 
 class Text(TypedDict):
@@ -69,15 +322,19 @@ class Text(TypedDict):
     text: str
 
 
-def in_a_graph(host: Runnable[Any, Any]) -> Any:
+def in_a_graph(app: App) -> Any:
     """Return a graph with a context, whose only node calls a host."""
 
     def call(state: Text, config: RunnableConfig) -> dict[str, Any]:
-        host.invoke(state["text"], config)
+        app.invoke(state["text"], config)
+        return {}
+
+    async def acall(state: Text, config: RunnableConfig) -> dict[str, Any]:
+        await app.ainvoke(state["text"], config)
         return {}
 
     builder = StateGraph(Text, context_schema=dict)
-    builder.add_node("call", call)
+    builder.add_node("call", RunnableLambda(call, acall))
     builder.add_edge(START, "call")
     builder.add_edge("call", END)
     return builder.compile()

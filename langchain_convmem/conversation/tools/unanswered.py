@@ -1,14 +1,14 @@
-"""Calls that a history leaves open."""
+"""Calls that a history leaves open, and results that answer none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
 
 from langchain_convmem.views.tool_calls import calls_of
 
-__all__ = ["unanswered_calls"]
+__all__ = ["find_stray_results", "unanswered_calls"]
 
 
 def unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
@@ -31,3 +31,16 @@ def unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
             waiting[call["id"]].append(number)
         made += calls
     return [call for number, call in enumerate(made) if number not in answered]
+
+
+def find_stray_results(
+    history: Sequence[BaseMessage], said: Sequence[BaseMessage]
+) -> list[ToolMessage]:
+    """Return the results that answer no call that is open before them."""
+    return [
+        message
+        for number, message in enumerate(said)
+        if isinstance(message, ToolMessage)
+        and message.tool_call_id
+        not in [call["id"] for call in unanswered_calls([*history, *said[:number]])]
+    ]

@@ -17,6 +17,7 @@ from langchain_convmem.integrations.agents.agent_view import agent_context_steps
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.heard_replies import HeardReplies, hearing
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.state_sync import (
@@ -152,6 +153,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         sync = self._sync(runtime)
         earlier = state.get(NOTE_KEY)
         check_user(earlier, sync.context.key)
+        if messages:
+            check_question(messages[-1])
         note = yield from sync.begin(messages, earlier)
         if note is None:
             return None
@@ -196,7 +199,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             except BaseException:
                 run(_as_internal(self._broken_off(request, loop, heard, started_ms)))
                 raise
-        return run(_as_internal(self._answered(request, loop, response, started_ms)))
+        return run(_as_internal(self._answered(request, loop, response, heard, started_ms)))
 
     async def awrap_model_call(
         self,
@@ -216,7 +219,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 await carried_through(arun(_as_internal(job)))
                 raise
         return await carried_through(
-            arun(_as_internal(self._answered(request, loop, response, started_ms)))
+            arun(_as_internal(self._answered(request, loop, response, heard, started_ms)))
         )
 
     def _prepared(
@@ -234,7 +237,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         ids = {message.id for message in held}
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
-        context = yield from agent_context_steps(view, loop, held, shown, aside)
+        with trace.internal():
+            context = yield from agent_context_steps(view, loop, held, shown, aside)
+        loop.own_tokens = trace.own_tokens.counts()
         yield from trace.told("convmem.context", context.counts)
         return loop, _showing(request, context.given)
 
@@ -243,12 +248,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         request: ModelRequest[Any],
         loop: SyncedTurn | None,
         response: ModelResponse[Any],
+        heard: HeardReplies,
         started_ms: int,
     ) -> Steps[ModelResponse[Any]]:
         if loop is None:
             return response
         sync = self._sync(request.runtime)
-        timing = measure_times(started_ms)
+        timing = measure_times(started_ms, heard.first_token_ms)
         said = yield from sync.reply(loop, response.result, request.state["messages"], timing)
         return replace(response, result=said)
 
@@ -261,7 +267,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     ) -> Steps[None]:
         said = heard.broken()
         if loop is not None and said:
-            timing = measure_times(started_ms)
+            timing = measure_times(started_ms, heard.first_token_ms)
             sync = self._sync(request.runtime)
             yield from sync.reply_broken(loop, said, request.state["messages"], timing)
 

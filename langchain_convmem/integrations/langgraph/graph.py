@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableLike
 
 from langchain_convmem.integrations.langgraph.nodes import memory_nodes
 from langchain_convmem.integrations.langgraph.state import MemoryState, with_note
@@ -22,7 +22,7 @@ __all__ = ["memory_graph"]
 
 def memory_graph(
     memory: ConversationMemory,
-    model: Runnable[Any, Any],
+    model: RunnableLike[Any, Any],
     *,
     state_schema: type[Any] = MemoryState,
     recall: bool = True,

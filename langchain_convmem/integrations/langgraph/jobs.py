@@ -19,6 +19,7 @@ from langchain_convmem.integrations.langgraph.replies import (
 )
 from langchain_convmem.integrations.langgraph.state import (
     asked_in,
+    check_answerable,
     messages_in,
     not_to_store,
     value_in,
@@ -29,6 +30,7 @@ from langchain_convmem.records import Entry
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.chain_shape import ChainShape, chain_shape
 from langchain_convmem.turns.heard_replies import HeardReplies
+from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
 from langchain_convmem.turns.recording import measure_times
 from langchain_convmem.turns.replies import read_reply
@@ -76,12 +78,13 @@ class Asking:
     started_ms: int
     speaker: str | None = None
 
-    def answered(self, output: Any) -> Update:
-        """Return what the state learns of the model's output."""
+    def answered(self, output: Any, heard: HeardReplies) -> Update:
+        """Return what the state learns of the model's output, and of what was heard of it."""
         reply = read_reply(output, self.context.given)
         messages = [self._named(message) for message in reply.messages]
         if self.taken is None:
-            carried = Reply(messages, measure_times(self.started_ms), self.is_kept)
+            timing = measure_times(self.started_ms, heard.first_token_ms)
+            carried = Reply(messages, timing, self.is_kept)
             return {"reply": carried.to_text(), "answer": carried.text}
         return {self.messages_key: [self._with_free_id(message) for message in messages]}
 
@@ -145,6 +148,8 @@ class Jobs:
         messages = messages_in(state, self.messages_key, run.node)
         if messages is None:
             return (yield from self._recalling_input(state, run))
+        check_answerable(messages)
+        check_question(messages[-1])
         note: TurnNote | None = None
         if run.options.remember:
             note = yield from self._sync(state, run).begin(messages, _note_in(state))
@@ -272,13 +277,15 @@ class Jobs:
     ) -> Steps[None]:
         """Store the words of a reply that broke off."""
         run = self._run(config, trace)
-        said, timing = heard.broken(), measure_times(asking.started_ms)
+        said, timing = heard.broken(), measure_times(asking.started_ms, heard.first_token_ms)
         if not (said and asking.is_kept and run.options.remember):
             return
         messages = messages_in(state, self.messages_key, run.node)
         if messages is None:
-            reply = Reply(said, timing)
-            yield from keep_reply(self.memory, run.node, _turn_in(state), reply, is_broken=True)
+            reply, turn_id = Reply(said, timing), _turn_in(state)
+            drafts = yield from keep_reply(self.memory, run.node, turn_id, reply, is_broken=True)
+            if drafts:
+                yield from trace.report_stored(drafts)
         else:
             sync = self._sync(state, run)
             turn = yield from sync.catch_up(messages, _note_in(state))

@@ -14,13 +14,14 @@ from typing import Any, TypeVar, Unpack
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.base import RunnableLike
 
 from langchain_convmem.errors import MissingExtraError
 from langchain_convmem.integrations.langgraph.jobs import Jobs, Update
 from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.streams import carried_through
-from langchain_convmem.turns.chain_shape import ChainShape
+from langchain_convmem.turns.chain_shape import ChainShape, read_chain
 from langchain_convmem.turns.heard_replies import HeardReplies
 from langchain_convmem.turns.options import TurnOptions, TurnSettings
 from langchain_convmem.turns.tracing import TurnTrace
@@ -115,7 +116,7 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
 
 def model_node(
     memory: ConversationMemory,
-    model: Runnable[Any, Any],
+    model: RunnableLike[Any, Any],
     *,
     name: str | None = None,
     profile: Profile | None = None,
@@ -126,7 +127,7 @@ def model_node(
 
     Args:
         memory: Whose log and recall; stays the caller's to close.
-        model: What `ConversationMemory.wrap` takes: a chat model, a chain or an agent.
+        model: What `ConversationMemory.wrap` takes: a chat model, a chain, an agent or a function.
         name: Under whose name the replies stand, where several speak in one graph. Replies that
             bear a name already keep it.
         profile: Whose rules the messages keep; None goes by the model.
@@ -197,7 +198,7 @@ def memory_nodes(
     memory: ConversationMemory,
     options: TurnSettings,
     *,
-    model: Runnable[Any, Any] | None = None,
+    model: RunnableLike[Any, Any] | None = None,
     **parts: Any,
 ) -> dict[str, Runnable[Any, Update]]:
     """Return all nodes by name; `model` is among them where there is one.
@@ -212,6 +213,7 @@ def memory_nodes(
         ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
+    model = None if model is None else read_chain(model)
     jobs = _jobs(memory, options, model=model, **parts)
     nodes = {
         "recall": _node("recall", jobs.recalling),
@@ -266,7 +268,7 @@ def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
         asking = run(_run_traced(jobs.asking, state, config))
         heard = HeardReplies()
         try:
-            update = asking.answered(model.invoke(asking.payload, heard.listen(config)))
+            update = asking.answered(model.invoke(asking.payload, heard.listen(config)), heard)
         except BaseException:
             run(_run_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
             raise
@@ -277,7 +279,9 @@ def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
         asking = await arun(_run_traced(jobs.asking, state, config))
         heard = HeardReplies()
         try:
-            update = asking.answered(await model.ainvoke(asking.payload, heard.listen(config)))
+            update = asking.answered(
+                await model.ainvoke(asking.payload, heard.listen(config)), heard
+            )
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:

@@ -13,6 +13,7 @@ from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import is_answered, start_of
+from langchain_convmem.turns.reconcile import reconcile
 from langchain_convmem.turns.recording import draft_reply
 from langchain_convmem.turns.replies import INTERRUPTED, reply_messages
 from langchain_convmem.turns.state_sync import (
@@ -81,7 +82,8 @@ class Reply:
         try:
             messages = reply_messages(answer, [AIMessage("")])
         except InvalidMessageError as error:
-            msg = f"state['answer'] must be text, a message or messages, got {answer!r:.80}"
+            kind = type(answer).__name__
+            msg = f"state['answer'] must be text, a message or messages, not of type {kind}"
             raise ConfigError(msg) from error
         return cls(messages, is_kept=carried is None or carried.is_kept)
 
@@ -101,7 +103,8 @@ def _carried(reply: Any) -> Reply:
         messages = [decode_message(one) for one in fields["messages"]]
         return Reply(messages, fields["timing"], fields["is_kept"])
     except (ValueError, TypeError, LookupError) as error:
-        msg = f"state['reply'] is no reply of the node 'model' ({error}): {reply!r:.80}"
+        kind = type(reply).__name__
+        msg = f"state['reply'] is not what the node 'model' writes, but of type {kind}"
         raise ConfigError(msg) from error
 
 
@@ -113,6 +116,8 @@ def keep_asked(
 ) -> Steps[Entry]:
     """Store what the user says, and go back first where the run was told where to begin.
 
+    The same text once more, without an id of its own, is the same turn as long as nobody answered.
+
     Args:
         memory: Whose log.
         context: Where the node stands.
@@ -122,10 +127,19 @@ def keep_asked(
     Returns:
         The entry, which may have been there before.
     """
-    back = yield from _going_back(memory.log, context, current)
+    log = memory.log
+    back = yield from _going_back(log, context, current)
     metadata = context.metadata("turn", current or None)
     draft = memory.drafting.draft(asked, metadata=metadata)
-    *_, entry = yield step(memory.log, "append", context.key, [*back, draft])
+    is_unnamed = asked.id == context.place.task
+    if is_unnamed and context.since is None and not context.is_sent:
+        said = [asked.model_copy(update={"id": None})]
+        entries = yield step(log, "entries", context.key, last=_PAGE)
+        kept = None if draft is None else draft.message
+        meant = reconcile(entries, said, stored_form=lambda _: kept)
+        if meant is not None and meant.again is not None:
+            return meant.again
+    *_, entry = yield step(log, "append", context.key, [*back, draft])
     return entry  # type: ignore[no-any-return]  # what a step returns is not typed
 
 

@@ -9,9 +9,22 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError
+from langchain_convmem.turns.messages import read_input
 from langchain_convmem.turns.state_sync import NOTE_KEY, NodeContext, TurnNote
+from langchain_convmem.views.codec import role_of
 
-__all__ = ["MemoryState", "asked_in", "messages_in", "not_to_store", "value_in", "with_note"]
+__all__ = [
+    "MemoryState",
+    "asked_in",
+    "check_answerable",
+    "messages_in",
+    "not_to_store",
+    "value_in",
+    "with_note",
+]
+
+_ROLE_FIELDS = frozenset({"type", "data"})
+"""Keys of a message that LangChain wrote down."""
 
 
 class MemoryState(TypedDict, total=False):
@@ -65,7 +78,7 @@ def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage]
     if found is None:
         return None
     if not isinstance(found, Sequence) or not all(isinstance(one, BaseMessage) for one in found):
-        msg = f"state[{key!r}] must be a list of messages, got {found!r:.80}"
+        msg = f"state[{key!r}] must be a list of messages, got {_describe(found)}"
         raise ConfigError(msg)
     for number, message in enumerate(found):
         if not message.id and not context.is_sent:
@@ -84,18 +97,54 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
     The id is the same in every attempt of this node, so that a retry stores nothing twice.
 
     Raises:
-        ConfigError: If the state holds nothing to answer.
+        ConfigError: If the state holds nothing to answer, or several messages.
+        InvalidMessageError: If what it holds is no message, or a blank one.
     """
-    said = value_in(state, "input")
-    if isinstance(said, str | list) and said:
-        said = HumanMessage(said)
-    if not isinstance(said, HumanMessage) or not said.content:
+    given = value_in(state, "input") or None
+    incoming = read_input(HumanMessage(given) if _is_content(given) else given)
+    said = incoming.human
+    if said is None:
         msg = (
             "the state holds nothing to answer: invoke the graph with {'input': ...} (text, content"
-            f" blocks or a HumanMessage), or give it a 'messages' key; got input={said!r:.80}"
+            f" blocks or a message), or give it a 'messages' key; got input={_describe(given)}"
+        )
+        raise ConfigError(msg)
+    if len(incoming.messages) > 1:
+        msg = (
+            f"the state's input holds {len(incoming.messages)} messages; pass what the user says "
+            "now, or take a state with a 'messages' key"
         )
         raise ConfigError(msg)
     return said if said.id else said.model_copy(update={"id": context.place.task})
+
+
+def check_answerable(messages: Sequence[BaseMessage]) -> None:
+    """Check that somebody says something in a state, other than instructions.
+
+    Raises:
+        ConfigError: If nobody does.
+    """
+    if all(role_of(message) == "system" for message in messages):
+        found = "system messages alone" if messages else "no messages"
+        msg = (
+            f"the state holds nothing to answer: it has {found}; invoke the graph with what the "
+            "user says, {'messages': [('user', ...)]}"
+        )
+        raise ConfigError(msg)
+
+
+def _is_content(value: Any) -> bool:
+    """Return whether a list is the content of one message: texts and content blocks."""
+    return isinstance(value, list) and all(
+        isinstance(one, str)
+        or (isinstance(one, dict) and "role" not in one and not _ROLE_FIELDS.issubset(one))
+        for one in value
+    )
+
+
+def _describe(value: Any) -> str:
+    """Return what a value is, without what it says."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def not_to_store(message: BaseMessage) -> BaseMessage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,9 +135,10 @@ class ExactIndex:
         result: NDArray[np.float32] = self._rows.view[number]
         return result
 
-    def rows_of(self, numbers: Sequence[int]) -> NDArray[np.float32]:
-        """Return several vectors as they were added."""
-        result: NDArray[np.float32] = self._rows.view[np.array(numbers, dtype=np.int64)]
+    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at length 1; zeros for one that was removed."""
+        scale = self._inverse.view[numbers] * self._kept.view[numbers]
+        result: NDArray[np.float32] = self._rows.view[numbers] * scale[:, None]
         return result
 
     @property

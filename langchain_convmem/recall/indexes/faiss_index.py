@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -155,9 +155,11 @@ class FaissIndex:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
         return None if self._in_bytes else self._decoded(number)
 
-    def rows_of(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
-        """Return several vectors as `row` does; None if they are kept in bytes."""
-        return None if self._in_bytes else self._decoded(np.array(numbers, dtype=np.int64))
+    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at length 1; zeros for one that was removed."""
+        scale = self._inverse.view[numbers] * self._kept.view[numbers]
+        result: NDArray[np.float32] = self._decoded(numbers) * scale[:, None]
+        return result
 
     # -- rounding ----------------------------------------------------------------------------
 

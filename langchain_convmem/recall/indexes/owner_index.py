@@ -87,7 +87,11 @@ class OwnerIndex:
         """Begin anew; with `reuse`, what has a vector is not sent to the embedder again."""
         self.table = SegmentTable()
         self.lexical = LexicalIndex()
-        self.vectors = SegmentVectors(index=self._index, bits=self._vector_bits)
+        self.vectors = SegmentVectors(
+            index=self._index,
+            bits=self._vector_bits,
+            trusted_spread=getattr(self.embeddings, "trusted_spread", 0.0),
+        )
         self._embedder.begin(self.table, self.vectors, reuse=reuse)
         self._retracted: dict[Owner, frozenset[str]] = {}
         owners = [reader.owner for reader in self._readers]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from langchain_convmem.recall.indexes.crowding import Crowding
 from langchain_convmem.recall.indexes.exact_index import ExactIndex, unit_rows
 from langchain_convmem.recall.indexes.growable import Growable
 
@@ -36,6 +37,8 @@ _PLAIN_ROWS = 5_000
 # About so many vectors tell what cosine chance gives.
 _SAMPLE = 256
 _NO_ROWS = np.empty((0, 0), dtype=np.float32)
+# So many of them, the nearest to a question, tell how far apart an embedder sets texts like it.
+_LIKE_IT = 16
 
 
 def rounded(vector: Sequence[float] | NDArray[np.float32]) -> NDArray[np.float16]:
@@ -51,13 +54,18 @@ def half_bytes(vector: NDArray[np.float16]) -> bytes:
 class SegmentVectors:
     """Vectors by segment number. A missing one is a zero vector until it is filled in."""
 
-    def __init__(self, *, index: IndexName = "auto", bits: Bits = 16) -> None:
+    def __init__(
+        self, *, index: IndexName = "auto", bits: Bits = 16, trusted_spread: float = 0.0
+    ) -> None:
         """Create an empty store.
 
         Args:
             index: What searches the vectors: FAISS, NumPy, or each for the numbers that suit it.
             bits: What a component takes in memory where FAISS searches.
+            trusted_spread: How far from equal (1 less their cosine) its embedder sets texts near
+                to the same question, where it knows their language; 0 if that is not known.
         """
+        self._trusted_spread = trusted_spread
         self._index_name: IndexName = index
         self._bits: Bits = bits
         self._index: ExactIndex | FaissIndex | None = None
@@ -67,6 +75,9 @@ class SegmentVectors:
         self._sample: NDArray[np.float32] | None = None
         self.missing: set[int] = set()
         """Numbers whose embedding is pending."""
+        self._crowding = Crowding()
+        # Filled in since somebody asked how crowded it is.
+        self._late: set[int] = set()
 
     def __len__(self) -> int:
         """Return how many numbers there are, missing and removed ones included."""
@@ -137,6 +148,7 @@ class SegmentVectors:
             self._choose_index()
         self._index.replace(number, vector)
         self._present.view[number] = vector.any()
+        self._late.add(number)
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Take numbers out of every later search. Idempotent."""
@@ -147,6 +159,7 @@ class SegmentVectors:
             self._index.remove(gone)
         self._present.view[gone] = False
         self._removed.update(gone)
+        self._crowding = Crowding()
         self.missing.difference_update(gone)
 
     def _choose_index(self) -> None:
@@ -185,19 +198,45 @@ class SegmentVectors:
             return np.zeros(count, dtype=np.float32)
         return self._index.similarities(query, numbers)
 
-    def unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32] | None:
-        """Return the vectors of some numbers at unit length, zero where there is none.
-
-        None where there is none at all, or where they are kept shorter than they were given.
-        """
-        rows = None if self._index is None else self._index.rows_of(numbers)
-        return None if rows is None else unit_rows(rows)
+    def unit_rows(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at unit length, zeros where there is none."""
+        if self._index is None:
+            return np.zeros((len(numbers), 0), dtype=np.float32)
+        return self._index.unit_rows(np.array(numbers, dtype=np.int64))
 
     def sample(self) -> NDArray[np.float32]:
         """Return some hundred of the vectors at unit length, spaced evenly; empty without any.
 
         Do not write: it is kept until a vector comes or goes.
         """
-        if self._sample is None and self._index is not None:
+        if self._index is None:
+            return _NO_ROWS
+        if self._sample is None:
             self._sample = self.unit_rows(range(0, len(self), max(len(self) // _SAMPLE, 1)))
-        return _NO_ROWS if self._sample is None else self._sample
+        return self._sample
+
+    def trust(self, query: NDArray[np.float32]) -> float:
+        """Return how much the embedder knows of texts like the question, 0 to 1.
+
+        To an embedder all texts of a language that it does not know look alike. How alike is an
+        embedder's own matter, so this is 1 for all but those that declare a `trusted_spread`.
+        """
+        rows = self.sample() if self._trusted_spread else _NO_ROWS
+        if len(rows) < _LIKE_IT:
+            return 1.0
+        nearest = rows[np.argpartition(rows @ -query, _LIKE_IT - 1)[:_LIKE_IT]]
+        total = nearest.sum(axis=0)
+        # In the squared length of the sum, each vector with itself makes 1.
+        cosine = (float(total @ total) - _LIKE_IT) / (_LIKE_IT * (_LIKE_IT - 1))
+        return min((1.0 - cosine) / self._trusted_spread, 1.0)
+
+    def crowding(self, lines: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return how crowded it is around each vector, 0 where there is none; do not write.
+
+        Args:
+            lines: The line that each number belongs to.
+        """
+        if self._index is None:
+            return np.zeros(len(lines), dtype=np.float32)
+        late, self._late = self._late, set()
+        return self._crowding.column(self._index.unit_rows, lines, late)

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 ROOT = Path(__file__).parents[3]
 FEW = ["--only", "failing-log-answer", "broken-stream", "checkpoint-resume"]
+SOME = ["convmem", "convmem-talk", "convmem-agent", "message-history", "checkpointer"]
 
 
 @pytest.fixture(autouse=True)
@@ -71,18 +72,35 @@ def test_what_a_provider_would_refuse_is_named(messages, named):
     assert named in reason
 
 
+def test_an_object_that_stands_in_a_call_was_said():
+    stated = AIMessage("", tool_calls=[{"name": "Advice", "args": {"text": "A1."}, "id": "call1"}])
+    messages = [HumanMessage("Q1"), stated, ToolMessage("made", tool_call_id="call1")]
+    assert _wrong(["Q1", "A1"], messages) == {}
+
+
+def test_of_a_failed_turn_nothing_remains_where_turns_are_all_or_nothing():
+    from benchmarks.loss.judging import Happened, judged
+
+    happened = Happened(["Q1", "A1", "Q2", "A2"], {"A2": "A2, as"}, failed=["Q2", "A2"])
+    kept = [HumanMessage("Q1"), AIMessage("A1")]
+    assert judged(happened.without_failed(), kept).is_clean
+    left = judged(happened.without_failed(), [*kept, HumanMessage("Q2")])
+    assert left.as_json() == {"doubled": ["Q2"]}
+
+
 # -- running --------------------------------------------------------------------------------------
 
 
 def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):
     from benchmarks.loss.__main__ import main
 
-    assert main([*FEW, "--json"]) == 0
+    assert main([*FEW, "--system", *SOME, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert "summaries" not in report
     found = {row["scenario"]: row["systems"] for row in report["chats"]["scenarios"]}
     assert found["failing-log-answer"] == {
         "convmem": {},
+        "convmem-talk": {},
         "convmem-agent": {},
         "message-history": {"lost": ["Q2", "A2"], "swallowed": 1},
         "checkpointer": {},
@@ -93,12 +111,30 @@ def test_the_report_says_for_every_scenario_what_each_system_lost(capsys):
     resumed = found["checkpoint-resume"]
     assert [name for name, one in resumed.items() if "unsupported" in one] == [
         "convmem",
+        "convmem-talk",
         "message-history",
     ]
     assert resumed["convmem-agent"] == resumed["checkpointer"] == {}
     totals = report["chats"]["totals"]["convmem"]
     assert totals["clean"] == totals["tried"] == 2
-    assert [bar["decides"] for bar in report["bars"]] == [True, False]
+    assert [bar["decides"] for bar in report["bars"]] == [True, True, False]
+
+
+def test_every_way_to_call_our_hosts_is_clean(capsys):
+    from benchmarks.loss.__main__ import main
+
+    ways = ["tool-loop-of-caller", "calls-without-end", "calls-broken-off", "structured-output"]
+    pages = ["whole-chat-sent", "whole-chat-with-ids", "broken-stream", "cancelled-task"]
+    hosts = ["convmem", "convmem-talk", "convmem-graph", "convmem-agent"]
+    assert main(["--only", *ways, *pages, "--system", *hosts, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    wrong = [
+        (row["scenario"], name, found)
+        for row in report["chats"]["scenarios"]
+        for name, found in row["systems"].items()
+        if found and "unsupported" not in found
+    ]
+    assert wrong == []
 
 
 def test_the_table_names_every_scenario_and_every_bar_with_its_verdict(capsys):

@@ -9,7 +9,12 @@ from operator import add
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    message_chunk_to_message,
+)
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import ScriptedChatModel
 
@@ -153,10 +158,32 @@ def test_a_model_may_answer_with_one_and_the_same_message(way):
 
 @pytest.mark.parametrize("way", [blocking, streaming])
 def test_what_is_no_message_of_a_model_is_no_reply(way):
-    talk = Conversation(RunnableLambda(lambda _: "just text"))
-    with pytest.raises(ConfigError, match="answered a str"):
+    talk = Conversation(RunnableLambda(lambda _: HumanMessage("I am the user.")))
+    with pytest.raises(ConfigError, match="answered a HumanMessage"):
         way(talk)
     assert talk.history == []
+
+
+@pytest.mark.parametrize("way", [blocking, streaming])
+def test_text_is_a_reply(way):
+    talk = Conversation(RunnableLambda(lambda _: "just text"))
+    assert way(talk).text == "just text"
+    assert [one.text for one in talk.history[1:]] == ["just text"]
+
+
+@pytest.mark.parametrize("way", [blocking, streaming])
+@pytest.mark.parametrize("is_with_message", [False, True])
+def test_an_object_comes_with_the_reply_that_stands_for_it(way, is_with_message):
+    usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+    call = {"name": "Place", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
+    value, raw = {"level": 3}, AIMessage("", tool_calls=[call], usage_metadata=usage)
+    answer = {"raw": raw, "parsed": value, "parsing_error": None} if is_with_message else value
+    talk = Conversation(RunnableLambda(lambda _: answer))
+    reply = way(talk)
+    assert (reply.text, reply.additional_kwargs) == ('{"level": 3}', {"parsed": value})
+    assert reply.tool_calls == [], "nobody is to answer a call that only carries the object"
+    assert reply.usage_metadata == (usage if is_with_message else None)
+    assert talk.history[-1].text == '{"level": 3}'
 
 
 def test_tool_rounds_are_streamed_one_after_the_other_with_one_end():

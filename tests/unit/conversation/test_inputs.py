@@ -177,18 +177,18 @@ def test_a_tools_result_is_text_parts_or_json(content, expected):
         ({"role": "a b", "content": "x"}, "role 'a b'"),
         (("user", None), "content None"),
         ({"role": "user"}, "content None"),
-        ({"role": "user", "content": 5}, "content 5"),
+        ({"role": "user", "content": 5}, "content of type int"),
         ({"role": "assistant", "content": None, "tool_calls": []}, "content None"),
         ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "tool call 0"),
         ({"role": "assistant", "tool_calls": {"name": "look"}}, "pass a list"),
         ({"role": "tool", "content": "3"}, "tool_call_id None"),
         ({"role": "user", "content": "x", "note": object()}, "note"),
-        ({"role": "user", "content": "x", "name": 5}, "name 5"),
+        ({"role": "user", "content": "x", "name": 5}, "name of type int"),
         ([{"type": "text", "text": "x"}], "wrap parts"),
         ({"type": "human", "data": {"content": 5}}, "no stored message"),
         ({"type": "remote", "data": {"content": "x"}}, "remote"),
         ({"role": "user", "content": [{"type": "picture", "path": "x"}]}, "picture"),
-        ({"role": "user", "content": [{"text": 5}]}, "text 5"),
+        ({"role": "user", "content": [{"text": 5}]}, "text of type int"),
         ({"role": "user", "content": [5]}, "part 0"),
         (["Hi", ("tool", "x")], "message 1"),
         (RemoveMessage(id="1"), "RemoveMessage"),
@@ -197,6 +197,23 @@ def test_a_tools_result_is_text_parts_or_json(content, expected):
 def test_a_message_that_says_too_little_is_refused_by_name(value, named):
     with pytest.raises(InvalidMessageError, match=named):
         as_messages(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"content": "Teresa"},
+        {"secret": "Teresa"},
+        {"role": "user", "content": {"Teresa"}},
+        {"role": "user", "content": [("text", "Teresa")]},
+        {"role": "assistant", "tool_calls": [{"args": "Teresa"}]},
+        {"role": "user", "content": "x", "name": ["Teresa"]},
+    ],
+)
+def test_what_was_said_stands_in_no_error(value):
+    with pytest.raises(InvalidMessageError) as refused:
+        as_messages(value)
+    assert "Teresa" not in str(refused.value)
 
 
 @pytest.mark.parametrize("value", [None, 5, b"Hi", ["Hi", None], {"Hi"}])

@@ -178,6 +178,21 @@ def test_or_the_calls_are_answered_as_cancelled():
     assert said.history[2].status == "error"
 
 
+def test_a_result_that_answers_no_open_call_is_refused():
+    said, _ = talk(
+        calls(call("weather")), "Never mind.", auto_tools=False, answer_missing="cancelled"
+    )
+    said.send_message("Go")
+    said.send_message("Forget it")
+    before = said.history
+    late = ToolMessage("sunny", tool_call_id="c1")
+    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
+        said.send_message(late)
+    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
+        said.send_message(["Hello?", late])
+    assert said.history == before
+
+
 def text_talk(*replies, **settings):
     engine = ScriptedEngine(
         list(replies), template=ChatTemplate.builtin("qwen"), end_text="<|im_end|>"

@@ -14,6 +14,7 @@ from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemory
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
+    InvalidMessageError,
     ThreadBusyError,
     UnknownCheckpointError,
 )
@@ -145,6 +146,46 @@ def test_a_message_that_failed_may_be_sent_again_by_its_id(memory):
     said.send_message(asked)
     assert (said.history[0].id, said.history[0].text) == ("m1", "Where is the car?")
     assert len(said.history) == 2
+
+
+def test_a_message_that_was_answered_is_answered_anew_where_its_id_is_sent_again(memory):
+    model = answering("Hello.", "Level 3.", "Level 4.")
+    said = talk(memory, model, recall=False)
+    said.send_message("Hi")
+    for _ in range(2):
+        said.send_message(HumanMessage("Where is the car?", id="m1"))
+    assert [one.text for one in model.seen[-1]] == ["Hi", "Hello.", "Where is the car?"]
+    assert [one.text for one in said.history] == ["Hi", "Hello.", "Where is the car?", "Level 4."]
+    assert said.history[2].id == "m1"
+
+
+def test_a_message_is_known_again_by_what_the_write_hook_left_of_it():
+    def redact(message):
+        return message.model_copy(update={"content": message.text.replace("4242", "[number]")})
+
+    with ConversationMemory(InMemoryLog(), before_write=redact) as memory:
+        said = talk(memory, answering("Yes.", "No."), recall=False)
+        for _ in range(2):
+            said.send_message(HumanMessage("Is it 4242?", id="m1"))
+        assert [text for _, text in live(memory)] == ["Is it [number]?", "No."]
+
+
+def test_an_answer_stands_where_the_attempt_to_answer_anew_fails(memory):
+    said = talk(memory, answering("Level 3.", ProviderError("down")), recall=False)
+    asked = HumanMessage("Where is the car?", id="m1")
+    said.send_message(asked)
+    with pytest.raises(ProviderError):
+        said.send_message(asked)
+    assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
+
+
+def test_a_question_that_a_crash_left_alone_is_no_other_when_it_is_sent_again(memory):
+    memory.add_messages([HumanMessage("Where is the car?", id="m1")], user_id="ana", thread_id="t")
+    model = answering("Level 3.")
+    said = talk(memory, model, recall=False)
+    said.send_message(HumanMessage("Where is the car?", id="m1"))
+    assert [one.text for one in model.seen[-1]] == ["Where is the car?"]
+    assert [one.text for one in said.history] == ["Where is the car?", "Level 3."]
 
 
 def test_a_turn_that_cannot_be_stored_gives_the_reply_with_the_error():
@@ -421,3 +462,16 @@ def test_words_that_nobody_heard_are_not_recalled(quick):
     found = quick.recall("Where is the ticket of the car?", user_id="ana", max_tokens=200)
     assert "glovebox" not in "".join(block.text for block in found.blocks)
     assert "level 3" in "".join(block.text for block in found.blocks)
+
+
+def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refused(quick):
+    call = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
+    model = answering(AIMessage("", tool_calls=[call]), "Fine.")
+    said = talk(quick, model, auto_tools=False, recall=False)
+    said.send_message("Where?")
+    assert said.send_message("Never mind.").text == "Fine."
+    assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "human"]
+    stored = len(quick.history("t", user_id="ana").entries)
+    with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
+        said.send_message(ToolMessage("level 3", tool_call_id="c1"))
+    assert len(quick.history("t", user_id="ana").entries) == stored

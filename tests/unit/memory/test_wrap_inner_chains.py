@@ -25,6 +25,8 @@ from langchain_core.runnables import (
 )
 from scripted_chat import WAYS, ScriptedChatModel, at
 
+from langchain_convmem.errors import ConfigError
+
 CALL = {"name": "look", "args": {"where": "garage"}, "id": "c1", "type": "tool_call"}
 
 
@@ -351,6 +353,25 @@ def test_parsers_stand_behind_the_memory(quick, way):
     found = WAYS[way](chain, "Level?", at())
     assert (found if isinstance(found, dict) else found[-1]) == {"level": 3}
     assert _told(quick)[-1] == ("assistant", '{"level": 3}')
+
+
+def test_a_function_is_a_chain(quick):
+    chain = quick.wrap(lambda given: f"You said {given['messages'][-1].text}.", recall=False)
+    assert chain.invoke("this", at()) == "You said this."
+    assert _told(quick) == [("user", "this"), ("assistant", "You said this.")]
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        ("openai:gpt", "of type str is not a chain"),
+        (None, "of type NoneType is not a chain"),
+        (ScriptedChatModel, r"is a class; pass an object of it, ScriptedChatModel\(\.\.\.\)"),
+    ],
+)
+def test_what_is_not_a_chain_is_refused_when_it_is_wrapped(quick, inner, why):
+    with pytest.raises(ConfigError, match=why):
+        quick.wrap(inner)
 
 
 # -- types and twins -----------------------------------------------------------------------------

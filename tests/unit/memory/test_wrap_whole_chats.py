@@ -84,6 +84,34 @@ def test_a_greeting_is_shown_and_matches_nothing(quick, model, chain):
     ]
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        ["Where is it?", "Reply 1.", "How far is it?"],
+        ["Where is it?", "Reply 1.", "How far is it, please?"],
+        ["Where is it?", "Reply 1.", "Which train?"],
+        ["Where is it?", "Reply 1.", "How far is it?", "Reply 2.", "Thanks"],
+    ],
+    ids=["again", "an edit", "a tab that knows less", "what follows"],
+)
+def test_a_greeting_is_shown_before_the_first_question_whatever_a_list_means(chain, model, later):
+    greeting = AIMessage("Hello!")
+    chain.invoke([greeting, *_chat("Where is it?")], at())
+    chain.invoke([greeting, *_chat("Where is it?", "Reply 1.", "How far is it?")], at())
+    chain.invoke([greeting, *_chat(*later)], at())
+    shown = [one.text for one in model.seen[-1]]
+    first = shown.index("Where is it?")
+    assert shown[first - 1 : first + 2] == ["Hello!", "Where is it?", "Reply 1."]
+    assert shown.count("Hello!") == 1
+
+
+def test_a_greeting_never_stands_behind_a_reply_of_the_thread(quick, model, chain):
+    _say(chain, "Where?")
+    chain.invoke([AIMessage("Hello, how can I help?"), HumanMessage("Which train?")], at())
+    assert [one.text for one in model.seen[-1]] == ["Where?", "Reply 1.", "Which train?"]
+    assert _view(quick)[2:] == ["Which train?", "Reply 2."]
+
+
 def test_a_list_that_matches_further_up_is_stale_and_takes_nothing_back(quick, model, chain):
     _say(chain, "Where is the bike?", "In which town?", "Thanks a lot")
     chain.invoke(_chat("In which town?", "Reply 2.", "Is it raining?"), at())

@@ -68,6 +68,19 @@ def test_the_header_of_an_older_statement_says_so(chat, everyday, limits):
     assert not found.blocks[0].text.splitlines()[0].endswith(", older]")
 
 
+def test_what_replaces_an_older_statement_is_shown_with_it_though_it_says_more(chat, everyday):
+    cake = "such mir nen Geburtstagskuchen ohne Cashews raus, Jonte ist dagegen allergisch"
+    party = (
+        "Jonte wird am 14. Juni neun und will unbedingt eine Schatzsuche im Wald, mit sechs "
+        "Freunden. Denk dir bitte acht Stationen aus, Thema Piraten, nichts was man ausdrucken "
+        "oder basteln muss, und die letzte Station soll an unserem Parkplatz liegen."
+    )
+    recall = recall_of(chat, [*everyday, *everyday], (cake, "Gern."), (party, "Gern."))
+    found = recall.recall(ANA, "Wann hat Jonte Geburtstag?")
+    assert cake in older_lines(found)
+    assert party in found.blocks[0].text
+
+
 def test_of_three_statements_two_are_older(chat, everyday):
     last = "My phone number is 555 5555."
     recall = recall_of(chat, everyday, (OLD, None), (NEW, None), (last, None))

@@ -21,13 +21,15 @@ from langchain_convmem.recall.words.lexical import LexicalIndex
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
 SPEAKERS = ["Ana", "Bo"]
 WISHES = [
-    RecallSettings(latest_first=False),
+    RecallSettings(latest_first=False, crowding=0.0),
+    RecallSettings(latest_first=False, crowding=0.7, kernel=(1.0,)),
     RecallSettings(
         kernel=(0.5, 1.0, 0.1),
         session_best=1,
         speaker_bonus=0.7,
         speaks_for_itself=4.0,
         least_deviation=0.3,
+        crowding=0.0,
         latest_first=False,
     ),
     RecallSettings.spec(),
@@ -66,14 +68,24 @@ def bm25(lines, terms, wish):
     return scores
 
 
-def plain_ranking(lines, speakers, question, query, wish, *, terms):
+def crowding(line, lines, stored):
+    """Return the highest cosine with another line, of those that do not say the same."""
+    if stored < 16:
+        return 0.0
+    cosines = [float(line.vector @ other.vector) for other in lines if other is not line]
+    return max([0.0, *(cosine for cosine in cosines if cosine <= 0.85)])
+
+
+def plain_ranking(lines, speakers, question, query, wish, *, terms, stored):
     """Return (number, relevance) of the lines in scope, best first.
 
     `lines` are those that are left, in the order of the dialogue.
     """
     scope = [line for line in lines if line.in_scope]
     words_of = dict(zip(lines, bm25(lines, terms, wish), strict=True))
-    meaning = standardised([float(line.vector @ query) for line in scope])
+    crowds = {line: crowding(line, lines, stored) for line in scope}
+    near = [float(line.vector @ query) - wish.crowding * crowds[line] for line in scope]
+    meaning = standardised(near)
     rarest = math.log(1 + (len(lines) - 0.5) / 1.5)
     words = standardised([words_of[line] for line in scope], wish.least_deviation * rarest)
     for line, near, matching in zip(scope, meaning, words, strict=True):
@@ -145,7 +157,9 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
         terms = {}
     expected = []
     if allowed.any():
-        expected = plain_ranking(left, speakers, question, unit, wish, terms=terms)
+        expected = plain_ranking(
+            left, speakers, question, unit, wish, terms=terms, stored=len(dialogue)
+        )
     np.testing.assert_allclose(
         sorted(found.relevance), sorted(score for _, score in expected), atol=2e-4
     )

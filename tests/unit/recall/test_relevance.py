@@ -140,6 +140,16 @@ def test_unrelated_lines_make_no_clear_answer_disappear(chat, everyday, question
     assert answer in lines(LineRecall(log).recall(ANA, question))
 
 
+def test_thanks_are_not_among_what_is_loosely_related(chat, everyday):
+    recall = recall_of(
+        chat, [*everyday, ("Thanks, perfect!", "You are welcome."), ("Hello!", None)]
+    )
+    for question in ("What are my hobbies?", "What do you know about me?", "What do I like?"):
+        found = lines(recall.recall(ANA, question))
+        assert found
+        assert not {"Thanks, perfect!", "You are welcome.", "Hello!"} & set(found)
+
+
 # -- none of it --------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from graphs import KINDS, says, shown
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, RemoveMessage
 from langgraph.graph import MessagesState
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
@@ -83,6 +83,27 @@ def test_the_next_turn_sees_the_broken_words(memory, schema):
     model = ScriptedChatModel(replies=["Three."])
     a_graph(memory, schema, model).invoke(says(schema, "Go on."), at())
     assert [one.text for one in model.seen[0]] == ["Count.", "One two ", "Go on."]
+
+
+@SCHEMAS
+def test_broken_words_stay_where_a_state_is_kept_that_never_held_them(memory, kept, schema):
+    run_broken(a_graph(memory, schema, breaking(), kept), schema)
+    model = ScriptedChatModel(replies=["Three.", "Four."])
+    graph = a_graph(memory, schema, model, kept)
+    for text in ("Go on.", "And now?"):
+        graph.invoke(says(schema, text), at())
+    said = ["Count.", "One two ", "Go on.", "Three.", "And now?"]
+    assert [one.text for one in model.seen[-1]] == said
+    assert shown(memory) == [*said, "Four."]
+
+
+def test_broken_words_go_with_the_question_that_a_state_removes(memory, kept):
+    run_broken(a_graph(memory, MessagesState, breaking(), kept), MessagesState)
+    graph = a_graph(memory, MessagesState, ScriptedChatModel(replies=["Three.", "Four."]), kept)
+    graph.invoke(says(MessagesState, "Go on."), at())
+    graph.update_state(at(), {"messages": [RemoveMessage(id="q1")]})
+    graph.invoke(says(MessagesState, "And now?"), at())
+    assert shown(memory) == ["Go on.", "Three.", "And now?", "Four."]
 
 
 @SCHEMAS

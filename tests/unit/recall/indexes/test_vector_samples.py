@@ -27,12 +27,44 @@ def test_rows_have_unit_length_in_the_order_asked_for(index):
     assert cosines == pytest.approx([1.0, float(rows[0] @ rows[1])], abs=1e-3)
 
 
-def test_there_are_no_rows_of_vectors_kept_in_bytes_nor_before_the_first_one():
-    assert SegmentVectors().unit_rows([0]) is None
+def test_there_are_no_rows_before_the_first_vector_and_nearly_equal_ones_of_bytes():
+    assert SegmentVectors().unit_rows([0]).shape == (1, 0)
     assert len(SegmentVectors().sample()) == 0
     vectors = SegmentVectors(index="faiss", bits=8)
     vectors.extend([rounded(np.ones(8, dtype=np.float32))])
-    assert vectors.unit_rows([0]) is None
+    assert np.allclose(vectors.unit_rows([0]), 1 / np.sqrt(8), atol=0.01)
+
+
+def spread_out(count, alike, dim=64):
+    """Vectors of which any two have the cosine `alike`."""
+    rows = np.sqrt(1 - alike) * np.eye(dim, dtype=np.float32)[1 : count + 1]
+    rows[:, 0] = np.sqrt(alike)
+    return [rounded(row) for row in rows]
+
+
+QUESTION = np.eye(64, dtype=np.float32)[0]
+
+
+@pytest.mark.parametrize(("alike", "trust"), [(0.1, 1.0), (0.8, 0.5), (0.96, 0.1)])
+def test_an_embedder_to_which_texts_look_alike_is_trusted_less(alike, trust):
+    vectors = SegmentVectors(trusted_spread=0.4)
+    vectors.extend(spread_out(20, alike))
+    assert vectors.trust(QUESTION) == pytest.approx(trust, abs=0.01)
+
+
+def test_texts_like_the_question_tell_and_no_others():
+    vectors = SegmentVectors(trusted_spread=0.4)
+    apart = [rounded(row) for row in np.eye(64, dtype=np.float32)[30:60]]
+    vectors.extend([*spread_out(20, 0.96), *apart])
+    assert vectors.trust(QUESTION) == pytest.approx(0.1, abs=0.01)
+    assert vectors.trust(np.eye(64, dtype=np.float32)[29:60].sum(axis=0)) == 1.0
+
+
+def test_an_embedder_that_declares_no_spread_is_trusted_and_so_is_one_of_a_few_texts():
+    declared, other = SegmentVectors(trusted_spread=0.4), SegmentVectors()
+    declared.extend(spread_out(15, 0.96))
+    other.extend(spread_out(20, 0.96))
+    assert declared.trust(QUESTION) == other.trust(QUESTION) == 1.0
 
 
 @pytest.mark.parametrize("index", INDEXES)

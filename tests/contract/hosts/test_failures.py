@@ -1,0 +1,274 @@
+"""What goes wrong in a turn, and what is left of it then: the same at every host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+from host_promises import differs, kept_by_all
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
+from turn_hosts import STREAMS
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import (
+    ConversationBusyError,
+    LogError,
+    LogUnavailableError,
+    ThreadBusyError,
+)
+
+CUT = [("user", "Count."), ("assistant", "One two ", "interrupted")]
+
+
+def _history(memory):
+    return memory.history("t", user_id="ana")
+
+
+def _stored(memory):
+    """Return all that was ever said in the thread, with what marks it."""
+    return [
+        (entry.role, *entry.contents, *entry.metadata.attributes)
+        for entry in _history(memory).entries
+        if entry.control is None
+    ]
+
+
+def _shown(memory):
+    return [str(one.text) for one in _history(memory).messages]
+
+
+# -- models that fail ---------------------------------------------------------------------------
+
+
+@kept_by_all("failing model")
+def test_the_question_stays_when_the_model_fails(host, run, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
+    app = host.app(memory, model)
+    with pytest.raises(ProviderError, match="down"):
+        run(app, "Where is it?", at())
+    assert _shown(memory) == ["Where is it?"]
+    run(app, "Are you there?", at())
+    assert "Where is it?" in str(model.seen[-1][0].text), "the next turn sees it"
+    assert _stored(memory) == [
+        ("user", "Where is it?"),
+        ("user", "Are you there?"),
+        ("assistant", "Yes."),
+    ]
+
+
+@differs("failing model", "conversation")
+def test_a_conversation_is_as_before_when_the_model_fails(host, run, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
+    app = host.app(memory, model)
+    with pytest.raises(ProviderError, match="down"):
+        run(app, "Where is it?", at())
+    assert _shown(memory) == []
+    assert _stored(memory) == [("user", "Where is it?")]
+    run(app, "Are you there?", at())
+    assert _shown(memory) == ["Are you there?", "Yes."]
+
+
+@kept_by_all("sent again")
+def test_a_message_sent_again_by_its_id_after_a_failure_is_one_turn(host, run, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
+    app, said = host.app(memory, model), HumanMessage("Where is it?", id="m1")
+    with pytest.raises(ProviderError):
+        run(app, said, at())
+    run(app, said, at())
+    assert _shown(memory) == ["Where is it?", "Yes."]
+    assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
+
+
+@kept_by_all("text sent again")
+def test_a_text_sent_again_after_a_failure_is_one_turn(host, run, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
+    app = host.app(memory, model)
+    with pytest.raises(ProviderError):
+        run(app, "Where is it?", at())
+    run(app, "Where is it?", at())
+    assert _shown(memory) == ["Where is it?", "Yes."]
+    assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
+
+
+@kept_by_all("another id")
+def test_the_same_text_under_another_id_is_another_message(host, run, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), "Yes."])
+    app = host.app(memory, model)
+    with pytest.raises(ProviderError):
+        run(app, HumanMessage("Where is it?", id="m1"), at())
+    run(app, HumanMessage("Where is it?", id="m2"), at())
+    assert _stored(memory) == [*[("user", "Where is it?")] * 2, ("assistant", "Yes.")]
+
+
+@kept_by_all("retried")
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_turn_that_is_retried_is_stored_once(host, way, memory):
+    model = ScriptedChatModel(replies=[ProviderError("down"), ProviderError("down"), "Yes."])
+    retrying = host.app(memory, model).runnable.with_retry(wait_exponential_jitter=False)
+    if way == "invoke":
+        retrying.invoke("Where is it?", at())
+    else:
+        asyncio.run(retrying.ainvoke("Where is it?", at()))
+    assert _shown(memory) == ["Where is it?", "Yes."]
+    assert [str(one.text) for one in model.seen[-1]] == ["Where is it?"]
+
+
+# -- writes that fail ---------------------------------------------------------------------------
+
+
+@kept_by_all("failed question")
+def test_a_question_that_cannot_be_stored_is_raised_before_the_model_is_called(host, run, model):
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=1))
+    with pytest.raises(LogError, match="disk is full"):
+        run(host.app(memory, model, recall=False), "Hello", at())
+    assert model.seen == []
+
+
+@kept_by_all("failed reply")
+def test_a_reply_that_cannot_be_stored_is_raised(host, run, model):
+    memory = ConversationMemory(FailingLog(InMemoryLog(), fails_at=2))
+    with pytest.raises(LogError, match="disk is full") as raised:
+        run(host.app(memory, model, recall=False), "Hello", at())
+    assert len(model.seen) == 1
+    causes = [raised.value, raised.value.__cause__]
+    assert any(isinstance(error, LogUnavailableError) for error in causes)
+
+
+# -- streams that do not end --------------------------------------------------------------------
+
+
+def _broken(host, way, memory, **options):
+    model = ScriptedChatModel(replies=["One two three four"], breaks_after=2)
+    with pytest.raises(ProviderError, match="connection broke"):
+        STREAMS[way](host.app(memory, model, recall=False, **options), "Count.", at())
+
+
+@kept_by_all("broken stream")
+@pytest.mark.parametrize("way", STREAMS)
+def test_the_words_of_a_stream_that_breaks_stay(host, way, memory):
+    _broken(host, way, memory)
+    assert _stored(memory) == CUT
+    assert _shown(memory) == ["Count.", "One two "]
+
+
+@differs("broken stream", "conversation")
+@pytest.mark.parametrize("way", STREAMS)
+def test_the_words_of_a_turn_that_is_taken_back_are_in_the_log(host, way, memory):
+    _broken(host, way, memory)
+    assert _stored(memory) == CUT
+    assert _shown(memory) == []
+    [reply] = [one for one in _history(memory).entries if one.role == "assistant"]
+    assert "finish_reason" not in reply.message.response_metadata, "nobody cancelled it"
+
+
+async def _leave(app, how):
+    stream = app.astream("Count.", at())
+    await anext(stream)
+    if how == "closed":
+        await stream.aclose()
+        return
+    reading = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reading
+    await stream.aclose()
+
+
+def _left(host, how, memory, **options):
+    async def leave():
+        model = ScriptedChatModel(replies=["One two three"], turnstile=asyncio.Event())
+        await _leave(host.app(memory, model, recall=False, **options), how)
+
+    asyncio.run(leave())
+
+
+@kept_by_all("left stream")
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+def test_the_words_of_a_stream_that_is_left_stay(host, how, memory):
+    _left(host, how, memory)
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert _shown(memory) == ["Count.", "One "]
+
+
+@differs("left stream", "conversation")
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+@pytest.mark.parametrize(
+    ("on_cancel", "shown"), [("keep", ["Count.", "One "]), ("discard", [])], ids=["keep", "discard"]
+)
+def test_a_conversation_that_is_left_does_as_it_was_told(host, how, on_cancel, shown, memory):
+    _left(host, how, memory, on_cancel=on_cancel)
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert _shown(memory) == shown
+
+
+def _close(app):
+    stream = app.stream("Count.", at())
+    next(stream)
+    stream.close()
+
+
+@kept_by_all("closed in a thread")
+def test_the_words_of_a_stream_that_is_closed_at_once_stay(host, memory, model):
+    model.replies = ["One two three"]
+    _close(host.app(memory, model, recall=False))
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+
+
+@differs("closed in a thread", "conversation")
+def test_a_conversation_that_is_closed_at_once_takes_the_turn_back(host, memory, model):
+    model.replies = ["One two three"]
+    _close(host.app(memory, model, recall=False))
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One ", "interrupted")]
+    assert _shown(memory) == []
+
+
+@differs("closed in a thread", "agent")
+def test_an_agent_whose_stream_is_closed_at_once_stores_the_whole_reply(host, memory, model):
+    model.replies = ["One two three"]
+    _close(host.app(memory, model, recall=False))
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
+
+
+@differs("closed in a thread", "graph of ids", "graph of messages")
+def test_a_graph_whose_stream_is_closed_at_once_goes_on_from_its_checkpoint(host, memory, model):
+    model.replies = ["One two three", "Never."]
+    app = host.app(memory, model, recall=False, checkpointer=InMemorySaver())
+    _close(app)
+    assert _stored(memory) == [("user", "Count.")]
+    app.graph.invoke(None, at())
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
+
+
+# -- turns that would wait for ever -------------------------------------------------------------
+
+
+@kept_by_all("busy thread")
+def test_a_turn_within_a_turn_of_its_thread_is_an_error(host, run, memory):
+    raised = []
+
+    def reply(_messages):
+        with pytest.raises((ThreadBusyError, ConversationBusyError)) as caught:
+            app.invoke("Again", at())
+        raised.append(caught.value)
+        return "Yes."
+
+    app = host.app(memory, ScriptedChatModel(replies=[reply]))
+    run(app, "Hello", at())
+    assert len(raised) == 1
+    assert _shown(memory) == ["Hello", "Yes."]
+
+
+@differs("busy thread")
+def test_a_turn_within_a_turn_of_its_thread_is_a_turn_of_its_own(host, run, memory):
+    def reply(_messages):
+        app.invoke("Again", at())
+        return "Yes."
+
+    model = ScriptedChatModel(replies=[reply, "Inner.", "Never."])
+    app = host.app(memory, model)
+    run(app, "Hello", at())
+    assert sorted(_shown(memory)) == ["Again", "Hello", "Inner.", "Yes."]

@@ -1,0 +1,219 @@
+"""What a turn stores, when, and what a model gets of it: the same at every host."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from host_promises import differs, kept_by_all
+from langchain_core.messages import AIMessage, HumanMessage
+from pydantic import BaseModel
+from scripted_chat import ScriptedChatModel, at
+from summaries import ScriptedSummarizer
+from turn_hosts import given
+from watched_runs import RunWatcher
+
+from langchain_convmem import ConversationMemory, InMemoryLog
+from langchain_convmem.errors import ConvMemError
+from langchain_convmem.summarizing import SummarySettings
+
+
+def _entries(memory):
+    return memory.history("t", user_id="ana").entries
+
+
+def _talk(memory):
+    return [(entry.role, *entry.contents) for entry in _entries(memory)]
+
+
+@kept_by_all("one turn")
+def test_question_and_reply_are_one_turn(host, run, memory, model):
+    app = host.app(memory, model)
+    run(app, "Hello", at())
+    run(app, "Again", at())
+    assert _talk(memory) == [
+        ("user", "Hello"),
+        ("assistant", "Yes."),
+        ("user", "Again"),
+        ("assistant", "Yes."),
+    ]
+    first, second, third, fourth = (entry.turn_id for entry in _entries(memory))
+    assert first == second != third == fourth
+
+
+@kept_by_all("durable")
+def test_the_question_is_durable_before_the_model_is_called(host, run, memory):
+    before = []
+
+    def reply(_messages):
+        before.extend(_talk(memory))
+        return "Yes."
+
+    run(host.app(memory, ScriptedChatModel(replies=[reply])), "Hello", at())
+    assert before == [("user", "Hello")]
+
+
+@kept_by_all("blank")
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_blank_question_is_refused_and_nothing_stored(host, run, text, memory, model):
+    with pytest.raises(ConvMemError):
+        run(host.app(memory, model), text, at())
+    assert _entries(memory) == []
+    assert model.seen == []
+
+
+# -- what is not stored -------------------------------------------------------------------------
+
+
+@kept_by_all("marked")
+def test_nothing_is_stored_of_a_turn_whose_question_says_so(host, run, memory, model):
+    app = host.app(memory, model)
+    said = HumanMessage("My code is 1234.", additional_kwargs={"remember": False})
+    run(app, said, at())
+    assert given(model) == "My code is 1234."
+    assert _entries(memory) == []
+    run(app, "Hello", at())
+    assert _talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
+
+
+def _redact(message):
+    return message.model_copy(update={"content": message.text.replace("1234", "[code]")})
+
+
+def _run_redacted(host, run, model, question):
+    watcher = RunWatcher()
+    with ConversationMemory(InMemoryLog(), before_write=_redact) as memory:
+        run(host.app(memory, model), question, {**at(), "callbacks": [watcher]})
+        said = _talk(memory)
+    [recall] = watcher.of("retriever")
+    return said, watcher.runs[recall]["query"]
+
+
+@kept_by_all("write hook")
+def test_the_write_hook_stands_before_log_and_search_and_not_before_the_model(host, run):
+    model = ScriptedChatModel(replies=["It is 1234."])
+    said, query = _run_redacted(host, run, model, "Is my code 1234?")
+    assert said == [("user", "Is my code [code]?"), ("assistant", "It is [code].")]
+    assert query == "Is my code [code]?"
+    assert given(model) == "Is my code 1234?"
+
+
+@differs("write hook", "graph of ids")
+def test_where_the_state_holds_no_words_the_model_reads_those_of_the_log(host, run):
+    model = ScriptedChatModel(replies=["It is 1234."])
+    said, query = _run_redacted(host, run, model, "Is my code 1234?")
+    assert said == [("user", "Is my code [code]?"), ("assistant", "It is [code].")]
+    assert query == given(model) == "Is my code [code]?"
+
+
+@kept_by_all("refused by the hook")
+def test_nothing_is_stored_of_a_turn_whose_question_the_write_hook_drops(host, run):
+    model = ScriptedChatModel(replies=["A secret about 1234.", "Yes."])
+
+    def drop(message):
+        return None if "1234" in message.text and message.type == "human" else message
+
+    with ConversationMemory(InMemoryLog(), before_write=drop) as memory:
+        app = host.app(memory, model)
+        run(app, "My code is 1234.", at())
+        assert given(model) == "My code is 1234."
+        assert _entries(memory) == []
+        run(app, "Hello", at())
+        assert _talk(memory) == [("user", "Hello"), ("assistant", "Yes.")]
+
+
+# -- what is recalled, and summarised -----------------------------------------------------------
+
+
+@kept_by_all("recalled text")
+def test_recalled_lines_stand_in_the_question_and_not_in_the_log(host, run, told, model):
+    run(host.app(told, model), "What is my bicycle like?", at())
+    asked = model.seen[-1][-1]
+    assert asked.type == "human"
+    before, fence, after = str(asked.text).rpartition("</recalled>")
+    assert before.startswith("<recalled>")
+    assert before.count("My bicycle is") == 3
+    assert (fence, after.strip()) == ("</recalled>", "What is my bicycle like?")
+    assert _talk(told)[2:] == [("user", "What is my bicycle like?"), ("assistant", "Yes.")]
+
+
+@kept_by_all("in view")
+def test_what_the_model_sees_anyway_is_not_recalled(host, run, memory, model):
+    talk = [HumanMessage("My bicycle is red."), AIMessage("I see.")]
+    memory.add_messages(talk, thread_id="t", user_id="ana")
+    run(host.app(memory, model), "Which colour is my bicycle?", at())
+    assert [str(one.text) for one in model.seen[-1]] == [
+        "My bicycle is red.",
+        "I see.",
+        "Which colour is my bicycle?",
+    ]
+
+
+@kept_by_all("summaries")
+def test_a_summary_that_is_due_is_made_and_shown_from_then_on(host, run, model):
+    settings = SummarySettings(
+        trigger=("messages", 4), keep=("messages", 2), max_summary_tokens=4000
+    )
+    memory = ConversationMemory(
+        InMemoryLog(),
+        summarizer=ScriptedSummarizer(),
+        summary_settings=settings,
+        summarize_when="foreground",
+    )
+    with memory:
+        app = host.app(memory, model, recall=False)
+        for number in range(3):
+            run(app, f"message {number}", at())
+        assert memory.history("t", user_id="ana").last_summary is not None
+        run(app, "message 3", at())
+    said = [one for one in model.seen[-1] if one.type != "system"]
+    assert "message 0" not in "\n".join(str(one.text) for one in said)
+    assert "message 0" in str(model.seen[-1][0].text), "the summary stands before what follows"
+    assert str(said[-1].text) == "message 3"
+
+
+# -- answers of other kinds ---------------------------------------------------------------------
+
+
+class Level(BaseModel):
+    """On which level something is."""
+
+    level: int
+
+
+@kept_by_all("structured output")
+def test_an_answer_that_is_an_object_is_kept(host, run, memory):
+    call = {"name": "Level", "args": {"level": 3}, "id": "c1", "type": "tool_call"}
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call])])
+    run(host.structured(memory, model, Level), "On which level is it?", at())
+    shown = memory.history("t", user_id="ana").context()
+    assert shown.repairs == ()
+    assert shown.messages[0].text == "On which level is it?"
+    kept = [str(one.text) for one in shown.messages[1:]]
+    kept += [
+        json.dumps(c["args"]) for one in shown.messages for c in getattr(one, "tool_calls", ())
+    ]
+    assert '{"level": 3}' in kept
+
+
+# -- callers that send everything ---------------------------------------------------------------
+
+
+FORMS = {
+    "pairs": lambda role, text: (role, text),
+    "the same objects": lambda role, text: (HumanMessage if role == "user" else AIMessage)(text),
+}
+
+
+@kept_by_all("whole chat")
+@pytest.mark.parametrize("form", FORMS)
+def test_each_thing_of_a_chat_that_is_sent_whole_is_stored_once(host, run, form, memory, model):
+    app = host.app(memory, model, recall=False)
+    chat, texts = [], []
+    for text in ("Hello", "yes", "yes"):
+        chat.append(FORMS[form]("user", text))
+        run(app, list(chat), at())
+        chat.append(FORMS[form]("assistant", "Yes."))
+        texts += [text, "Yes."]
+    assert [text for _, text in _talk(memory)] == texts
+    assert [str(one.text) for one in model.seen[-1]] == texts[:-1]

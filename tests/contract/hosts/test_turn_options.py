@@ -1,0 +1,217 @@
+"""What a turn may set: the same at every host, and for a host as for a call."""
+
+from __future__ import annotations
+
+import pytest
+from host_promises import differs, kept_by_all
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import ConfigurableField
+from scripted_chat import ScriptedChatModel, at
+from turn_hosts import HOSTS, given
+
+from langchain_convmem import ConversationMemory
+from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.offline import ExtractiveSummarizer
+from langchain_convmem.summarizing import SummarySettings
+
+ASKED = "What is my bicycle like?"
+
+
+def _blocks(model):
+    """Return how many blocks of lines a model got."""
+    return given(model).count("My bicycle is")
+
+
+def _tokens(model):
+    return len(given(model)) // 4
+
+
+def _given_by_host_and_call(host, run, memory, model, **options):
+    """Return what a model gets where the host sets options; the same where a call does."""
+    run(host.app(memory, model, **options), ASKED, at())
+    of_host = given(model)
+    memory.history("t", user_id="ana").undo()
+    run(host.app(memory, model), ASKED, at(**options))
+    assert given(model) == of_host
+    return of_host
+
+
+@kept_by_all("defaults")
+def test_without_options_a_model_gets_the_thread_and_lines_of_others(host, run, told, model):
+    run(host.app(told, model), ASKED, at())
+    assert "My name is Ana." in given(model)
+    assert _blocks(model) == 3
+
+
+@kept_by_all("recall")
+def test_recall_is_turned_off(host, run, told, model):
+    text = _given_by_host_and_call(host, run, told, model, recall=False)
+    assert "My bicycle is" not in text
+
+
+@kept_by_all("recall_tokens")
+def test_a_budget_holds_for_the_recalled_text(host, run, told, model):
+    small = _given_by_host_and_call(host, run, told, model, recall_tokens=80)
+    assert small.count("My bicycle is") == 1
+
+
+@kept_by_all("recall_k")
+def test_a_number_of_blocks_is_what_is_recalled(host, run, told, model):
+    text = _given_by_host_and_call(host, run, told, model, recall_k=2)
+    assert text.count("My bicycle is") == 2
+    run(host.app(told, model, recall_k=1), ASKED, at("u", recall_tokens=1000))
+    assert _blocks(model) == 3, "a budget of the call replaces the number of the host"
+
+
+@kept_by_all("history_tokens")
+def test_the_budget_of_the_history_leaves_out_old_exchanges(host, run, told, model):
+    run(host.app(told, model, recall=False, history_tokens=0), ASKED, at())
+    assert given(model) == ASKED
+    told.history("t", user_id="ana").undo()
+    _given_by_host_and_call(host, run, told, model, history_tokens=0)
+
+
+@kept_by_all("context_tokens")
+def test_one_budget_holds_for_all_that_a_model_gets(host, run, told, model):
+    text = _given_by_host_and_call(host, run, told, model, context_tokens=300)
+    assert len(text) // 4 <= 300
+    assert 0 < text.count("My bicycle is") < 3
+
+
+@kept_by_all("reserved_tokens")
+def test_what_is_reserved_is_left_free(host, run, told, model):
+    options = {"context_tokens": 300, "reserved_tokens": 250}
+    text = _given_by_host_and_call(host, run, told, model, **options)
+    assert len(text) // 4 <= 50
+
+
+@kept_by_all("profile")
+def test_messages_keep_the_rules_of_the_profile(host, run, memory, model):
+    talk = [HumanMessage("Hello", name="Eva"), AIMessage("Hi."), HumanMessage("Hi", name="Tom")]
+    memory.add_messages([*talk, AIMessage("Hi.")], thread_id="t", user_id="ana")
+    run(host.app(memory, model, recall=False, profile="openai"), "Who is here?", at())
+    assert [one.name for one in model.seen[-1] if one.type == "human"][:2] == ["Eva", "Tom"]
+    assert "Eva" not in given(model)
+    run(host.app(memory, model, recall=False, profile="anthropic"), "And now?", at())
+    assert "Eva" in given(model), "where names are not sent, the text says who speaks"
+
+
+@kept_by_all("remember")
+@pytest.mark.parametrize("place", ["host", "call"])
+def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, told, model):
+    key = told.history("t", user_id="ana").entries[0].key
+    before = told.log.entries(key)
+    options = {"remember": False}
+    app = host.app(told, model, **(options if place == "host" else {}))
+    run(app, "My code is 1234.", at(**(options if place == "call" else {})))
+    assert "My code is 1234." in given(model)
+    assert told.log.entries(key) == before
+
+
+@differs("remember", "agent")
+def test_an_agent_refuses_a_turn_that_is_not_to_be_remembered(host, run, told, model):
+    with pytest.raises(ConfigError, match="remember=False"):
+        run(host.app(told, model), "My code is 1234.", at("new", remember=False))
+    assert told.history("new", user_id="ana").entries == []
+    assert model.seen == []
+
+
+# -- what is refused ----------------------------------------------------------------------------
+
+REFUSED = {
+    "an unknown option": ({"memory": {"recal": False}}, "no option 'recal'; it has recall, "),
+    "an old name": ({"memory": {"max_tokens": 9}}, "no option 'max_tokens'; use 'recall_tokens'"),
+    "another old name": ({"memory": {"k": 2}}, "no option 'k'; use 'recall_k'"),
+    "text for a switch": ({"memory": {"recall": "no"}}, "recall must be True or False, got 'no'"),
+    "a switch for a number": ({"memory": {"recall_k": True}}, "recall_k must be a whole number"),
+    "a number below one": ({"memory": {"recall_tokens": 0}}, "at least 1 or None, got 0"),
+    "more reserved than there is": (
+        {"memory": {"context_tokens": 9, "reserved_tokens": 9}},
+        "needs room for messages",
+    ),
+    "something else": ({"memory": "off"}, "must be a map of options .*, got a str"),
+    "recall in the old place": ({"recall": False}, "'recall'.* is not read; .*\"memory\""),
+    "remember in the old place": ({"remember": False}, "'remember'.* is not read; .*\"memory\""),
+}
+
+
+@kept_by_all("refused options")
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_a_call_cannot_set_is_refused_and_nothing_stored(host, run, mistake, memory, model):
+    configurable, words = REFUSED[mistake]
+    config = {"configurable": {**at("new")["configurable"], **configurable}}
+    with pytest.raises(ConfigError, match=words):
+        run(host.app(memory, model), "Hello", config)
+    assert memory.history("new", user_id="ana").entries == []
+    assert model.seen == []
+
+
+@kept_by_all("refused options")
+@pytest.mark.parametrize("option", [{"recall_k": 0}, {"history_tokens": -1}, {"recall": "no"}])
+def test_what_a_host_cannot_set_is_refused_when_it_is_made(host, option, memory, model):
+    with pytest.raises(ConfigError, match=next(iter(option))):
+        host.app(memory, model, **option).invoke("Hello", at())
+    assert model.seen == []
+
+
+@kept_by_all("too small for summaries")
+@pytest.mark.parametrize("options", [{"history_tokens": 50}, {"context_tokens": 60}])
+def test_what_would_be_left_out_before_it_is_summarised_is_refused(host, run, options, model):
+    settings = SummarySettings(trigger=("tokens", 5000))
+    memory = ConversationMemory.open(
+        ":memory:", summarizer=ExtractiveSummarizer(), summary_settings=settings
+    )
+    with memory, pytest.raises(ConfigError, match="too small for summaries"):
+        run(host.app(memory, model, **options), "Hello", at())
+
+
+@kept_by_all("too large a question")
+def test_a_question_larger_than_the_budget_is_an_error(host, run, memory, model):
+    with pytest.raises(BudgetError):
+        run(host.app(memory, model, context_tokens=20), "word " * 100, at())
+    assert model.seen == []
+
+
+@kept_by_all("unanswered before")
+def test_what_was_never_answered_does_not_block_a_thread(host, run, memory, model):
+    memory.add_messages([HumanMessage("lost " * 300)], thread_id="t", user_id="ana")
+    run(host.app(memory, model, recall=False, context_tokens=60), "Hello?", at())
+    assert given(model) == "Hello?"
+
+
+# -- what belongs to the model ------------------------------------------------------------------
+
+
+@kept_by_all("other names")
+def test_names_that_belong_to_a_model_are_left_to_it(host, run, memory, model):
+    run(host.app(memory, model), "Hello", at(max_tokens=9, k="top", temperature=0.1))
+    assert model.asked[-1].endswith("Hello")
+
+
+@pytest.mark.parametrize("name", ["wrap", "graph of ids"])
+def test_a_field_of_the_inner_chain_is_not_taken_for_an_option(name, memory):
+    model = ScriptedChatModel(replies=["Yes."]).configurable_alternatives(
+        ConfigurableField(id="recall"), default_key="much", little=ScriptedChatModel(replies=["No"])
+    )
+    config = {"configurable": {**at()["configurable"], "recall": "little"}}
+    HOSTS[name].app(memory, model, recall_k=1).invoke("Hello", config)
+    assert memory.history("t", user_id="ana").messages[-1].text == "No"
+
+
+def test_max_tokens_of_a_call_reaches_the_model(memory):
+    model = ScriptedChatModel(replies=["Yes, I do."]).configurable_fields(
+        breaks_after=ConfigurableField(id="max_tokens")
+    )
+    host = memory.wrap(model, recall=False)
+    with pytest.raises(Exception, match="the connection broke"):
+        list(host.stream("Hello", at("new", max_tokens=1)))
+    assert [one.text for one in memory.history("new", user_id="ana").messages] == [
+        "Hello",
+        "Yes, ",
+    ]
+
+
+def test_options_of_a_wrapped_chain_may_be_configurable_under_their_own_names(told, model):
+    host = told.wrap(model).configurable_fields(recall=ConfigurableField(id="recall"))
+    host.invoke(ASKED, {"configurable": {**at()["configurable"], "recall": False}})
+    assert _blocks(model) == 0
