@@ -119,7 +119,7 @@ class _Chat:
             "configurable": {
                 "user_id": self.user_id,
                 "thread_id": self.thread_id,
-                "recall": not self.options.no_recall,
+                "memory": {"recall": not self.options.no_recall},
             }
         }
         stream = cast("Generator[Any]", self.chain.stream(text, config=config))

@@ -19,7 +19,7 @@ from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import entry_said, is_answered, said_before, start_of
 from langchain_convmem.turns.messages import Incoming
 from langchain_convmem.turns.reconcile import Reconciled, continue_turn, reconcile
-from langchain_convmem.turns.view import TurnEntries
+from langchain_convmem.turns.view import CallContext, TurnEntries
 from langchain_convmem.views.codec import draft_of, role_of, text_pieces
 from langchain_convmem.views.copies import handed_out
 from langchain_convmem.views.drafting import is_remembered
@@ -33,9 +33,6 @@ __all__ = ["Opening", "TurnOpener"]
 
 _ATTEMPT = "attempt_of"
 """Key in the user entry's `aux`: the run whose retries are the same turn."""
-
-_BEFORE_ALL = 0
-"""A position before every position of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +74,9 @@ class Opening:
         known = {entry.id for entry in before}
         shown = [*before, *(entry for entry in self.earlier if entry.id not in known)]
         asked = self._make_unstored(start) if self.asked is None else self._show_in_full()
-        place = next((n for n, one in enumerate(shown) if self._is_anchor(one)), len(shown))
-        anchor = shown[place] if place < len(shown) else asked
-        aside = [_place_beside(message, anchor) for message in self.context_only]
-        return TurnEntries(
-            [*shown[:place], *aside, *shown[place:]],
-            [asked, *self.loop],
-            start,
-            instructions=[_place_at_top(message, self.key) for message in self.instructions],
-        )
-
-    def _is_anchor(self, entry: Entry) -> bool:
-        return self.context_before is not None and entry.turn_id == self.context_before.turn_id
+        turn = TurnEntries(shown, [asked, *self.loop], start)
+        stands_before = None if self.context_before is None else self.context_before.turn_id
+        return CallContext(self.instructions, self.context_only, stands_before).add_to(turn)
 
     def _show_in_full(self) -> Entry:
         """Return the user's entry with what the user said: the write hook is not for this turn."""
@@ -101,22 +89,6 @@ class Opening:
         return entry_said(
             self.human, entry_id=entry_id, key=self.key, position=position, turn_id=entry_id
         )
-
-
-def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
-    """Return a message as an entry that stands where another one does, and before it."""
-    return entry_said(
-        message,
-        entry_id=new_ulid(),
-        key=anchor.key,
-        position=anchor.position,
-        turn_id=anchor.turn_id,
-    )
-
-
-def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
-    entry_id = new_ulid()
-    return entry_said(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NotRequired, TypeAlias
+from typing import Any, Final, Literal, NotRequired, TypeAlias, cast
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
-from langchain_convmem.errors import ConfigError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
+from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import (
@@ -30,14 +31,16 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.steps import Steps, step
 from langchain_convmem.turns.entries import SPOKEN, says_same
-from langchain_convmem.turns.reconcile import reconcile
+from langchain_convmem.turns.reconcile import Continued, Reconciled, continue_turn, reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.views.codec import draft_of, role_of, text_pieces
+from langchain_convmem.turns.view import CallContext
+from langchain_convmem.views.codec import draft_of, role_of
 from langchain_convmem.views.drafting import Drafting, is_remembered
 from langchain_convmem.views.editing import replacing
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.summaries import summaries_over
+from langchain_convmem.views.tool_calls import calls_of
 from langchain_convmem.views.values import make_storable
 
 __all__ = [
@@ -48,9 +51,12 @@ __all__ = [
     "SyncedTurn",
     "TurnNote",
     "check_user",
+    "find_aside",
     "is_stand_in",
     "latest_exchange",
+    "rename_known",
     "rewind_turns",
+    "select_spoken",
 ]
 
 NOTE_KEY: Final = "convmem_turn"
@@ -58,6 +64,8 @@ NOTE_KEY: Final = "convmem_turn"
 _AUX = "provenance"
 _SUMMARY_SOURCE = "summarization"
 
+_CHECKPOINTER = "__pregel_checkpointer"
+"""Under which LangGraph tells a node what keeps its state from run to run."""
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
 
@@ -85,6 +93,12 @@ class TurnNote(TypedDict):
     """Id of the last message that the state held when the note was made."""
     position: NotRequired[int | None]
     """Where in the log the turn begins; None if that is not stored."""
+    aside: NotRequired[list[str]]
+    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
+    aside_before: NotRequired[str | None]
+    """The turn that these stand before; None for the turn under way."""
+    names: NotRequired[dict[str, str]]
+    """Ids in the log of messages that the caller sent once more, by those that they have now."""
 
 
 def check_user(note: TurnNote | None, key: ThreadKey) -> None:
@@ -168,16 +182,16 @@ class StateSync:
         Returns:
             The note of the turn; None for an empty state.
         """
-        spoken = _drop_stand_ins(messages)
+        spoken = select_spoken(messages, self.context, note)
         if not spoken:
             return None
         entries: list[Entry] = yield from self._find(spoken)
         if note is None and self.context.since is None:
-            sent = yield from self._begin_sent(spoken, {entry.message_id for entry in entries})
+            sent = yield from self._begin_sent(spoken, entries)
             if sent is not None:
                 return sent
         asked = _asked_last(spoken)
-        is_whole = self.follows_removals or self.context.since is not None
+        is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
         generation = yield from self._generation()
@@ -192,7 +206,7 @@ class StateSync:
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         return TurnNote(
-            id=turn_id or new_ulid(),
+            id=_turn_among(stored, spoken[asked]) or turn_id or new_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=generation,
@@ -201,64 +215,122 @@ class StateSync:
             position=min(places, default=None),
         )
 
+    @property
+    def _follows_state(self) -> bool:
+        """Whether what a state lacks was taken out of it: nobody sends all that was ever said."""
+        return self.follows_removals and not self.context.is_stateless
+
     def _begin_sent(
-        self, spoken: Sequence[BaseMessage], known: Collection[str]
+        self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
     ) -> Steps[TurnNote | None]:
         """Store what is new of a chat that its caller sends whole, or the end of, with every run.
 
-        Such a state knows no earlier turn, and of the log's ids at most those of messages that the
-        caller sent before: of these LangGraph leaves its own in the caller's objects. What the user
-        says alone is one more attempt if the same words stand in the thread without an answer.
+        Such a state knows of no earlier turn, and perhaps no ids of the log. What the user says
+        alone is one more attempt if the same words stand in the thread without an answer.
 
         Args:
             spoken: The messages of the state.
-            known: Ids of those that the log has.
+            found: Entries that have their ids.
 
         Returns:
             The note of the turn; None where the state is not of this kind.
         """
         said = [message for message in spoken if role_of(message) != "system"]
-        if not said or role_of(said[-1]) != "user" or said[-1].id in known:
+        if not said or role_of(said[-1]) == "assistant":
             return None
-        returned = [one for one in said if _is_answer(one) and one.id not in known]
-        is_alone = len(said) == 1
-        if known and not returned:
+        if len(said) == 1:
+            return (yield from self._begin_again(said[0], found))
+        if found and not self.context.is_stateless:
             return None
-        if is_alone and (self.context.is_sent or not _is_made_up(said[0].id)):
+        thread = yield from read_live_steps(self.log, self.context.key)
+        if not any(entry.role == "user" for entry in live_entries(thread.entries)):
             return None
-        entries = yield from self._read(last=_PAGE if is_alone else None)
-        # The other ids are those that the graph has made up for this run.
-        unnamed = [one if one.id in known else one.model_copy(update={"id": None}) for one in said]
-        meant = None
-        is_open = not is_alone or _is_unanswered(entries)
-        if is_open and _holds_talk(entries, returned if known else ()):
-            meant = reconcile(entries, unnamed, stored_form=self._stored_form)
-        if meant is None or (is_alone and meant.again is None):
-            return None
-        if self._stored_form(said[-1]) is None:
-            return None
+        if role_of(said[-1]) != "user":
+            return (yield from self._go_on_sent(said, thread.entries))
+        # Where the log knows none of the user's messages, the graph has made up ids for this run.
+        is_named = any(entry.role == "user" for entry in found)
+        sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
+        meant = self._reconcile(thread, sent)
+        if meant is None or (meant.replaces is not None and thread.part is not None):
+            thread = yield from read_all_steps(self.log, thread)
+            meant = cast("Reconciled", self._reconcile(thread, sent))
+        own = {id(one): message for one, message in zip(sent, said, strict=True)}
         old = meant.again or meant.replaces
-        news = {id(message) for message in meant.new}
-        new = [own for own, one in zip(said, unnamed, strict=True) if id(one) in news]
-        differ = StateDiffer(self.drafting, self.context, entries)
-        differ.compare(said[-1:] if old else new, turn_id=old.turn_id if old else None)
-        gone: list[str] = []
-        if meant.again is not None:
-            turn_id = meant.again.turn_id
-            gone = [entry.id for entry in live_entries(entries) if entry.turn_id == turn_id]
-        elif meant.replaces is not None:
-            edits = replacing(entries, meant.replaces.message_id, said[-1], keep_later=False)
-            gone = [name for one in edits if one.control for name in one.control.retracts]
-            gone.append(meant.replaces.id)
+        *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
+        names: dict[str, str] = {}
+        if old is not None and self.context.is_stateless:
+            names = {str(asked.id): old.message_id}
+            asked = _rename(asked, names)
+        differ = StateDiffer(self.drafting, self.context, [*found, *thread.entries])
+        differ.compare(earlier)
+        differ.compare([asked], turn_id=new_ulid() if old is None else old.turn_id)
+        gone = _find_replaced(thread.entries, meant, asked)
         back = self.context.retract(gone, "replaced")
-        yield from self._append([*back, *differ.news])
+        stored = yield from self._append([*back, *differ.news])
+        before = meant.context_before
         return TurnNote(
-            id=differ.turns[-1] or new_ulid(),
-            first=str(said[-1].id),
+            id=_turn_among(stored, asked) or differ.turns[-1] or new_ulid(),
+            first=str(asked.id),
             user=self.context.key.user_id,
             generation=(yield from self._generation()),
             settled=None,
+            aside=[str(own[id(one)].id) for one in meant.context_only],
+            aside_before=None if before is None else before.turn_id,
+            names=names,
         )
+
+    def _begin_again(self, asked: BaseMessage, found: Sequence[Entry]) -> Steps[TurnNote | None]:
+        """Return the turn of a question that is asked once more, since nobody answered it.
+
+        Only where LangGraph named the message: under another id of its caller's it is another one.
+        """
+        is_unknown = not found and self.context.is_stateless and not self.context.is_sent
+        if not is_unknown or role_of(asked) != "user" or not _is_made_up(asked.id):
+            return None
+        entries = yield from self._read(last=_PAGE)
+        said = asked.model_copy(update={"id": None})
+        if not _is_unanswered(entries) or self._stored_form(asked) is None:
+            return None
+        meant = reconcile(entries, [said], stored_form=self._stored_form)
+        if meant is None or meant.again is None:
+            return None
+        return TurnNote(
+            id=meant.again.turn_id,
+            first=meant.again.message_id,
+            user=self.context.key.user_id,
+            generation=(yield from self._generation()),
+            settled=None,
+            position=meant.again.position,
+            aside=[],
+            names={str(asked.id): meant.again.message_id},
+        )
+
+    def _go_on_sent(
+        self, said: Sequence[BaseMessage], entries: Sequence[Entry]
+    ) -> Steps[TurnNote | None]:
+        """Return the open turn that a chat goes on with whose caller ran the tools.
+
+        The results are stored when the turn is caught up with.
+        """
+        results = [one for one in said[_asked_last(said) :] if isinstance(one, ToolMessage)]
+        try:
+            turn = continue_turn(entries, results)
+        except InvalidMessageError:
+            return None  # of calls that the log knows nothing of
+        return TurnNote(
+            id=turn.asked.turn_id,
+            first=turn.asked.message_id,
+            user=self.context.key.user_id,
+            generation=(yield from self._generation()),
+            settled=None,
+            position=turn.asked.position,
+            aside=[],
+            names=_find_names(said[_asked_last(said) :], turn, entries),
+        )
+
+    def _reconcile(self, thread: LiveThread, sent: Sequence[BaseMessage]) -> Reconciled | None:
+        is_whole = thread.part is None
+        return reconcile(thread.entries, sent, is_whole=is_whole, stored_form=self._stored_form)
 
     def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.drafting.hooked(message) if is_remembered(message) else None
@@ -274,7 +346,7 @@ class StateSync:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
         """
-        spoken = _drop_stand_ins(messages)
+        spoken = select_spoken(messages, self.context, note)
         if not spoken:
             return SyncedTurn()
         start, entries, is_whole = yield from self._read_turn(spoken, note)
@@ -301,7 +373,8 @@ class StateSync:
             if self.is_one_turn or {entry.message_id for entry in entries}.issuperset(first):
                 earlier = [entry for entry in found if entry.position < position]
                 return start, [*earlier, *entries], False
-        return start, (yield from self._read()), True
+        is_sent = note is not None and "aside" in note
+        return start, (yield from self._read()), not is_sent
 
     def _locate_turn(
         self, spoken: Sequence[BaseMessage], note: TurnNote | None
@@ -314,6 +387,8 @@ class StateSync:
             is_gone = self.is_one_turn and note["first"] not in ids
             if self.is_one_turn and not is_gone:
                 start = ids.index(note["first"])
+            elif "aside" in note and not is_gone:
+                start = max(start, ids.index(note["first"]))
             if ids[start] == note["first"] and note.get("position") is not None:
                 return start, note["position"], []
         found = yield from self._find(spoken if is_gone else spoken[max(start - 1, 0) :])
@@ -386,9 +461,9 @@ class StateSync:
         self.context.check_known(len(differ.entries))
         branches = _Branches(differ.entries, "message")
         held = [str(message.id) for message in spoken]
-        left = branches.find_left(self.context, held, follows_removals=self.follows_removals)
+        left = branches.find_left(self.context, held, follows_removals=self._follows_state)
         wanted = {entry.id for entry in differ.same}
-        if not self.follows_removals:
+        if not self._follows_state:
             earlier = set(branches.path(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
         live = live_entries(differ.entries)
@@ -698,17 +773,6 @@ def _asked_last(messages: Sequence[BaseMessage]) -> int:
     return max(users, default=max(len(messages) - 1, 0))
 
 
-def _holds_talk(entries: Sequence[Entry], returned: Iterable[BaseMessage]) -> bool:
-    """Return whether a thread holds what a user said, and replies with the text of these.
-
-    A reply of another text is none of the log's: another node said it.
-    """
-    live = live_entries(entries)
-    replies = {entry.contents for entry in live if entry.role == "assistant"}
-    is_known = replies.issuperset(tuple(text_pieces(one)) for one in returned)
-    return is_known and any(entry.role == "user" for entry in live)
-
-
 def _is_made_up(message_id: str | None) -> bool:
     """Return whether an id may be one that LangGraph gave to a message without one."""
     try:
@@ -742,9 +806,98 @@ def is_stand_in(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == _SUMMARY_SOURCE
 
 
-def _drop_stand_ins(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages that were said: what the others stand for is in the log, verbatim."""
-    return [message for message in messages if not is_stand_in(message)]
+def select_spoken(
+    messages: Iterable[BaseMessage], context: NodeContext, note: TurnNote | None
+) -> list[BaseMessage]:
+    """Return the messages of a state that are the thread's, under the ids that the log has.
+
+    What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
+    messages steer one run alone.
+    """
+    return [
+        message
+        for message in rename_known(messages, note)
+        if not is_stand_in(message) and not (context.is_stateless and role_of(message) == "system")
+    ]
+
+
+def find_aside(
+    messages: Iterable[BaseMessage], note: TurnNote | None, context: NodeContext
+) -> CallContext:
+    """Return what of the messages of a state only the model of this run sees."""
+    aside: Collection[str | None] = () if note is None else note.get("aside", ())
+    held = list(messages)
+    return CallContext(
+        [one for one in held if context.is_stateless and role_of(one) == "system"],
+        [one for one in held if one.id in aside],
+        None if note is None else note.get("aside_before"),
+    )
+
+
+def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
+    """Return the messages of a state under the ids that the log has."""
+    names = {} if note is None else note.get("names", {})
+    return [_rename(message, names) for message in messages]
+
+
+def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
+    name = names.get(message.id or "")
+    return message if name is None else message.model_copy(update={"id": name})
+
+
+def _find_names(
+    said: Sequence[BaseMessage], turn: Continued, entries: Sequence[Entry]
+) -> dict[str, str]:
+    """Return the log's ids of a turn's messages that were sent once more, by those they have now.
+
+    Args:
+        said: The question, and what followed it.
+        turn: The open turn.
+        entries: Those of the thread.
+    """
+    own = [entry for entry in live_entries(entries) if entry.turn_id == turn.asked.turn_id]
+    found = {str(said[0].id): turn.asked.message_id} if role_of(said[0]) == "user" else {}
+    results = {result.tool_call_id: str(result.id) for result in turn.results}
+    for message in said:
+        made, answered = calls_of(message), getattr(message, "tool_call_id", None)
+        same = next((n for n, one in enumerate(own) if _is_same_step(one, made, answered)), None)
+        if same is not None:
+            found[str(message.id)], own = own[same].message_id, own[same + 1 :]
+        elif answered in results:
+            found[str(message.id)] = results[answered]
+    return found
+
+
+def _is_same_step(entry: Entry, made: Sequence[Any], answered: str | None) -> bool:
+    """Return whether an entry makes these calls, or answers this one."""
+    if answered is not None:
+        return getattr(entry.message, "tool_call_id", None) == answered
+    ids = [call["id"] for call in calls_of(entry.message)]
+    return bool(ids) and ids == [call["id"] for call in made]
+
+
+def _turn_among(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
+    """Return the turn of what the user says: a branch beside this one may have stored it first."""
+    return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
+
+
+def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessage) -> list[str]:
+    """Return the entries in whose place something else is said."""
+    if meant.again is not None:
+        # What was stored for a state makes way once there is another reply.
+        turn_id = meant.again.turn_id
+        own = [one for one in live_entries(entries) if one.turn_id == turn_id]
+        if meant.again.message_id != asked.id:
+            return [one.id for one in own]
+        return [one.id for one in own if one.role != "user" and Provenance.of(one) is None]
+    if meant.replaces is None:
+        return []
+    edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
+    gone = [name for one in edits if one.control for name in one.control.retracts]
+    return [*gone, meant.replaces.id]
+
+
+# -- what is gone ---------------------------------------------------------------------------------
 
 
 def rewind_turns(
@@ -964,6 +1117,7 @@ class NodeContext:
         place: Where in the run it is.
         since: The checkpoint that the run was told to begin from, if it was told.
         is_sent: Whether a `Send` brought the node its state.
+        is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
         configurable: What the call set.
     """
 
@@ -971,6 +1125,7 @@ class NodeContext:
     place: Place
     since: str | None = None
     is_sent: bool = False
+    is_stateless: bool = False
     configurable: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -990,6 +1145,7 @@ class NodeContext:
             place=Place(level, metadata.get("langgraph_step", 0), tuple(path)),
             since=metadata.get("checkpoint_id"),
             is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
+            is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
             configurable=configurable,
         )
 

@@ -21,6 +21,7 @@ from langchain_convmem.history import (
     read_live_steps,
     write_cache_steps,
 )
+from langchain_convmem.ids import new_ulid
 from langchain_convmem.records import (
     CacheDraft,
     Context,
@@ -30,7 +31,7 @@ from langchain_convmem.records import (
     ThreadKey,
 )
 from langchain_convmem.steps import Steps
-from langchain_convmem.turns.entries import framing, summary_text, user_text_before
+from langchain_convmem.turns.entries import entry_said, framing, summary_text, user_text_before
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.rendering import (
     MessageList,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from langchain_convmem.turns.turn_memory import TurnMemory
 
 __all__ = [
+    "CallContext",
     "Locate",
     "ModelContext",
     "RecalledLines",
@@ -88,6 +90,57 @@ class TurnEntries:
     def entries(self) -> list[Entry]:
         """The thread as the turn sees it."""
         return [*self.instructions, *self.before, *self.own]
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What the model sees of a thread in one call alone.
+
+    Attributes:
+        instructions: System messages.
+        messages: What else: examples, or what was said elsewhere.
+        before: The turn that these stand before; None for that of the call.
+    """
+
+    instructions: Sequence[BaseMessage] = ()
+    messages: Sequence[BaseMessage] = ()
+    before: str | None = None
+
+    def add_to(self, turn: TurnEntries) -> TurnEntries:
+        """Return a turn with what the call adds, each at its place."""
+        if not (turn.own and (self.instructions or self.messages)):
+            return turn
+        shown = list(turn.before)
+        numbers = (n for n, one in enumerate(shown) if one.turn_id == self.before)
+        place = next(numbers, len(shown))
+        anchor = shown[place] if place < len(shown) else turn.own[0]
+        aside = [_place_beside(message, anchor) for message in self.messages]
+        key = turn.own[0].key
+        return replace(
+            turn,
+            before=[*shown[:place], *aside, *shown[place:]],
+            instructions=[_place_at_top(message, key) for message in self.instructions],
+        )
+
+
+_BEFORE_ALL = 0
+"""A position before every position of a log."""
+
+
+def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
+    """Return a message as an entry that stands where another one does, and before it."""
+    return entry_said(
+        message,
+        entry_id=new_ulid(),
+        key=anchor.key,
+        position=anchor.position,
+        turn_id=anchor.turn_id,
+    )
+
+
+def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
+    entry_id = new_ulid()
+    return entry_said(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
 
 
 Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]

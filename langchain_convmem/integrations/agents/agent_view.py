@@ -13,7 +13,13 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.steps import Steps
 from langchain_convmem.turns.entries import SPOKEN, entry_said, said_before, start_of
 from langchain_convmem.turns.state_sync import SyncedTurn, is_stand_in
-from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, searchable_text
+from langchain_convmem.turns.view import (
+    CallContext,
+    ModelContext,
+    TurnEntries,
+    TurnView,
+    searchable_text,
+)
 from langchain_convmem.views.live import live_entries
 
 __all__ = ["agent_context_steps"]
@@ -23,7 +29,11 @@ _FRONT = 0
 
 
 def agent_context_steps(
-    view: TurnView, loop: SyncedTurn, state: Sequence[BaseMessage], shown: Sequence[BaseMessage]
+    view: TurnView,
+    loop: SyncedTurn,
+    state: Sequence[BaseMessage],
+    shown: Sequence[BaseMessage],
+    aside: CallContext,
 ) -> Steps[ModelContext]:
     """Return the thread up to the turn, and the turn, with recalled lines in its question.
 
@@ -32,6 +42,7 @@ def agent_context_steps(
         loop: The turn.
         state: The messages of the state.
         shown: What the call would show; other middleware may have changed it.
+        aside: What of it only this call shows.
     """
     own = {message.id for message in loop.messages}
     earlier = {message.id for message in state} - own
@@ -42,7 +53,7 @@ def agent_context_steps(
         before = _condensed(said_before(entries, asked), shown, earlier, view.key)
         end = max((entry.position for entry in before), default=0)
         placed = [replace(entry, position=end + entry.position) for entry in turn]
-        return TurnEntries(before, placed, start_of(entries, asked))
+        return aside.add_to(TurnEntries(before, placed, start_of(entries, asked)))
 
     query = searchable_text(_opening_of(loop.messages), view.memory.drafting)
     return (yield from view.context_steps(locate, query))

@@ -27,6 +27,8 @@ from langchain_convmem.turns.state_sync import (
     SyncedTurn,
     TurnNote,
     check_user,
+    find_aside,
+    rename_known,
 )
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import TurnView
@@ -157,10 +159,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return None
         update: dict[str, Any] = {NOTE_KEY: note}
-        before = next(n for n, message in enumerate(messages) if message.id == note["first"])
+        ids = [message.id for message in rename_known(messages, note)]
+        before = ids.index(note["first"]) if note["first"] in ids else 0
         if self.keep_state == "turn" and before:
             # Removals would show up among the messages of a stream; this does not.
-            update["messages"] = Overwrite(messages[before:])
+            aside = find_aside(messages[:before], note, sync.context)
+            kept = [*aside.instructions, *aside.messages]
+            update["messages"] = Overwrite([*kept, *messages[before:]])
         return update
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
@@ -229,9 +234,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         profile = self._profile or profile_for(request.model)
         trace = TurnTrace(get_config())
         view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
-        shown = request.messages
+        held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
+        ids = {message.id for message in held}
+        aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
         with trace.internal():
-            context = yield from agent_context_steps(view, loop, state["messages"], shown)
+            context = yield from agent_context_steps(view, loop, held, shown, aside)
         loop.own_tokens = trace.own_tokens.counts()
         yield from trace.told("convmem.context", context.counts)
         return loop, _showing(request, context.given)

@@ -40,7 +40,9 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     TurnNote,
     check_user,
+    find_aside,
     latest_exchange,
+    select_spoken,
 )
 from langchain_convmem.turns.tracing import TurnTrace
 from langchain_convmem.turns.view import ModelContext, TurnView
@@ -315,13 +317,15 @@ class Jobs:
         self, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
     ) -> Steps[tuple[StateTurn, list[Entry]]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
-        start = latest_exchange(messages)
-        names = [message.id for message in messages]
+        spoken = select_spoken(messages, run.node, note)
+        start = latest_exchange(spoken)
+        names = [message.id for message in spoken]
         if note is not None and note["first"] in names[start:]:
             start = names.index(note["first"])  # what stands before was forgotten, or answered
-        now, names = messages[start:], names[start:]
+        now, names = spoken[start:], names[start:]
         found: list[Entry] = yield step(self.memory.log, "find", run.node.key, names)
-        return StateTurn(run.node.key, {entry.message_id for entry in found}, now), found
+        known = {entry.message_id for entry in found}
+        return StateTurn(run.node.key, known, now, find_aside(messages, note, run.node)), found
 
     def _context(
         self,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain.agents.middleware import wrap_model_call
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import MessagesState
 from pydantic import BaseModel
-from scripted_agents import agent_with
-from scripted_chat import ScriptedChatModel, at
+from scripted_agents import agent_with, calls, shape
+from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import memory_graph
@@ -91,6 +92,185 @@ def test_a_second_page_takes_nothing_back(quick, app):
         _say(app, shown, text)
     app.invoke({"messages": [*shown[:2], {"role": "user", "content": "Play some jazz"}]}, at())
     assert _view(quick)[2:] == ["In which town?", "Reply 2.", "Play some jazz", "Reply 3."]
+
+
+def test_ids_of_what_the_user_said_are_enough(quick, model, app):
+    """As where a page names its own messages, and shows replies in a form of its own."""
+    shown = []
+    for number, text in enumerate(("Where is the bike?", "yes", "yes")):
+        shown.append(HumanMessage(text, id=f"u{number}"))
+        found = app.invoke({"messages": shown}, at())
+        shown.append(AIMessage(f"<b>{found['messages'][-1].text}</b>", id=f"page-{number}"))
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "yes", "Reply 2.", "yes", "Reply 3."]
+    assert len(quick.history("t", user_id="ana").entries) == 6
+    edited = [*shown[:2], HumanMessage("Play some jazz", id="u1")]
+    app.invoke({"messages": edited}, at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "Play some jazz", "Reply 4."]
+    assert len(model.seen[3]) == 3
+
+
+def test_a_window_of_messages_with_their_own_ids_takes_nothing_back(quick, model, app):
+    shown = []
+    for text in ("Where is the bike?", "In which town?", "When?", "Why?"):
+        found = app.invoke({"messages": [*shown, HumanMessage(text)]}, at())
+        shown = found["messages"][-2:]
+    assert len(_view(quick)) == 8
+    assert len(model.seen[3]) == 7
+    assert not [one for one in quick.history("t", user_id="ana").entries if one.control]
+
+
+def test_system_messages_steer_their_own_run_alone(quick, model, app):
+    shown = []
+    for day in ("Monday", "Tuesday"):
+        shown.append({"role": "user", "content": f"Where, on {day}?"})
+        system = {"role": "system", "content": f"Today is {day}."}
+        found = app.invoke({"messages": [system, *shown]}, at())
+        shown.append({"role": "assistant", "content": found["messages"][-1].text})
+    assert _view(quick) == [one["content"] for one in shown]
+    assert [one.text for one in model.seen[1]] == [
+        "Today is Tuesday.",
+        *(one["content"] for one in shown[:-1]),
+    ]
+
+
+def test_a_state_that_keeps_the_latest_turn_keeps_what_is_for_the_run_alone(quick, model):
+    app = agent_with(quick, model, tools=(), options={"keep_state": "turn"})
+    _say(app, [], "Where is the bike?")
+    sent = [("system", "Be brief."), ("user", "Say yes"), ("assistant", "Ita"), ("user", "And no?")]
+    found = app.invoke({"messages": sent}, at())
+    assert [one.text for one in model.seen[1]] == [
+        *("Be brief.", "Where is the bike?", "Reply 1.", "Say yes", "Ita", "And no?"),
+    ]
+    assert [one.text for one in found["messages"]][-2:] == ["And no?", "Reply 2."]
+    assert len(_view(quick)) == 4
+
+
+def test_what_middleware_shows_stands_once_beside_what_the_caller_sent(quick, model):
+    @wrap_model_call
+    def instructed(request, handler):
+        own = SystemMessage("Speak Latin.")
+        return handler(request.override(messages=[own, *request.messages]))
+
+    app = agent_with(quick, model, tools=(), before=[instructed])
+    app.invoke({"messages": [("system", "Be brief."), ("user", "Hello")]}, at())
+    texts = "\n".join(str(one.text) for one in model.seen[0])
+    assert [texts.count(part) for part in ("Be brief.", "Speak Latin.", "Hello")] == [1, 1, 1]
+
+
+def test_what_the_thread_has_never_had_is_for_the_run_alone(quick, model, app):
+    _say(app, [], "Where is the bike?")
+    examples = [("user", "Say it in Latin: yes"), ("assistant", "Ita")]
+    app.invoke({"messages": [*examples, ("user", "And no?")]}, at())
+    assert [one.text for one in model.seen[1]] == [
+        "Where is the bike?",
+        "Reply 1.",
+        "Say it in Latin: yes",
+        "Ita",
+        "And no?",
+    ]
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "And no?", "Reply 2."]
+
+
+def _unnamed(message):
+    return message.model_copy(update={"id": None})
+
+
+@pytest.mark.parametrize("most", [None, 4])
+def test_loops_of_tools_come_with_the_chat(quick, most):
+    replies = [calls("yard"), "In the yard.", calls("hall", "shed", first=1), "In both."]
+    model = ScriptedChatModel(replies=[*replies, "Bye."])
+    app = agent_with(quick, model)
+    chat = []
+    for text in ("Where is it?", "And the car?", "Thanks"):
+        chat.append(HumanMessage(text))
+        sent = [_unnamed(one) for one in (chat if most is None else chat[-most:])]
+        chat += app.invoke({"messages": sent}, at())["messages"][len(sent) :]
+    assert shape(quick.history("t", user_id="ana").messages) == shape(chat)
+    assert shape(model.seen[-1]) == shape(chat[:-1])
+    assert len(quick.history("t", user_id="ana").entries) == len(chat)
+
+
+def test_who_runs_the_tools_of_a_graph_may_send_the_whole_chat(quick):
+    replies = ["Hi.", calls("yard"), calls("hall", first=1), "In the hall.", "Bye."]
+    model = ScriptedChatModel(replies=replies)
+    app = memory_graph(quick, model, state_schema=MessagesState, recall=False)
+    chat = []
+    results = [ToolMessage(text, tool_call_id=f"c{n}") for n, text in enumerate(("no", "yes"))]
+    for said in (HumanMessage("Hello"), HumanMessage("Where?"), *results, HumanMessage("Thanks")):
+        chat.append(said)
+        found = app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
+        chat.append(found["messages"][-1])
+    history = quick.history("t", user_id="ana")
+    assert shape(history.messages) == shape(chat)
+    assert shape(model.seen[3]) == shape(chat[:7])
+    assert len(history.entries) == len(chat)
+    assert len({entry.turn_id for entry in history.entries}) == 3
+
+
+def test_an_agent_goes_on_with_results_that_its_caller_has(quick):
+    wrapped = quick.wrap(ScriptedChatModel(replies=[calls("yard")]), recall=False)
+    asked = wrapped.invoke("Where?", at())
+    model = ScriptedChatModel(replies=["In the yard."])
+    done = ToolMessage("a bicycle", tool_call_id="c0")
+    chat = [HumanMessage("Where?"), _unnamed(asked), done]
+    agent_with(quick, model).invoke({"messages": chat}, at())
+    history = quick.history("t", user_id="ana")
+    assert shape(model.seen[0]) == ["human: Where?", "ai -> c0", "tool c0: a bicycle"]
+    assert [one.role for one in history.entries] == ["user", "assistant", "tool", "assistant"]
+    assert len({entry.turn_id for entry in history.entries}) == 1
+
+
+def test_another_answer_takes_the_place_of_one_that_a_chain_gave(quick, model, app):
+    wrapped = quick.wrap(ScriptedChatModel(replies=["There.", "Then."]), recall=False)
+    wrapped.invoke("Where is the bike?", at())
+    wrapped.invoke("When?", at())
+    sent = [("user", "Where is the bike?"), ("assistant", "There."), ("user", "When?")]
+    app.invoke({"messages": sent}, at())
+    assert _view(quick) == ["Where is the bike?", "There.", "When?", "Reply 1."]
+    assert len(model.seen[0]) == 3
+
+
+def test_a_question_that_failed_stands_once_before_the_next(quick):
+    model = ScriptedChatModel(replies=["There.", ProviderError(), "Then."])
+    for app in (HOSTS["agent"](quick, model), HOSTS["graph"](quick, model)):
+        model.replies = ["There.", ProviderError(), "Then."]
+        shown = []
+        _say(app, shown, "Where is the bike?")
+        with pytest.raises(ProviderError):
+            _say(app, shown, "In which town?")
+        _say(app, shown, "When?")
+        view = ["Where is the bike?", "There.", "In which town?\nWhen?", "Then."]
+        assert [one.text for one in quick.history("t", user_id="ana").context().messages] == view
+        assert [one.text for one in model.seen[-1]] == view[:-1]
+        quick.history("t", user_id="ana").clear()
+
+
+def test_of_a_chat_whose_question_is_not_to_be_stored_nothing_is(quick, model, app):
+    shown = []
+    _say(app, shown, "Where is the bike?")
+    secret = HumanMessage("My code is 77", additional_kwargs={"remember": False})
+    app.invoke({"messages": [*shown, secret]}, at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1."]
+    assert len(quick.history("t", user_id="ana").entries) == 2
+    assert [one.text for one in model.seen[1]] == [
+        *("Where is the bike?", "Reply 1."),
+        "My code is 77",
+    ]
+
+
+def test_what_was_said_elsewhere_since_is_stored_once(quick, model, app):
+    shown = []
+    _say(app, shown, "Where is the bike?")
+    shown += [
+        {"role": "user", "content": "Is it open?"},
+        {"role": "assistant", "content": "From nine."},
+        {"role": "user", "content": "Hm."},
+    ]
+    _say(app, shown, "Thanks")
+    assert len(quick.history("t", user_id="ana").entries) == 7
+    assert [one.text for one in model.seen[1]] == [
+        *("Where is the bike?", "Reply 1.", "Is it open?", "From nine.", "Hm.\nThanks"),
+    ]
 
 
 class Place(BaseModel):

@@ -2,214 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
+from whole_chats import make_model, make_words
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-
-TURNS = 50
-
-
-def _model():
-    """Return a model whose replies differ from each other and, here and there, repeat."""
-    count = 0
-
-    def reply(_messages):
-        nonlocal count
-        count += 1
-        return "Fine." if count % 7 == 0 else f"Reply {count}."
-
-    return ScriptedChatModel(replies=[reply])
-
-
-def _words(number):
-    """Return a text that resembles no other one."""
-    return chr(0x4E00 + number) * 12
-
-
-def _log(memory):
-    """Return all that was ever stored, and whether it still counts."""
-    history = memory.history("t", user_id="ana")
-    live = {message.id for message in history.messages}
-    return [
-        (entry.role, str(entry.message.text), entry.message_id in live)
-        for entry in history.entries
-        if entry.control is None
-    ]
-
-
-def _seen(model):
-    return [[(one.type, str(one.text)) for one in messages] for messages in model.seen]
-
-
-# -- callers --------------------------------------------------------------------------------------
-
-
-@dataclass
-class Tab:
-    """What a chat page shows: pairs of (role, text), and the id of each message of the user."""
-
-    shown: list[HumanMessage | AIMessage] = field(default_factory=list)
-
-
-class News:
-    """Sends only what is new, and edits through the history."""
-
-    def __init__(self, *, with_ids):
-        self.memory = ConversationMemory(InMemoryLog())
-        self.model = _model()
-        self.chain = self.memory.wrap(self.model, recall=False)
-        self.with_ids = with_ids
-        self.asked: list[str] = []
-
-    def _send(self, message, system):
-        self.chain.invoke([*system, message], at())
-
-    def say(self, text, number, system, tab=0):
-        self._send(HumanMessage(text, id=f"u{number}" if self.with_ids else None), system)
-
-    def _last(self, back):
-        history = self.memory.history("t", user_id="ana")
-        return [one for one in history.messages if one.type == "human"][-1 - back]
-
-    def edit(self, back, text, system, tab=0):
-        old = self._last(back)
-        self.memory.history("t", user_id="ana").replace(old.id, text)
-        self._send(HumanMessage(text, id=old.id), system)
-
-    def again(self, system, tab=0):
-        self._send(self._last(0), system)
-
-
-class Page(News):
-    """Sends what its page shows, or the last messages of it."""
-
-    def __init__(self, *, with_ids, most=None, tabs=1):
-        super().__init__(with_ids=with_ids)
-        self.most = most
-        self.tabs = [Tab() for _ in range(tabs)]
-
-    def _show(self, tab, messages, system):
-        sent = messages if self.most is None else messages[-self.most :]
-        reply = self.chain.invoke([*system, *sent], at())
-        tab.shown = [*messages, AIMessage(reply.text)]
-
-    def say(self, text, number, system, tab=0):
-        message = HumanMessage(text, id=f"u{number}" if self.with_ids else None)
-        page = self.tabs[tab]
-        self._show(page, [*page.shown, message], system)
-
-    def edit(self, back, text, system, tab=0):
-        page = self.tabs[tab]
-        asked = [n for n, one in enumerate(page.shown) if one.type == "human"][-1 - back]
-        old = page.shown[asked]
-        self._show(page, [*page.shown[:asked], HumanMessage(text, id=old.id)], system)
-
-    def again(self, system, tab=0):
-        page = self.tabs[tab]
-        self._show(page, page.shown[:-1], system)
-
-
-ACTION = st.sampled_from(["say", "say", "say", "yes", "edit", "edit earlier", "again"])
-
-
-def _run(caller, actions, *, dated):
-    questions = 0
-    for number, action in enumerate(actions):
-        system = [SystemMessage(f"Day {number}.")] if dated else []
-        if action in ("say", "yes") or questions < 4:
-            text = "yes" if action == "yes" else _words(number)
-            caller.say(text, number, system)
-            questions += 1
-        elif action == "again":
-            caller.again(system)
-        else:
-            back = 1 if action == "edit earlier" else 0
-            questions -= back
-            caller.edit(back, f"{_words(number)} {number}", system)
-    return caller
-
-
-def _check_equal(page, news):
-    assert _seen(page.model) == _seen(news.model)
-    assert _log(page.memory) == _log(news.memory)
-
-
-@settings(max_examples=4, deadline=None)
-@given(st.lists(ACTION, min_size=TURNS, max_size=TURNS), st.booleans())
-def test_who_sends_the_whole_chat_is_who_sends_what_is_new(actions, dated):
-    page = _run(Page(with_ids=True), actions, dated=dated)
-    _check_equal(page, _run(News(with_ids=True), actions, dated=dated))
-
-
-@settings(max_examples=4, deadline=None)
-@given(st.lists(ACTION, min_size=TURNS, max_size=TURNS), st.booleans())
-def test_who_sends_the_last_ten_messages_is_who_sends_what_is_new(actions, dated):
-    page = _run(Page(with_ids=True, most=10), actions, dated=dated)
-    _check_equal(page, _run(News(with_ids=True), actions, dated=dated))
-
-
-def _run_plain(caller, actions, *, dated):
-    """Run without ids; an edit resembles what it replaces."""
-    said = []
-    for number, action in enumerate(actions):
-        system = [SystemMessage(f"Day {number}.")] if dated else []
-        if action in ("say", "yes") or len(said) < 4:
-            said.append(_words(number))
-            caller.say(said[-1], number, system)
-        elif action == "again":
-            caller.again(system)
-        else:
-            back = 1 if action == "edit earlier" else 0
-            said = said[: len(said) - back]
-            said[-1] = f"{said[-1]}{number % 10}"
-            caller.edit(back, said[-1], system)
-    return caller
-
-
-@settings(max_examples=4, deadline=None)
-@given(st.lists(ACTION, min_size=TURNS, max_size=TURNS), st.booleans())
-def test_without_ids_texts_tell_what_is_new(actions, dated):
-    page = _run_plain(Page(with_ids=False), actions, dated=dated)
-    _check_equal(page, _run_plain(News(with_ids=False), actions, dated=dated))
-
-
-@settings(max_examples=4, deadline=None)
-@given(
-    st.lists(st.sampled_from(["say", "yes", "again"]), min_size=TURNS, max_size=TURNS),
-    st.booleans(),
-)
-def test_without_ids_the_last_ten_messages_tell_what_is_new(actions, dated):
-    page = _run_plain(Page(with_ids=False, most=10), actions, dated=dated)
-    _check_equal(page, _run_plain(News(with_ids=False), actions, dated=dated))
-
-
-@settings(max_examples=4, deadline=None)
-@given(
-    st.lists(st.integers(0, 1), min_size=TURNS, max_size=TURNS),
-    st.booleans(),
-    st.sampled_from([None, 10]),
-)
-def test_two_tabs_never_take_back_each_others_turns(tabs, with_ids, most):
-    page, news = Page(with_ids=with_ids, most=most, tabs=2), News(with_ids=with_ids)
-    for number, tab in enumerate(tabs):
-        for caller in (page, news):
-            caller.say(_words(number), number, [], tab)
-    _check_equal(page, news)
-    assert all(is_live for _, _, is_live in _log(page.memory))
-
 
 # -- what a list means, by example ----------------------------------------------------------------
 
 
 @pytest.fixture
 def model():
-    return _model()
+    return make_model()
 
 
 @pytest.fixture
@@ -370,7 +175,7 @@ def test_words_that_are_said_again_and_again_never_double_what_stands_between(qu
     assert _view(quick) == ["Hi", "Hello!", "Where?", "On level 3.", "Hi", "Hello!", "So?", "Bye."]
 
 
-def test_blocks_and_text_are_the_same_words(quick, chain):
+def test_blocks_and_text_are_the_samemake_words(quick, chain):
     _say(chain, "Where?")
     blocks = [{"type": "text", "text": "Whe"}, {"type": "text", "text": "re?"}]
     chain.invoke([HumanMessage(blocks), AIMessage("Reply 1."), HumanMessage("When?")], at())
@@ -403,13 +208,13 @@ def test_what_the_write_hook_changes_is_recognised(model):
 
 
 def test_a_summarised_beginning_is_no_news(quick, model, chain):
-    _say(chain, *(_words(number) for number in range(6)))
+    _say(chain, *(make_words(number) for number in range(6)))
     history = quick.history("t", user_id="ana")
     window = history.summary_window()
     history.add_summary("What was said.", window)
     shown = []
     for number in range(6):
-        shown += [HumanMessage(_words(number)), AIMessage(f"Reply {number + 1}.")]
+        shown += [HumanMessage(make_words(number)), AIMessage(f"Reply {number + 1}.")]
     before = _stored(quick)
     chain.invoke([*shown, HumanMessage("Go on")], at())
     assert _stored(quick)[len(before) :] == [("user", "Go on"), ("assistant", "Fine.")]
@@ -491,7 +296,10 @@ def archived(tmp_path):
     with ConversationMemory.open(tmp_path / "memory.db") as memory:
         said = []
         for number in range(120):
-            said += [HumanMessage(_words(number), id=f"q{number}"), AIMessage(f"Reply {number}.")]
+            said += [
+                HumanMessage(make_words(number), id=f"q{number}"),
+                AIMessage(f"Reply {number}."),
+            ]
         memory.add_messages(said, thread_id="t", user_id="ana")
         chain = memory.wrap(
             ScriptedChatModel(replies=[lambda given: f"Of {len(given)}."]),
@@ -499,7 +307,7 @@ def archived(tmp_path):
             history_tokens=60,
         )
         for number in range(2):
-            chain.invoke(_words(200 + number), at())
+            chain.invoke(make_words(200 + number), at())
         yield memory, chain
 
 
@@ -527,7 +335,7 @@ def test_an_edit_far_back_is_seen_with_what_stood_before_it(archived):
 def test_a_list_that_edits_far_back_is_seen_with_what_stood_before_it(archived):
     memory, chain = archived
     shown = [type(one)(one.content) for one in memory.history("t", user_id="ana").messages[:6]]
-    reply = chain.invoke([*shown, HumanMessage(_words(3) + " indeed")], at())
+    reply = chain.invoke([*shown, HumanMessage(make_words(3) + " indeed")], at())
     view = memory.history("t", user_id="ana").messages
     assert len(view) == 8
     assert reply.text == "Of 7."

@@ -101,6 +101,24 @@ def test_what_the_user_says_in_a_loop_begins_a_turn_unless_a_run_is_one_turn(thr
     assert thread.turns == [["a", "b", "d"], ["c"]]
 
 
+def test_branches_that_begin_at_once_are_in_one_turn(thread):
+    notes = []
+
+    class BesideAnother(InMemoryLog):
+        """Lets another branch store the question after this one looked for it."""
+
+        def append(self, *args, **more):
+            if not notes:
+                notes.append(None)
+                notes[0] = thread.begin(human("a"), context=node(task="beside"))
+            return super().append(*args, **more)
+
+    thread.log = BesideAnother()
+    notes.append(thread.begin(human("a"), context=node(task="here")))
+    assert thread.turns == [["a"]]
+    assert {note["id"] for note in notes} == {thread.entries[0].turn_id}
+
+
 def test_the_same_state_again_stores_nothing(thread):
     for _ in range(2):
         thread.begin(human("a"), ai("b"), context=node())

@@ -1,0 +1,58 @@
+"""Providers for scenarios: the real class of each before a strict service on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from wire_models import chat_bedrock, chat_openai, lines_of_chat, lines_of_converse
+
+from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer
+from langchain_convmem.testing.scripted_replies import ReplySource
+
+__all__ = ["PROVIDERS", "Provider", "Service"]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that answers, and what it was asked."""
+
+    server: Any
+    lines_of: Callable[[dict[str, Any]], list[str]]
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The requests as they came."""
+        return [request.body for request in self.server.requests]
+
+    @property
+    def requests(self) -> list[list[str]]:
+        """The requests as lines: `role: text`, `call id name place`, `result id: text`."""
+        return [self.lines_of(body) for body in self.bodies]
+
+
+@dataclass(frozen=True)
+class Provider:
+    """How the models of a provider are reached."""
+
+    name: str
+    server_class: Callable[[ReplySource], Any]
+    open_model: Callable[..., AbstractAsyncContextManager[Any]]
+    lines_of: Callable[[dict[str, Any]], list[str]]
+
+    @asynccontextmanager
+    async def answer(
+        self, reply: ReplySource, *, tries: int = 1
+    ) -> AsyncIterator[tuple[Any, Service]]:
+        """Open a service that gives these replies, and a model before it."""
+        with self.server_class(reply) as server:
+            async with self.open_model(server, tries=tries) as model:
+                yield model, Service(server, self.lines_of)
+
+
+PROVIDERS = {
+    "openai": Provider("openai", ChatCompletionsServer, chat_openai, lines_of_chat),
+    "bedrock": Provider("bedrock", BedrockConverseServer, chat_bedrock, lines_of_converse),
+}
