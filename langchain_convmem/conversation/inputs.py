@@ -28,7 +28,7 @@ from langchain_convmem.conversation.worker_threads import in_thread
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.steps import Step, Steps, run
 from langchain_convmem.views.codec import decode_message
-from langchain_convmem.views.coercion import unpack_messages
+from langchain_convmem.views.coercion import change_class, unpack_messages
 
 __all__ = ["ConversationInput", "as_messages", "prepared_steps"]
 
@@ -120,15 +120,7 @@ def _copied(message: BaseMessage, what: str) -> BaseMessage:
 def _convert_chat_message(message: ChatMessage) -> BaseMessage:
     """Return a message of a role that has a class of its own as one of that, such as `model`."""
     kind = _CLASSES.get(KNOWN_ROLES.get(message.role.lower(), ""))
-    if kind is None:
-        return message
-    return kind(
-        message.content,
-        id=message.id,
-        name=message.name,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata=message.response_metadata,
-    )
+    return message if kind is None else change_class(message, kind)
 
 
 def _of_stored(value: Mapping[str, Any], what: str) -> BaseMessage:

@@ -54,7 +54,6 @@ Chosen on five dialogues between people, where 3 to 4 % of unrelated questions p
 `python -m benchmarks.recall --off-topic` prints what it holds back and costs, cross-validated too.
 """
 
-# From here on with one line, and so much more for every factor of e.
 # Evidence, in standard deviations: from where on a segment answers clearly, what is worth its room
 # beside such a one, and what stands out though nothing relates it to the question.
 _CLEAR = 8.4
@@ -67,6 +66,7 @@ _LOOSE = 2.5
 # Of so many segments the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
 _FEW = 8
+# What is `needed` with one line, and so much more for every factor of e.
 _RELATED_TO_ONE = 0.1
 _RELATED_GROWTH = 0.098
 # With few lines their mean says little about chance: as if so many more had cosine 0.

@@ -126,12 +126,12 @@ def rank(
         scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
         shown = question.allowed[scored]
     view = _view(question, table, lexical, settings, muted=muted, scored=scored)
-    similarity = _similarity(view, vectors)
-    columns = _score(view, _parts(view, similarity, vectors, list(terms)))
+    cosines = _compare(view, vectors)
+    columns = _score(view, _parts(view, cosines, list(terms)))
     if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
         view = _view(question, table, lexical, settings, muted=None, scored=scored)
-        columns = _score(view, _parts(view, similarity, vectors, list(terms)))
+        columns = _score(view, _parts(view, cosines, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
     ranking = Ranking(columns, rows)
@@ -210,18 +210,34 @@ def _word_scores(view: _View, terms: Sequence[str]) -> NDArray[np.float64]:
     return view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
 
 
-def _similarity(view: _View, vectors: SegmentVectors) -> NDArray[np.float32] | None:
+class _Cosines(NamedTuple):
+    """What the question's vector tells of the segments that are scored, muted or not.
+
+    `similarity` is the cosine of each, `nearness` that less its share of the crowding around it,
+    `present` which of them have a vector (None: all). `trust` is what the embedder knows of texts
+    like the question, 0 to 1.
+    """
+
+    similarity: NDArray[np.float32]
+    nearness: NDArray[np.float32]
+    present: NDArray[np.bool_] | None
+    trust: float
+
+
+def _compare(view: _View, vectors: SegmentVectors) -> _Cosines | None:
     """Return the cosines of what is scored; None where the question has no vector."""
-    vector = view.question.vector
-    return None if vector is None or not vector.any() else vectors.similarities(vector, view.scored)
+    vector, settings = view.question.vector, view.settings
+    if vector is None or not vector.any():
+        return None
+    nearness = similarity = vectors.similarities(vector, view.scored)
+    if settings.crowding:
+        crowding = vectors.crowding(view.table.line_column)[view.at]
+        nearness = similarity - np.float32(settings.crowding) * crowding
+    trust = vectors.trust(vector) if settings.doubt_embedder else 1.0
+    return _Cosines(similarity, nearness, _some(vectors.present[view.at]), trust)
 
 
-def _parts(
-    view: _View,
-    similarity: NDArray[np.float32] | None,
-    vectors: SegmentVectors,
-    terms: Sequence[str],
-) -> _Parts:
+def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Parts:
     settings, counted = view.settings, view.counted
     word_part = standardized(
         _word_scores(view, terms)[view.at],
@@ -231,27 +247,17 @@ def _parts(
         least_deviation=settings.least_deviation * view.lexical.rarest,
         also=view.passing,
     )
-    if similarity is None:
+    if cosines is None:
         nothing = np.zeros(len(word_part), dtype=np.float32)
         return _Parts(nothing, nothing, word_part)
-    compared = _some(vectors.present[view.at])
+    compared = cosines.present
     if compared is None or counted is None:
         compared = counted if compared is None else compared
     else:
         compared = compared & counted
-    nearness = similarity
-    if settings.crowding:
-        crowding = vectors.crowding(view.table.line_column)[view.at]
-        nearness = similarity - np.float32(settings.crowding) * crowding
-    trust = _trust(view, vectors)
-    weight = settings.dense_weight * trust
-    meaning = standardized(nearness, compared, weight, also=view.passing)
-    return _Parts(similarity, meaning, word_part, trust)
-
-
-def _trust(view: _View, vectors: SegmentVectors) -> float:
-    vector = view.question.vector
-    return vectors.trust(vector) if view.settings.doubt_embedder and vector is not None else 1.0
+    weight = settings.dense_weight * cosines.trust
+    meaning = standardized(cosines.nearness, compared, weight, also=view.passing)
+    return _Parts(cosines.similarity, meaning, word_part, cosines.trust)
 
 
 def _some(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
@@ -282,12 +288,13 @@ def _score(view: _View, parts: _Parts) -> Columns:
             evidence[said_then.nonzero()[0]] += settings.date_bonus
     bonus = _person_bonus(view)
     person = None if bonus is None else bonus * np.clip(evidence / _SUPPORT, 0.0, 1.0)
-    relevance = evidence if person is None else evidence + person
-    relevance = relevance + _session_prior(view, relevance, starts)
-    if person is not None:
-        speaker = speaker + person
     if bonus is not None and settings.meaning_first and not _is_clear(view, evidence):
         relevance = _vague_relevance(view, parts, smoothed, evidence, bonus)
+    else:
+        relevance = evidence if person is None else evidence + person
+        relevance = relevance + _session_prior(view, relevance, starts)
+    if person is not None:
+        speaker = speaker + person
     if view.silent is not None:
         relevance[view.silent] -= _MUTED
         evidence[view.silent] = -np.inf

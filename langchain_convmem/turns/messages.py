@@ -11,7 +11,12 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.codec import role_of, text_pieces
-from langchain_convmem.views.coercion import MESSAGE_FORMS, read_messages, unpack_messages
+from langchain_convmem.views.coercion import (
+    MESSAGE_FORMS,
+    change_class,
+    read_messages,
+    unpack_messages,
+)
 
 __all__ = ["Incoming", "check_question", "read_input"]
 
@@ -154,13 +159,7 @@ def _to_human(message: BaseMessage) -> BaseMessage:
     """Return a chat message of a user's role as what it is."""
     if role_of(message) != "user" or isinstance(message, HumanMessage):
         return message
-    return HumanMessage(
-        message.content,
-        id=message.id,
-        name=message.name,
-        additional_kwargs=message.additional_kwargs,
-        response_metadata=message.response_metadata,
-    )
+    return change_class(message, HumanMessage)
 
 
 def _is_blank(message: HumanMessage) -> bool:

@@ -294,16 +294,7 @@ class StateSync:
         meant = reconcile(entries, [said], stored_form=self._stored_form)
         if meant is None or meant.again is None:
             return None
-        return TurnNote(
-            id=meant.again.turn_id,
-            first=meant.again.message_id,
-            user=self.context.key.user_id,
-            generation=(yield from self._generation()),
-            settled=None,
-            position=meant.again.position,
-            aside=[],
-            names={str(asked.id): meant.again.message_id},
-        )
+        return (yield from self._go_on(meant.again, {str(asked.id): meant.again.message_id}))
 
     def _go_on_sent(
         self, said: Sequence[BaseMessage], entries: Sequence[Entry]
@@ -317,15 +308,25 @@ class StateSync:
             turn = continue_turn(entries, results)
         except InvalidMessageError:
             return None  # of calls that the log knows nothing of
+        names = _find_names(said[_asked_last(said) :], turn, entries)
+        return (yield from self._go_on(turn.asked, names))
+
+    def _go_on(self, asked: Entry, names: dict[str, str]) -> Steps[TurnNote]:
+        """Return the note of a turn that the log has, for a state that knows other ids.
+
+        Args:
+            asked: What the user said in it.
+            names: The log's ids by those of the state.
+        """
         return TurnNote(
-            id=turn.asked.turn_id,
-            first=turn.asked.message_id,
+            id=asked.turn_id,
+            first=asked.message_id,
             user=self.context.key.user_id,
             generation=(yield from self._generation()),
             settled=None,
-            position=turn.asked.position,
+            position=asked.position,
             aside=[],
-            names=_find_names(said[_asked_last(said) :], turn, entries),
+            names=names,
         )
 
     def _reconcile(self, thread: LiveThread, sent: Sequence[BaseMessage]) -> Reconciled | None:

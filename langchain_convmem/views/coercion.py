@@ -21,7 +21,14 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_convmem.errors import InvalidMessageError
 
-__all__ = ["MESSAGE_FORMS", "MessagesInput", "merge_pieces", "read_messages", "unpack_messages"]
+__all__ = [
+    "MESSAGE_FORMS",
+    "MessagesInput",
+    "change_class",
+    "merge_pieces",
+    "read_messages",
+    "unpack_messages",
+]
 
 C = TypeVar("C", bound=BaseMessage)
 
@@ -161,6 +168,17 @@ def _continues(before: BaseMessage, item: Any) -> bool:
     if type(before) is not type(item) or getattr(before, "chunk_position", None) == "last":
         return False
     return before.id is None or item.id is None or before.id == item.id
+
+
+def change_class(message: BaseMessage, kind: type[C]) -> C:
+    """Return a message as one of another class, which says the same under the same id and name."""
+    return kind(
+        message.content,
+        id=message.id,
+        name=message.name,
+        additional_kwargs=message.additional_kwargs,
+        response_metadata=message.response_metadata,
+    )
 
 
 def merge_pieces(pieces: Sequence[C]) -> C:
