@@ -69,7 +69,7 @@ def _install(terminal: Terminal, *, agreed: bool) -> None:
 
 
 def _installed_folder() -> Path | None:
-    from langchain_convmem.recall.sentence_encoder import installed_folder
+    from langchain_convmem.recall.encoder import installed_folder
 
     return installed_folder()
 

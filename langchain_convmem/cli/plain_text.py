@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from langchain_convmem.views.times import moment_at
+from langchain_convmem.views.lines import moment_at
 
 __all__ = ["Styled", "clock", "hanging", "iso_time", "json_text", "safe_text"]
 

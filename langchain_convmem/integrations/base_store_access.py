@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_convmem.effects import Steps, step
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.integrations.base_store_layout import (
     PAGE,
@@ -23,7 +24,6 @@ from langchain_convmem.integrations.base_store_layout import (
     stored_row,
 )
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.steps import Steps, step
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore

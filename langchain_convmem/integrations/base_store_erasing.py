@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.ids import now_ms
 from langchain_convmem.integrations.base_store_access import StoreAccess
 from langchain_convmem.integrations.base_store_layout import (
@@ -25,7 +26,6 @@ from langchain_convmem.integrations.base_store_layout import (
 from langchain_convmem.logs.rows import message_id_of, next_version
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
-from langchain_convmem.steps import Steps
 
 __all__ = ["forget"]
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
+from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import LogClosedError
 from langchain_convmem.integrations.base_store_access import StoreAccess
 from langchain_convmem.integrations.base_store_layout import check_root
@@ -23,7 +24,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.steps import Steps, arun, run
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.errors import LogError
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.integrations.base_store_access import StoreAccess
@@ -45,7 +46,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.steps import Steps
 from langchain_convmem.views.codec import loads
 
 __all__ = ["Procedures"]

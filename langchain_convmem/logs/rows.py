@@ -32,8 +32,7 @@ from langchain_convmem.views.codec import (
     encode_metadata,
     loads,
 )
-from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.views.stored_lines import plain_lines
+from langchain_convmem.views.lines import dialog_lines, plain_lines
 
 __all__ = [
     "Row",

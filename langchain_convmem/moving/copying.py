@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.moving.replay import Replay
 from langchain_convmem.protocols import MessageLog, OwnerListing, ThreadState
@@ -22,7 +23,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.steps import Steps, arun, run, step
 
 __all__ = ["CopyReport", "ShortThread", "acopy_log", "copy_log"]
 

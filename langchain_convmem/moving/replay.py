@@ -13,10 +13,10 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from langchain_convmem.effects import Steps, step
 from langchain_convmem.moving.exported import draft_like
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Control, Cover, Draft, Entry, ThreadKey
-from langchain_convmem.steps import Steps, step
 
 __all__ = ["Replay", "counterparts"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.moving.readers import ImportedFile
 from langchain_convmem.moving.replay import Replay
 from langchain_convmem.moving.threads import ImportedThread
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, ThreadKey
-from langchain_convmem.steps import Steps, arun, run, step
-from langchain_convmem.views.drafting import Drafting, is_remembered
+from langchain_convmem.views.drafts import Drafting, is_remembered
 
 __all__ = ["ImportReport", "astore_thread", "store_file", "store_file_steps", "store_thread"]
 

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
-from langchain_convmem.recall.query import read_person, search_text
-from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.words.analysis import analyze, query_terms
-from langchain_convmem.recall.words.courtesies import is_courtesy
-from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
-from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
+from langchain_convmem.recall.question import read_person, search_text
+from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.segments import Links, SegmentTable
+from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.dates import NAMES_OF_TIMES
+from langchain_convmem.words.languages import FUNCTION_CHARACTERS
+from langchain_convmem.words.speech import is_courtesy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
+from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.options import (
+    Owners,
     RecallOptions,
     Request,
     buffer_request,
     checked_request,
 )
-from langchain_convmem.recall.scopes import Owners
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, Recall, ThreadKey
-from langchain_convmem.steps import Steps, arun, run
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.recall.calibration import clear_evidence
-from langchain_convmem.recall.fusion import (
+from langchain_convmem.recall.question import (
+    find_spans,
+    named_speakers,
+    read_parts,
+    read_person,
+    search_text,
+)
+from langchain_convmem.recall.scores import (
+    Columns,
+    Ranking,
     Reception,
     bests_of_runs,
     session_bests,
@@ -23,15 +32,12 @@ from langchain_convmem.recall.fusion import (
     smooth_runs,
     standardized,
 )
-from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.indexes.vectors import SegmentVectors
-from langchain_convmem.recall.names import named_speakers
-from langchain_convmem.recall.query import find_spans, read_parts, read_person, search_text
-from langchain_convmem.recall.ranked import Columns, Ranking
+from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.recall.words.analysis import query_terms, telling_words
-from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import Mark, asks_advice
+from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.words.analysis import query_terms, telling_words
+from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.speech import Mark, asks_advice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

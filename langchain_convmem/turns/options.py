@@ -14,26 +14,24 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.views.context import ContextBudget
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
-__all__ = [
-    "NAMESPACE",
-    "TurnOptions",
-    "TurnSettings",
-    "current_context",
-    "read_key",
-    "read_thread_id",
-    "read_user_id",
-]
 
 NAMESPACE = "memory"
+
+
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
 
+
 _RENAMED = {"max_tokens": "recall_tokens", "k": "recall_k"}
+
+
 _OWN_NAMES = ("recall", "recall_tokens", "recall_k", "remember")
+
+
 """Options that nothing else goes by: outside of the namespace they are a mistake."""
 
 
@@ -196,8 +194,6 @@ def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True)
 
 
 # -- whose turn it is -----------------------------------------------------------------------------
-
-
 def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str) -> ThreadKey:
     """Return the thread of a call.
 

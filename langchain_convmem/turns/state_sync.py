@@ -16,6 +16,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
+from langchain_convmem.effects import Steps, step
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
@@ -29,19 +30,17 @@ from langchain_convmem.records import (
     RetractReason,
     ThreadKey,
 )
-from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import SPOKEN, says_same
-from langchain_convmem.turns.reconcile import Continued, Reconciled, continue_turn, reconcile
+from langchain_convmem.turns.messages import Continued, Reconciled, continue_turn, reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.turn import SPOKEN, says_same
 from langchain_convmem.turns.view import CallContext
-from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.drafting import Drafting, is_remembered
-from langchain_convmem.views.editing import replacing
+from langchain_convmem.views.codec import draft_of, make_storable, role_of
+from langchain_convmem.views.drafts import Drafting, is_remembered
+from langchain_convmem.views.edits import replacing
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tool_calls import calls_of
-from langchain_convmem.views.values import make_storable
 
 __all__ = [
     "NOTE_KEY",

@@ -18,8 +18,7 @@ from langchain_convmem.logs.postgres.reading import changes
 from langchain_convmem.logs.postgres.transactions import Mode, Transaction
 from langchain_convmem.logs.rows import key_hash
 from langchain_convmem.records import Owner, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import MessageLogContract
-from langchain_convmem.testing.log_contract_base import say, say_all, texts
+from langchain_convmem.testing.log_contract import MessageLogContract, say, say_all, texts
 from langchain_convmem.views.codec import draft_of
 
 pytestmark = pytest.mark.postgres

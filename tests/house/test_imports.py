@@ -76,7 +76,7 @@ chain = memory.wrap(RunnableLambda(lambda _: "Yes."), recall=False)
 chain.invoke("Hello", {"configurable": {"thread_id": "t"}})
 """
     modules = _imported(code)
-    assert "langchain_convmem.memory.conversation_memory" in modules
+    assert "langchain_convmem.memory" in modules
     assert _packages(modules) & HEAVY == set()
 
 

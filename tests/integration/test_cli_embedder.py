@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.cli import embedder_command, main
 from langchain_convmem.cli.terminal import Terminal
-from langchain_convmem.memory.recalling import RecallingMemory
-from langchain_convmem.recall import sentence_encoder
+from langchain_convmem.memory import RecallingMemory
+from langchain_convmem.recall import encoder as sentence_encoder
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.testing.log_contract import say, texts
 
 KEY = ThreadKey("me", "t1")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.logs.postgres.owners import (
     THREAD,
     locked_owner,
@@ -15,7 +16,6 @@ from langchain_convmem.logs.postgres.owners import (
 from langchain_convmem.logs.postgres.rows import owner_digest, read_name, stored_name
 from langchain_convmem.logs.postgres.transactions import Transaction
 from langchain_convmem.records import Owner, StateDocument, StoredSegment, ThreadKey
-from langchain_convmem.steps import Steps
 from langchain_convmem.views.codec import loads
 
 __all__ = [

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.logs.postgres import beside, reading, writing
 from langchain_convmem.logs.postgres.connections import Connections
@@ -39,7 +40,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.steps import Step, Steps, step
 from langchain_convmem.views.codec import loads
 
 __all__ = ["Calls"]

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langchain_convmem.effects import arun, run
 from langchain_convmem.errors import (
     ConfigError,
     LogClosedError,
@@ -34,7 +35,6 @@ from langchain_convmem.logs.postgres.transactions import (
     opening,
     whole,
 )
-from langchain_convmem.steps import arun, run
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection

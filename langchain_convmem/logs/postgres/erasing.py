@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.ids import is_ulid, now_ms
 from langchain_convmem.logs.postgres.owners import LockedOwner, locked_owner
 from langchain_convmem.logs.postgres.rows import thread_digest, to_uuid, ulid_of
@@ -11,7 +12,6 @@ from langchain_convmem.logs.postgres.transactions import Transaction
 from langchain_convmem.logs.rows import key_hash, message_id_of
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
-from langchain_convmem.steps import Steps
 
 __all__ = ["forget"]
 

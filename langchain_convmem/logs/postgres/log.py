@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_convmem.effects import arun, run
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs.postgres.calls import Calls
 from langchain_convmem.logs.postgres.connections import Connections, Options
@@ -25,7 +26,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.steps import arun, run
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection

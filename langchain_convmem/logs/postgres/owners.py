@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.logs.postgres.rows import owner_digest, stored_name, thread_digest
 from langchain_convmem.logs.postgres.transactions import Transaction
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.steps import Steps
 
 __all__ = ["THREAD", "LockedOwner", "locked_owner", "made_owner", "made_thread", "thread_values"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.logs.postgres.owners import THREAD, thread_values
 from langchain_convmem.logs.postgres.rows import (
@@ -24,7 +25,6 @@ from langchain_convmem.logs.rows import (
     message_id_of,
 )
 from langchain_convmem.records import Changes, Entry, LineChanges, Owner, ThreadInfo, ThreadKey
-from langchain_convmem.steps import Steps
 
 __all__ = ["changes", "entries", "find", "line_changes", "owners", "threads"]
 

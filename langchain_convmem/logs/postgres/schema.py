@@ -12,10 +12,10 @@ segments   what recall derived from lines; rebuildable, gone with its entry
 
 from __future__ import annotations
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.errors import LogError, SchemaVersionError
 from langchain_convmem.logs.postgres.transactions import Transaction
 from langchain_convmem.logs.rows import key_hash
-from langchain_convmem.steps import Steps
 
 __all__ = ["MIGRATIONS", "is_current", "migrate"]
 

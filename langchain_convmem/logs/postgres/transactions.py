@@ -11,8 +11,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
+from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import LogUnavailableError
-from langchain_convmem.steps import Step, Steps, step
 
 __all__ = ["ConnectionLostError", "Job", "Mode", "Transaction", "opening", "whole"]
 

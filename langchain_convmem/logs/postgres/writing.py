@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.errors import LogError
 from langchain_convmem.ids import is_ulid, new_ulid
 from langchain_convmem.logs.postgres.owners import THREAD, made_owner, made_thread, thread_values
@@ -22,7 +23,6 @@ from langchain_convmem.logs.rows import (
     same_payload,
 )
 from langchain_convmem.records import Draft, Entry, ThreadKey
-from langchain_convmem.steps import Steps
 from langchain_convmem.views.codec import encode_body
 from langchain_convmem.views.live import retracted_ids
 

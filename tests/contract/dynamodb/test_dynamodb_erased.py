@@ -15,7 +15,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.logs.dynamodb import erasing, writing
 from langchain_convmem.logs.dynamodb.keys import base_number, number_of
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import ANA, LONE, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, LONE, say, say_all, texts
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")

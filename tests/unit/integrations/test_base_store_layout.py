@@ -20,7 +20,7 @@ from langchain_convmem.integrations.base_store_layout import (
     unlabel,
 )
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.testing.log_samples import ODD_IDS
+from langchain_convmem.testing.log_contract import ODD_IDS
 
 IDS = st.text(min_size=1) | st.sampled_from(ODD_IDS)
 NAMES = st.text(st.characters(codec=None, exclude_categories=[]), min_size=1) | IDS

@@ -11,8 +11,7 @@ from langchain_convmem.integrations import BaseStoreLog
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.moving import copy_log
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.testing.log_contract_base import say, say_all, texts
-from langchain_convmem.testing.log_contract_reading import all_changes
+from langchain_convmem.testing.log_contract import all_changes, say, say_all, texts
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import live_entries
 

@@ -12,7 +12,7 @@ from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.logs.rows import key_hash, message_id_of, next_version
 from langchain_convmem.logs.sqlite import erasing, reading, rows
 from langchain_convmem.records import Draft
-from langchain_convmem.testing.log_contract_base import live_texts, say, say_all, texts
+from langchain_convmem.testing.log_contract import live_texts, say, say_all, texts
 from langchain_convmem.views.codec import draft_of, encode_body
 
 

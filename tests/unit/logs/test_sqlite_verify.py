@@ -16,7 +16,7 @@ from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.logs.sqlite import verifying
 from langchain_convmem.logs.sqlite.schema import MIGRATIONS
 from langchain_convmem.records import Draft, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract_base import retract, say, say_all
+from langchain_convmem.testing.log_contract import retract, say, say_all
 from langchain_convmem.views.codec import draft_of
 
 ANA = ThreadKey("ana", "t1")

@@ -23,7 +23,7 @@ from langchain_convmem.moving import (
     threads_of,
 )
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
-from langchain_convmem.testing.log_samples import ODD_TEXTS, SAMPLE_MESSAGES, identical
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES, identical
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import live_entries, live_summary, uncovered
 

@@ -13,14 +13,15 @@ from langchain_core.runnables import RunnableLambda
 from tiny_encoder import WatchedEncoder, write_encoder
 
 from langchain_convmem import ConversationMemory
+from langchain_convmem.effects import run
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall, backlog, sentence_encoder
-from langchain_convmem.recall.backlog import BACKLOG
-from langchain_convmem.recall.indexes import pending
-from langchain_convmem.recall.indexes.pending import PendingLines
-from langchain_convmem.recall.minilm_network import Network
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.recall import encoder as sentence_encoder
+from langchain_convmem.recall import index as backlog
+from langchain_convmem.recall import index as pending
+from langchain_convmem.recall.encoder import Network
+from langchain_convmem.recall.index import BACKLOG, PendingLines
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.steps import run
 
 ANA = Owner(user_id="ana")
 BEN = Owner(user_id="ben")
@@ -387,7 +388,7 @@ from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
-from langchain_convmem.recall.backlog import BACKLOG
+from langchain_convmem.recall.index import BACKLOG
 from tiny_encoder import WatchedEncoder
 
 ana = Owner(user_id="ana")

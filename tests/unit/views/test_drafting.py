@@ -12,9 +12,9 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 import langchain_convmem
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES
 from langchain_convmem.views.codec import draft_of, encode_body
-from langchain_convmem.views.drafting import Drafting, is_remembered
+from langchain_convmem.views.drafts import Drafting, is_remembered
 
 PACKAGE = Path(langchain_convmem.__file__).parent
 SECRET = "sk-4242"
