@@ -95,7 +95,7 @@ def trace_path(call: Callable[[], Any]) -> TurnPath:
         call()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     ran = {
         (code.co_filename[len(PACKAGE) + 1 :], code.co_qualname)
         for code in codes
@@ -117,7 +117,7 @@ def trace_wrap(folder: Path) -> TurnPath:
 
 def trace_send_message() -> TurnPath:
     """Return the path of a warm `send_message` in which a tool is called."""
-    conversation = Conversation(CallingModel(), preface=Preface(tools=[read_clock]))
+    conversation = Conversation(CallingModel(), preface=Preface(tools=(read_clock,)))
     conversation.send_message("What time is it?")
     return trace_path(lambda: conversation.send_message("And now?"))
 
