@@ -173,13 +173,9 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             differs={
                 "conversation": _ON_CANCEL,
                 **_for(
-                    _GRAPHS,
-                    "LangGraph lets the node that runs come to its end, and begins no other: the "
-                    "reply is in the checkpoint, and `invoke(None, ...)` stores it. Without a "
-                    "checkpointer it is lost; read such streams to the end, or await them",
+                    _STATES,
+                    "LangGraph lets the node that runs come to its end: the whole reply is stored",
                 ),
-                "agent": "LangGraph lets the node that runs come to its end: the whole reply is "
-                "stored",
             },
         ),
         "busy thread": Promise(
