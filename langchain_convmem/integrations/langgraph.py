@@ -484,11 +484,11 @@ class Asking:
 
     def answered(self, output: Any, heard: HeardReplies) -> Update:
         """Return what the state learns of the model's output, and of what was heard of it."""
-        reply = read_reply(output, self.context.given)
+        reply = read_reply(output, self.context.given, heard=heard.message)
         messages = [self._named(message) for message in reply.messages]
         if self.taken is None:
             timing = measure_times(self.started_ms, heard.first_token_ms)
-            carried = Reply(messages, timing, self.is_kept)
+            carried = Reply(messages, timing, self.is_kept, reply.aux)
             return {"reply": carried.to_text(), "answer": carried.text}
         return {self.messages_key: [self._with_free_id(message) for message in messages]}
 
@@ -948,11 +948,13 @@ class Reply:
             was called.
         timing: Milliseconds since the epoch by name.
         is_kept: Whether the turn is stored.
+        aux: What is noted with the answer.
     """
 
     messages: Sequence[BaseMessage]
     timing: Mapping[str, int] = field(default_factory=dict)
     is_kept: bool = True
+    aux: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -970,6 +972,7 @@ class Reply:
             "messages": [encode_message(message) for message in self.messages],
             "timing": dict(self.timing),
             "is_kept": self.is_kept,
+            "aux": dict(self.aux),
         }
         return dumps(fields, what="reply")
 
@@ -1005,7 +1008,7 @@ def _carried(reply: Any) -> Reply:
     try:
         fields = loads(reply)
         messages = [decode_message(one) for one in fields["messages"]]
-        return Reply(messages, fields["timing"], fields["is_kept"])
+        return Reply(messages, fields["timing"], fields["is_kept"], fields["aux"])
     except (ValueError, TypeError, LookupError) as error:
         kind = type(reply).__name__
         msg = f"state['reply'] is not what the node 'model' writes, but of type {kind}"
@@ -1072,7 +1075,7 @@ def keep_reply(
         turn_id=turn_id,
         entries=entries,
         found=found,
-        metadata=Metadata((INTERRUPTED,) if is_broken else (), reply.timing),
+        metadata=Metadata((INTERRUPTED,) if is_broken else (), reply.timing, aux=reply.aux),
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:
