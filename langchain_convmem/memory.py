@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables.base import RunnableLike
 
     from langchain_convmem.conversation import Conversation, Engine
-    from langchain_convmem.moving import ImportedFile, ImportReport
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, RecallSettings
     from langchain_convmem.recall.embedders import Embedder
@@ -72,6 +71,8 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import BackgroundJobs
     from langchain_convmem.summarizing.summarizers import SummarizerLike
+    from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.wrap import RememberingRunnable
 
 
@@ -763,7 +764,7 @@ class ImportingMemory(MemoryPart):
 
         Args:
             path: An export of ChatGPT, Claude or convmem, messages of OpenAI's API, a store of
-                LangChain or LangGraph, a dialogue; see the page on moving in and out.
+                LangChain or LangGraph, a dialogue; see the page on import, export and copy.
             user_id: Whose conversations; None makes each thread one of no user.
             thread_id: The thread's name, if the file holds one conversation only.
             format: The name of the format that the file must have, such as `chatgpt`; None finds
@@ -798,7 +799,8 @@ class ImportingMemory(MemoryPart):
         form: str | None,
         progress: Callable[[int, int], None] | None,
     ) -> Steps[ImportReport]:
-        from langchain_convmem.moving import ImportedFile, read_threads, store_file_steps
+        from langchain_convmem.transfer import read_threads
+        from langchain_convmem.transfer.imports import ImportedFile, store_file_steps
 
         def read() -> ImportedFile:
             threads = read_threads(path, thread_id=thread_id, format=form)

@@ -139,13 +139,15 @@ def test_imports_are_absolute():
 
 HOMES = {
     "boto3": "logs/dynamodb",
+    "click": "cli",
     "botocore": "logs/dynamodb",
     "faiss": "recall/indexes/faiss_index.py",
     "jinja2": "chat_templates",
     "langchain_core.chat_history": "history/conversation_history.py",
     "langchain_core.retrievers": "recall/retriever.py",
     "psycopg": "logs/postgres",
-    "sqlite3": ("logs/sqlite", "moving/database.py"),
+    "rich": "cli/output.py",
+    "sqlite3": ("logs/sqlite", "transfer/source.py"),
     "pickle": "(nowhere)",
 }
 """How the names of the files begin that may import a thing."""
