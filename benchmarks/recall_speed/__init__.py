@@ -8,7 +8,7 @@ One user has said so many lines, in threads of 40 (benchmarks/synthetic_dialogue
 embeds the question with the embedded embedder, which is loaded beforehand, and searches all lines:
 
     convmem       `LineRecall.recall` with its defaults over a SQLite file: meaning, words,
-                  neighbours, speakers, sittings, blocks of 1,000 tokens; it asks for news first
+                  neighbours, speakers, sessions, blocks of 1,000 tokens; it asks for news first
     python        a dialog-line memory in plain Python: cosine of every line, the best three
     in-memory     LangChain's `InMemoryVectorStore`
     chroma        `langchain-chroma`, in memory

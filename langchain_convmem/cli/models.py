@@ -260,7 +260,7 @@ def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
 
 
 def _find_weights() -> Path | None:
-    from langchain_convmem.recall.encoder import installed_folder
+    from langchain_convmem.recall.embedding import installed_folder
 
     return installed_folder()
 

@@ -30,13 +30,18 @@ from langchain_convmem.integrations.vector_store_sync import (
     safe_text,
 )
 from langchain_convmem.protocols import MessageLog, ThreadState
-from langchain_convmem.recall.blocks import Wish, build_recall
+from langchain_convmem.recall.blocks import build_recall
 from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
 from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable, fingerprint_of
-from langchain_convmem.recall.options import Owners, Request, Scope, checked_owners
-from langchain_convmem.recall.ranking import Question, rank
+from langchain_convmem.recall.options import (
+    Owners,
+    RecallQuery,
+    RecallSettings,
+    Scope,
+    checked_owners,
+)
+from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, SegmentTable
-from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, Owner, Recall, ThreadKey
 from langchain_convmem.views.lines import dialog_lines
@@ -46,7 +51,7 @@ from langchain_convmem.words.bm25 import LexicalIndex
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.scores import Ranking
+    from langchain_convmem.recall.ranking import Ranking
 
 
 _log = logging.getLogger("langchain_convmem")
@@ -130,7 +135,7 @@ class VectorStoreRecall(DialogRecall):
 
     # -- recalling ---------------------------------------------------------------------------
 
-    def answer_steps(self, request: Request) -> Steps[Recall]:
+    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that answer a request; see `LineRecall.recall`.
 
         A `k` larger than a quarter of `candidates` asks the store for more of them.
@@ -142,39 +147,41 @@ class VectorStoreRecall(DialogRecall):
             LineStoreError: If the store cannot be searched. If it cannot be written to, that is
                 one of the answer's `problems`.
         """
-        scope = StoreScope.of(request.scope)
-        _check_no_buffer(request)
-        self._check_threshold(request.wish)
+        scope = StoreScope.of(query.scope)
+        _check_no_buffer(query)
+        self._check_threshold(query)
         problems: tuple[str, ...] = ()
         try:
             yield from self._catch_up(scope.owner)
         except LineStoreError as error:
             problems = (f"the newest lines may be missing: {error}",)
-        return (yield from self._find(request.wish, scope, problems))
+        return (yield from self._find(query, scope, problems))
 
-    def silent_steps(self, request: Request) -> Steps[Recall]:
+    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that read no buffer, since there is none.
 
         Raises:
             ConfigError: If the settings keep one.
         """
-        _check_no_buffer(request)
+        _check_no_buffer(query)
         yield from ()
         return Recall((), ())
 
-    def _check_threshold(self, wish: Wish) -> None:
-        if wish.threshold == "auto":
+    def _check_threshold(self, query: RecallQuery) -> None:
+        if query.threshold == "auto":
             msg = 'threshold="auto" needs an index of all lines; use a cosine or None with a store'
             raise ConfigError(msg)
-        if wish.threshold is not None and self._dialect.cosine is None:
+        if query.threshold is not None and self._dialect.cosine is None:
             msg = "a threshold needs cosines, and this store's scores are none; leave it out"
             raise ConfigError(msg)
 
-    def _find(self, wish: Wish, scope: StoreScope, problems: tuple[str, ...]) -> Steps[Recall]:
-        wanted = max(self._candidates, 4 * (wish.k or 0))
+    def _find(
+        self, query: RecallQuery, scope: StoreScope, problems: tuple[str, ...]
+    ) -> Steps[Recall]:
+        wanted = max(self._candidates, 4 * (query.k or 0))
         asked = wanted
         while True:
-            found = yield from self._search(wish.search_text, asked, scope)
+            found = yield from self._search(query.search_text, asked, scope)
             # Read behind the search, so that it knows every line that the search can know.
             ledger = Ledger(self._state, scope.owner, self._name)
             surveyor = Surveyor(self.log, ledger, (yield from ledger.head()), scope)
@@ -183,14 +190,14 @@ class VectorStoreRecall(DialogRecall):
                 break
             # The live context was excluded, or the store has not yet deleted enough.
             asked *= 2
-        settings = wish.settings
+        settings = query.settings
         reach = max(
             *_sides(settings.window), *_sides(settings.budget_window), len(settings.kernel) // 2
         )
         ground = yield from surveyor.ground(self._scored(known[:wanted]), reach)
         if not found and scope.within is None and (yield from surveyor.expects_lines()):
             problems = (*problems, _EMPTY_STORE)
-        return _answer(wish, ground, scope, problems, tell=self._dialect.cosine is not None)
+        return _answer(query, ground, scope, problems, tell=self._dialect.cosine is not None)
 
     def _search(self, text: str, k: int, scope: StoreScope) -> Steps[list[Found]]:
         thread = None if scope.within is None else safe_text(scope.within.thread_id)
@@ -298,8 +305,8 @@ def _check_owner(owner: Any) -> None:
         raise ConfigError(msg)
 
 
-def _check_no_buffer(request: Request) -> None:
-    if request.buffer is not None:
+def _check_no_buffer(query: RecallQuery) -> None:
+    if query.buffer is not None:
         msg = (
             "recall over a vector store keeps no relevance buffer: use settings with buffer_size=0"
         )
@@ -316,7 +323,7 @@ def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def _answer(
-    wish: Wish, ground: Ground, scope: StoreScope, problems: tuple[str, ...], *, tell: bool
+    query: RecallQuery, ground: Ground, scope: StoreScope, problems: tuple[str, ...], *, tell: bool
 ) -> Recall:
     """Rank the lines that were read as a recall in memory would, and cut the answer."""
     table = ground.table
@@ -328,11 +335,10 @@ def _answer(
     allowed[ground.gaps] = False
     # The store has compared already: any vector stands for the question.
     vector = np.ones(1, dtype=np.float32)
-    question = Question(wish.query, vector, allowed, wish.now_ms, wish.before)
     vectors = FoundVectors(len(table), ground.scores)
-    ranking = rank(question, table, vectors, lexical, wish.settings)
+    ranking = rank(query, table, vectors, lexical, vector=vector, allowed=allowed)
     tell_only(ranking, ground.scores if tell else {})
-    answer = build_recall(wish, ranking, table, lexical, allowed=allowed, problems=problems)
+    answer = build_recall(query, ranking, table, lexical, allowed=allowed, problems=problems)
     return answer.recall
 
 

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from langchain_convmem.recall.calibration import highest_coverage, related
-from langchain_convmem.recall.question import find_spans, search_text
-from langchain_convmem.recall.scores import Ranking
+from langchain_convmem.recall.options import RecallQuery, find_spans
+from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock, Verdict
 from langchain_convmem.words.analysis import query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -32,46 +31,20 @@ if TYPE_CHECKING:
 
 
 CHARS_PER_TOKEN = 4
-
-
 """A budget of n tokens is 4 n characters of returned text."""
-
-
 Window: TypeAlias = "int | tuple[int, int]"
-
-
-"""Lines on each side of a hit, or how many before it and how many behind."""
-
-
+"""Lines on each side of a hit, or how many before it and how many after."""
 Passage: TypeAlias = "tuple[tuple[int, int], ...]"
-
-
 """Stretches of a segment's text, in order: where each starts and ends."""
-
-
 _NO_WINDOW = (0, 0)
-
-
 _GAP = "[...]"
-
-
 _OLDER = ", older"
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 # "Three weeks" says more than "21 days", but "8 days" more than "a week".
 _UNITS = (("years", 365), ("months", 30), ("weeks", 7), ("days", 1))
-
-
 _DAY_MS = 24 * 3_600_000
-
-
 # After this many segments in a row that no longer fit, the rest of the ranking hardly will.
 _MISSES = 50
-
-
 _SIGNS_OF_LINE = len("\n") + len(": ")
 
 
@@ -102,7 +75,7 @@ class Ground:
     passage: Callable[[int], Passage | None] = field(default=whole)
 
     def next_line(self, line: int, step: int) -> int | None:
-        """Return the line behind (`step` 1) or before (-1), if it may share a block."""
+        """Return the line after (`step` 1) or before (-1), if it may share a block."""
         found = self.table.next_line(line, step, cross_sessions=self.cross_sessions)
         if found is None or not self.allowed[self.table.segments_of(found).start]:
             return None
@@ -126,7 +99,7 @@ class Group:
     chars: int = 0
 
 
-# -- text ------------------------------------------------------------------------------------
+# -- text --------------------------------------------------------------------------------------
 def render(
     group: Group,
     table: SegmentTable,
@@ -217,16 +190,16 @@ def _stretches(
     return stretches
 
 
-# -- lines around a hit ----------------------------------------------------------------------
+# -- lines around a hit ------------------------------------------------------------------------
 def _sides(window: Window) -> tuple[int, int]:
     return (window, window) if isinstance(window, int) else window
 
 
 def _window(ground: Ground, line: int, window: Window) -> list[int]:
     """Return the line with what its window reaches, in the order of the dialogue."""
-    reach_before, reach_behind = _sides(window)
-    before, behind = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_behind)
-    return [*reversed(before), line, *behind]
+    reach_before, reach_after = _sides(window)
+    before, after = _walk(ground, line, -1, reach_before), _walk(ground, line, 1, reach_after)
+    return [*reversed(before), line, *after]
 
 
 def _walk(ground: Ground, line: int, step: int, reach: int) -> list[int]:
@@ -248,12 +221,12 @@ def _chosen_segments(table: SegmentTable, line: int, hit: int, window: Window) -
         return set(segments)
     hit_line = table.line_number(hit)
     if line == hit_line:
-        before, behind = (min(reach, 1) for reach in _sides(window))
-        return set(range(max(hit - before, segments.start), min(hit + behind + 1, segments.stop)))
+        before, after = (min(reach, 1) for reach in _sides(window))
+        return set(range(max(hit - before, segments.start), min(hit + after + 1, segments.stop)))
     return {segments[-1] if line < hit_line else segments[0]}
 
 
-# -- a budget of tokens ----------------------------------------------------------------------
+# -- a budget of tokens ------------------------------------------------------------------------
 def fill_budget(
     ranked: Iterable[int],
     ground: Ground,
@@ -274,9 +247,9 @@ def fill_budget(
         window: Lines to add around a segment, fewer where they do not fit.
         max_blocks: No more groups than this.
     """
-    before, behind = _sides(window)
+    before, after = _sides(window)
     smaller_windows = [
-        (min(reach, before), min(reach, behind)) for reach in range(max(before, behind), -1, -1)
+        (min(reach, before), min(reach, after)) for reach in range(max(before, after), -1, -1)
     ]
     filler = _Filler(ground, max_tokens * CHARS_PER_TOKEN, max_blocks, smaller_windows)
     held = filler.group_of
@@ -343,19 +316,19 @@ class _Filler:
         else:
             reached = _window(self._ground, line, window)
             chosen = {at: _chosen_segments(self._table, at, number, window) for at in reached}
-        beside = self._groups_beside(chosen)
-        if not beside and len(self.groups) == self._max_blocks:
+        adjacent = self._find_adjacent(chosen)
+        if not adjacent and len(self.groups) == self._max_blocks:
             return False
         passage = self._ground.passage(number)
         passages = {} if passage is None else {number: passage}
-        merged = _merged(chosen, beside, passages) if beside else Group(chosen, passages=passages)
+        merged = _merged(chosen, adjacent, passages) if adjacent else Group(chosen, passages=passages)
         cost = merged.chars = self._chars(merged)
-        for group in beside:
+        for group in adjacent:
             cost -= group.chars
         if cost > self.room:
             return False
         self.room -= cost
-        self._replace(beside, merged)
+        self._replace(adjacent, merged)
         return True
 
     def _chars(self, group: Group) -> int:
@@ -380,12 +353,12 @@ class _Filler:
             self._line_chars[key] = len("\n") + len(_line(line, chosen, self._table, passages))
         return self._line_chars[key]
 
-    def _groups_beside(self, lines: dict[int, set[int]]) -> list[Group]:
+    def _find_adjacent(self, lines: dict[int, set[int]]) -> list[Group]:
         """Return the groups that overlap the lines or touch them, best first."""
         first, last = next(iter(lines)), next(reversed(lines))
         beyond = self._ground.cross_sessions
-        before, behind = self._table.lines_beside(first, last, cross_sessions=beyond)
-        near = (before, *lines, behind)
+        before, after = self._table.find_adjacent_lines(first, last, cross_sessions=beyond)
+        near = (before, *lines, after)
         # What stands in a group may come back, or it would not stand there.
         group_of = self.group_of
         if group_of.keys().isdisjoint(near):
@@ -393,11 +366,11 @@ class _Filler:
         touched = [group_of[line] for line in near if line in group_of]
         return [group for group in self.groups if group in touched]
 
-    def _replace(self, beside: Sequence[Group], merged: Group) -> None:
+    def _replace(self, adjacent: Sequence[Group], merged: Group) -> None:
         # The merged group takes the place of the best one that went into it.
-        if beside:
-            self.groups[self.groups.index(beside[0])] = merged
-            for group in beside[1:]:
+        if adjacent:
+            self.groups[self.groups.index(adjacent[0])] = merged
+            for group in adjacent[1:]:
                 self.groups.remove(group)
         else:
             self.groups.append(merged)
@@ -405,7 +378,7 @@ class _Filler:
             self.group_of[line] = merged
 
 
-# -- a number of blocks ----------------------------------------------------------------------
+# -- a number of blocks ------------------------------------------------------------------------
 def take_blocks(
     ranked: Iterable[int], ground: Ground, k: int, *, window: Window, refill: bool = True
 ) -> list[Group]:
@@ -478,59 +451,17 @@ def _shared_out(hits: Sequence[int], ground: Ground, window: Window) -> list[Gro
     return groups
 
 
-# -- From a ranking to the values that a recall returns -------------------------------------------
+# -- from a ranking to the values that a recall returns ----------------------------------------
 
 
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0
-
-
 # A segment up to so many characters is shown whole.
 _SHORT = 120
-
-
 # A line answers that holds this share of what is asked about, and comes so near to the evidence for
 # the best one. `python -m benchmarks.personal` counts verdicts by kind of question.
 _ANSWERING = 0.66
-
-
 _NEAR_BEST = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a caller wants back.
-
-    Attributes:
-        query: The question.
-        k: So many blocks; None for as many as fit.
-        max_tokens: Budget of all blocks together; None for none.
-        threshold: Cosine similarity that a hit must surpass; None lets every line be one, "auto"
-            too, but none where the question is not related to anything.
-        ranking: How many matches to report.
-        settings: Windows and weights.
-        now_ms: When it is asked, milliseconds since the epoch; None knows no dates.
-        before: What was said just before, where the question borrows from it; else None.
-    """
-
-    query: str
-    k: int | None
-    max_tokens: int | None
-    threshold: float | Literal["auto"] | None
-    ranking: int
-    settings: RecallSettings
-    now_ms: int | None = None
-    before: str | None = None
-
-    @property
-    def search_text(self) -> str:
-        """What is searched for."""
-        return search_text(self.query, self.before)
-
-    @property
-    def header_now_ms(self) -> int | None:
-        """From when headers count how long ago a block was said; None: they do not."""
-        return self.now_ms if self.settings.age_in_header else None
 
 
 class Answer(NamedTuple):
@@ -541,23 +472,23 @@ class Answer(NamedTuple):
 
 
 def hits_of(
-    wish: Wish,
+    query: RecallQuery,
     ranking: Ranking,
     table: SegmentTable,
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
 ) -> Ranking:
     """Return the ranked segments that the threshold lets pass."""
-    if wish.threshold == "auto":
-        kept, loose = related(wish.query, ranking, table, lexical, allowed, before=wish.before)
+    if query.threshold == "auto":
+        kept, loose = related(query.text, ranking, table, lexical, allowed, before=query.before)
         hits = ranking.having(kept)
         hits.loose = loose
         return hits
-    return ranking if wish.threshold is None else ranking.above(wish.threshold)
+    return ranking if query.threshold is None else ranking.above(query.threshold)
 
 
 def build_recall(
-    wish: Wish,
+    query: RecallQuery,
     ranking: Ranking,
     table: SegmentTable,
     lexical: LexicalIndex,
@@ -566,10 +497,10 @@ def build_recall(
     hits: Ranking | None = None,
     problems: Sequence[str] = (),
 ) -> Answer:
-    """Return the recall that `wish` asks for, with what it was made of.
+    """Return the recall that `query` asks for, with what it was made of.
 
     Args:
-        wish: How much, and above what similarity.
+        query: How much, and above what similarity.
         ranking: Segments, best first.
         table: Where they stand.
         lexical: Their terms.
@@ -578,12 +509,12 @@ def build_recall(
         problems: To report.
     """
     if hits is None:
-        hits = hits_of(wish, ranking, table, lexical, allowed)
-    ground = _ground(wish, hits, table, allowed)
-    groups = _groups(wish, hits, ground)
-    best = _best_of_lines(hits, table, wish.ranking)
+        hits = hits_of(query, ranking, table, lexical, allowed)
+    ground = _ground(query, hits, table, allowed)
+    groups = _groups(query, hits, ground)
+    best = _best_of_lines(hits, table, query.ranking)
     own_hits = [_best_of_lines(group.hits, table) for group in groups]
-    written = _Scribe(wish, ranking, table, lexical).matches(dict.fromkeys(chain(best, *own_hits)))
+    written = _Scribe(query, ranking, table, lexical).matches(dict.fromkeys(chain(best, *own_hits)))
     shown = {line for group in groups for line in group.lines}
     recall = Recall(
         matches=tuple(written[number] for number in best),
@@ -593,13 +524,13 @@ def build_recall(
         ),
         best_rejected=_best_rejected(ranking, table, shown),
         problems=tuple(problems),
-        verdict=_judge(wish, groups, ranking, table, lexical, allowed=allowed),
+        verdict=_judge(query, groups, ranking, table, lexical, allowed=allowed),
     )
     return Answer(recall, groups)
 
 
 def _judge(
-    wish: Wish,
+    query: RecallQuery,
     groups: Sequence[Group],
     ranking: Ranking,
     table: SegmentTable,
@@ -616,19 +547,21 @@ def _judge(
     near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
     asks, ignorant = lexical.marked("asks"), lexical.marked("ignorant")
     saying = [number for number in near if not (asks[number] or ignorant[number])]
-    if is_courtesy(wish.query):
+    if is_courtesy(query.text):
         return "related"
-    coverage = highest_coverage(wish.search_text, saying, table, lexical, allowed)
+    coverage = highest_coverage(query.search_text, saying, table, lexical, allowed)
     return "answered" if coverage >= _ANSWERING else "related"
 
 
-def _ground(wish: Wish, hits: Ranking, table: SegmentTable, allowed: NDArray[np.bool_]) -> Ground:
-    settings = wish.settings
+def _ground(
+    query: RecallQuery, hits: Ranking, table: SegmentTable, allowed: NDArray[np.bool_]
+) -> Ground:
+    settings = query.settings
     return Ground(
         table,
         allowed,
         settings.cross_sessions,
-        wish.header_now_ms,
+        query.header_now_ms,
         hits.older,
         _passages(hits, table) if settings.passages else whole,
     )
@@ -656,15 +589,15 @@ def _stated(text: str) -> Passage | None:
     return tuple(statements(text)) or None
 
 
-def _groups(wish: Wish, ranked: Iterable[int], ground: Ground) -> list[Group]:
-    settings = wish.settings
+def _groups(query: RecallQuery, ranked: Iterable[int], ground: Ground) -> list[Group]:
+    settings = query.settings
     if settings.skip_repeats:
-        ranked = _said_once(ranked, ground.table, again=wish.max_tokens is None)
-    if wish.max_tokens is None:
-        k, window = wish.k or 0, settings.window
+        ranked = _said_once(ranked, ground.table, again=query.max_tokens is None)
+    if query.max_tokens is None:
+        k, window = query.k or 0, settings.window
         return take_blocks(ranked, ground, k, window=window, refill=settings.refill)
     return fill_budget(
-        ranked, ground, wish.max_tokens, window=settings.budget_window, max_blocks=wish.k
+        ranked, ground, query.max_tokens, window=settings.budget_window, max_blocks=query.k
     )
 
 
@@ -724,18 +657,18 @@ class _Scribe:
     """Writes matches."""
 
     def __init__(
-        self, wish: Wish, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
+        self, query: RecallQuery, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
     ) -> None:
         self._columns = ranking.columns
         self._table = table
         self._lexical = lexical
         self._term_of: dict[str, str] = {}
-        if wish.settings.lexical_weight:
-            words = query_terms(wish.search_text, lexical, stop_words=wish.settings.stop_words)
+        if query.settings.lexical_weight:
+            words = query_terms(query.search_text, lexical, stop_words=query.settings.stop_words)
             self._term_of = {words[term]: term for term in lexical.having(words)}
         self._spans: list[Span] = []
-        if wish.now_ms is not None and wish.settings.date_bonus:
-            self._spans = find_spans(wish.query, wish.before, wish.now_ms)
+        if query.now_ms is not None and query.settings.date_bonus:
+            self._spans = find_spans(query.text, query.before, query.now_ms)
 
     def matches(self, numbers: Collection[int]) -> dict[int, LineMatch]:
         """Return the match of each segment; all at once take hardly longer than one."""

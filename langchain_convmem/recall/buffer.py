@@ -1,6 +1,6 @@
 """What was recalled for a thread lately: a list that newer blocks push older ones out of.
 
-Kept as a document beside the thread, which holds references alone: ids of entries, parts,
+Kept as a document of the thread, which holds references alone: ids of entries, parts,
 segments, and how well they matched. What they refer to is looked up in the index each time, so
 that a line that is forgotten or retracted is never shown again, whoever wrote the document when.
 """
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 BUFFER_DOCUMENT = f"{CACHE_PREFIX}relevance"
-
-
 """Name of the document. A cache, so that forgetting any entry of its thread deletes it."""
 
 
@@ -51,8 +49,6 @@ class BufferedLine(NamedTuple):
 
 
 BufferedBlock: TypeAlias = tuple[BufferedLine, ...]
-
-
 """Lines in the order of the dialogue, at least one of them a hit."""
 
 
@@ -68,7 +64,7 @@ class Buffered(NamedTuple):
     shown: tuple[RecalledBlock, ...]
 
 
-# -- a list that is pushed -------------------------------------------------------------------
+# -- a list that is pushed ---------------------------------------------------------------------
 def pushed(found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]) -> list[BufferedBlock]:
     """Return the found blocks in front of the old ones.
 
@@ -93,7 +89,7 @@ def _marked(
     return tuple(line._replace(hit=line.hit or hits.get(line[:2])) for line in block)
 
 
-# -- the document ----------------------------------------------------------------------------
+# -- the document ------------------------------------------------------------------------------
 def to_document(blocks: Sequence[BufferedBlock]) -> dict[str, Any]:
     """Return the blocks as plain JSON."""
     return {
@@ -122,7 +118,7 @@ def _line_of(value: Sequence[Any]) -> BufferedLine:
     return BufferedLine(str(entry_id), int(part), tuple(map(int, segments)), hit)
 
 
-# -- references and lines --------------------------------------------------------------------
+# -- references and lines ----------------------------------------------------------------------
 def references(
     groups: Sequence[Group], blocks: Sequence[RecalledBlock], table: SegmentTable
 ) -> tuple[BufferedBlock, ...]:
@@ -159,7 +155,7 @@ def _number(line: BufferedLine, table: SegmentTable) -> int | None:
     return None
 
 
-# -- what a model reads ----------------------------------------------------------------------
+# -- what a model reads ------------------------------------------------------------------------
 @dataclass(slots=True)
 class _Piece:
     """Neighbouring lines that are shown, by number, with the hits among them."""
@@ -279,7 +275,7 @@ def _block(
     )
 
 
-# -- reading and writing ---------------------------------------------------------------------
+# -- reading and writing -----------------------------------------------------------------------
 def buffer_steps(
     log: MessageLog,
     key: ThreadKey,

@@ -4,7 +4,7 @@ The scores of a ranking are relative: some line is always best. This looks for a
 in two shares that every embedder and script has in common:
 
 - coverage: how much of the question's rarity (the sum of its words' idf, to the power of 1.5) one
-  line and the two beside it hold. A word that was never said is the rarest of all, so a question
+  line and the two next to it hold. A word that was never said is the rarest of all, so a question
   about something else covers little. Long lines hold many words by chance and count for less.
 - closeness: how much of the way from the mean cosine of all lines to 1 the nearest line has come.
   Nearly all lines have nothing to do with a question, so their cosines with it are what chance
@@ -25,8 +25,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.question import read_person, search_text
-from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.options import read_person, search_text
+from langchain_convmem.recall.ranking import (
+    Columns,
+    Ranking,
+    clear_evidence,
+    scale_evidence,
+)
 from langchain_convmem.recall.segments import Links, SegmentTable
 from langchain_convmem.words.analysis import analyze, query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -37,26 +42,14 @@ from langchain_convmem.words.speech import is_courtesy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "RELATED",
-    "clear_evidence",
-    "highest_coverage",
-    "is_related",
-    "needed",
-    "related",
-    "relatedness",
-]
-
 RELATED = 0.55
 """From what sum of both shares on a question counts as related to a hundred lines or more.
 
 Chosen on five dialogues between people, where 3 to 4 % of unrelated questions pass;
 `python -m benchmarks.recall --off-topic` prints what it holds back and costs, cross-validated too.
 """
-
-# Evidence, in standard deviations: from where on a segment answers clearly, what is worth its room
-# beside such a one, and what stands out though nothing relates it to the question.
-_CLEAR = 8.4
+# Evidence, in standard deviations: what is worth its room next to a segment that answers clearly,
+# and what stands out though nothing relates it to the question.
 _NEAR_CLEAR = 4.5
 _NEAR_REPLY = 7.5
 _RELATED_EVIDENCE = 3.5
@@ -69,12 +62,11 @@ _LOOSE = 2.5
 _FADING = (0.8, 1.5)
 _MOST_LOOSE = 13
 # What a question about nobody gets of what the user stated, where nothing answers it clearly: so
-# many at most, from so much evidence on beside what is related, and from so much alone.
-_MOST_BESIDE = 3
-_STATED_BESIDE = 1.5
+# many at most, from so much evidence on next to what is related, and from so much alone.
+_MOST_NEARBY = 3
+_STATED_NEARBY = 1.5
 _STATED_ALONE = 3.0
-# Of so many segments the numbers above hold as they are; of so few all are worth their room.
-_MANY = 400
+# Of so few all are worth their room; all numbers above grow with how many there are.
 _FEW = 8
 # What is `needed` with one line, and so much more for every factor of e.
 _RELATED_TO_ONE = 0.1
@@ -82,7 +74,6 @@ _RELATED_GROWTH = 0.098
 # With few lines their mean says little about chance: as if so many more had cosine 0.
 _UNSEEN_LINES = 10
 _ALMOST_ONE = 0.99
-
 # As if so many lines held no word of the question: in a log of three lines every word is rare.
 _OTHER_LINES = 100
 _RARITY_POWER = 1.5
@@ -95,7 +86,6 @@ _AT_ONCE = 8
 _FIRST = 24
 _SETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") * 1.0
 _NONE = np.empty(0, dtype=np.intp)
-
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
 
 
@@ -192,7 +182,7 @@ class _Found(NamedTuple):
     @property
     def scale(self) -> float:
         """How much stands out by chance among so many."""
-        return _scale(len(self.evidence))
+        return scale_evidence(len(self.evidence))
 
     @property
     def best(self) -> float:
@@ -244,10 +234,10 @@ def _worth_if_related(found: _Found) -> _Worth:
     if found.two_sided and found.clarity >= 1:
         return near, np.zeros_like(near)
     near &= ~found.replies | (found.evidence >= found.least(_STANDING_OUT))
-    beside = found.stated & ~near & (found.evidence >= _STATED_BESIDE * found.scale)
-    beside = found.first(beside, _MOST_BESIDE)
+    nearby = found.stated & ~near & (found.evidence >= _STATED_NEARBY * found.scale)
+    nearby = found.first(nearby, _MOST_NEARBY)
     # Where one side alone speaks, nothing tells statements from all else: they are shown whole.
-    return (near, beside) if found.two_sided else (near | beside, np.zeros_like(near))
+    return (near, nearby) if found.two_sided else (near | nearby, np.zeros_like(near))
 
 
 def _worth_if_unrelated(found: _Found) -> _Worth:
@@ -255,7 +245,7 @@ def _worth_if_unrelated(found: _Found) -> _Worth:
     if not found.two_sided or found.clarity >= 1:
         return near, np.zeros_like(near)
     loose = found.stated & ~near & (found.evidence >= _STATED_ALONE * max(found.scale, 1.0))
-    return near, found.first(loose, _MOST_BESIDE)
+    return near, found.first(loose, _MOST_NEARBY)
 
 
 def _in_columns(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_] | None:
@@ -267,16 +257,6 @@ def _in_columns(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]
     columns = np.zeros(len(ranking.columns.evidence), dtype=np.bool_)
     columns[ranking.rows] = loose
     return columns
-
-
-def clear_evidence(count: int) -> float:
-    """Return from what evidence on the best of so many segments answers a question clearly."""
-    return _CLEAR * _scale(count)
-
-
-def _scale(count: int) -> float:
-    """Return how much stands out by chance: the best of many does, as that of a few never can."""
-    return math.log1p(count) / math.log1p(_MANY)
 
 
 def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_]:
@@ -347,7 +327,7 @@ def relatedness(
     return _coverage(asked, table, lexical, allowed) + _closeness(columns, allowed)
 
 
-# -- words -----------------------------------------------------------------------------------
+# -- words -------------------------------------------------------------------------------------
 
 
 class _Word(NamedTuple):
@@ -378,7 +358,7 @@ def highest_coverage(
 ) -> float:
     """Return the highest share of the question's rarity that one of some segments holds.
 
-    Neighbours are left out: they hold a question's words where a line merely stands beside them.
+    Neighbours are left out: they hold a question's words where a line merely stands next to them.
 
     Args:
         query: The question.
@@ -402,11 +382,11 @@ def _holds_around(
     table: SegmentTable,
     lexical: LexicalIndex,
 ) -> bool:
-    """Return whether one segment in scope and the two beside it hold so much rarity, damped.
+    """Return whether one segment in scope and the two next to it hold so much rarity, damped.
 
     Of a few segments this takes less time than a column of all of them.
     """
-    near = [one for one in (number, *table.beside(number)) if one >= 0]
+    near = [one for one in (number, *table.find_adjacent(number)) if one >= 0]
     excess = max(sum(map(lexical.length, near)) / _SHORT_STRETCH, 1.0)
     missing = wanted * (1.0 + _LENGTH_WEIGHT * math.log(excess))
     for word in asked:
@@ -456,13 +436,13 @@ def _rarity(having: int, lines: int) -> float:
 def _held_nearby(
     numbers_of: Sequence[Sequence[int] | NDArray[np.intp]], links: Links
 ) -> NDArray[np.uint8]:
-    """Return which words, one bit for each, every segment and the two beside it hold."""
+    """Return which words, one bit for each, every segment and the two next to it hold."""
     # One more place, where the links that lead nowhere point.
     own = np.zeros(len(links.before) + 1, dtype=np.uint8)
     for word, numbers in enumerate(numbers_of):
         own[np.array(numbers, dtype=np.intp)] |= np.uint8(1 << word)
     near = own.take(links.before)
-    near |= own.take(links.behind)
+    near |= own.take(links.after)
     near |= own[:-1]
     return near
 
@@ -509,9 +489,9 @@ def _highest_damped(held: NDArray[np.float64], links: Links, lexical: LexicalInd
 def _damped(
     held: NDArray[np.float64], numbers: NDArray[np.intp], links: Links, lexical: LexicalIndex
 ) -> NDArray[np.float64]:
-    lengths, before, behind = lexical.lengths, links.before[numbers], links.behind[numbers]
-    # Number -1, which is the last one, stands for nothing beside it.
-    stretch = lengths[numbers] + lengths[before] * (before >= 0) + lengths[behind] * (behind >= 0)
+    lengths, before, after = lexical.lengths, links.before[numbers], links.after[numbers]
+    # Number -1, which is the last one, stands for no neighbour.
+    stretch = lengths[numbers] + lengths[before] * (before >= 0) + lengths[after] * (after >= 0)
     excess = np.maximum(stretch / _SHORT_STRETCH, 1.0)
     damped: NDArray[np.float64] = held / (1.0 + _LENGTH_WEIGHT * np.log(excess))
     return damped
@@ -519,11 +499,11 @@ def _damped(
 
 def _telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, str]:
     """Return the terms that say what is asked about; all of them if nothing else is left."""
-    beside = _terms_beside(speakers)
+    context = _collect_context_terms(speakers)
     telling = {
         term: word
         for term, word in words.items()
-        if term not in beside
+        if term not in context
         and not _NUMBER.fullmatch(term)
         and FUNCTION_CHARACTERS.isdisjoint(term)
     }
@@ -531,7 +511,7 @@ def _telling(words: Mapping[str, str], speakers: tuple[str, ...]) -> dict[str, s
 
 
 @lru_cache(maxsize=16)
-def _terms_beside(speakers: tuple[str, ...]) -> frozenset[str]:
+def _collect_context_terms(speakers: tuple[str, ...]) -> frozenset[str]:
     """Return the terms that name who spoke or when, which is known of a line but not its topic."""
     return _when_terms().union(*map(analyze, speakers))
 
@@ -541,7 +521,7 @@ def _when_terms() -> frozenset[str]:
     return frozenset(term for name in NAMES_OF_TIMES for term in analyze(name))
 
 
-# -- meaning ---------------------------------------------------------------------------------
+# -- meaning -----------------------------------------------------------------------------------
 
 
 def _closeness(columns: Columns, allowed: NDArray[np.bool_]) -> float:

@@ -12,11 +12,11 @@ from langchain_convmem.protocols import MessageLog
 from langchain_convmem.recall.options import (
     Owners,
     RecallOptions,
-    Request,
-    buffer_request,
-    checked_request,
+    RecallQuery,
+    RecallSettings,
+    make_buffer_query,
+    make_query,
 )
-from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, Recall, ThreadKey
 from langchain_convmem.views.drafts import Drafting
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
 __all__ = ["DialogRecall", "EmbedderUse", "Progress"]
-
 Progress = Callable[[int, int], None]
 """Called with how many segments are indexed and how many there are to index."""
 
@@ -62,7 +61,7 @@ class DialogRecall(ABC):
         """Return itself: copies of what holds a recall share its indexes."""
         return self
 
-    # -- recalling ---------------------------------------------------------------------------
+    # -- recalling -----------------------------------------------------------------------------
 
     def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Return the lines of `owner` that answer `query` best, in blocks, best first.
@@ -86,8 +85,8 @@ class DialogRecall(ABC):
         self, owner: Owners, query: str, **options: Unpack[RecallOptions]
     ) -> Steps[Recall]:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
-        request = checked_request(owner, query, self.settings, **options)
-        return (yield from self.answer_steps(request))
+        checked = make_query(owner, query, self.settings, **options)
+        return (yield from self.answer_steps(checked))
 
     def buffer_steps(
         self,
@@ -99,20 +98,20 @@ class DialogRecall(ABC):
         settings: RecallSettings | None = None,
     ) -> Steps[Recall]:
         """Return the steps that read a thread's relevance buffer where there is no question."""
-        request = buffer_request(
+        query = make_buffer_query(
             buffer, self.settings, k=k, max_tokens=max_tokens, exclude=exclude, settings=settings
         )
-        return (yield from self.silent_steps(request))
+        return (yield from self.silent_steps(query))
 
     @abstractmethod
-    def answer_steps(self, request: Request) -> Steps[Recall]:
-        """Return the steps that answer a request."""
+    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
+        """Return the steps that answer a query."""
 
     @abstractmethod
-    def silent_steps(self, request: Request) -> Steps[Recall]:
-        """Return the steps that answer a request with its buffer alone, as if nothing was asked."""
+    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
+        """Return the steps that answer a query with its buffer alone, as if nothing was asked."""
 
-    # -- indexes -----------------------------------------------------------------------------
+    # -- indexes -------------------------------------------------------------------------------
 
     @abstractmethod
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
@@ -149,7 +148,7 @@ class DialogRecall(ABC):
         """Have what was just stored of an owner embedded soon; does nothing where none waits."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """End what goes on behind; another recall may start it again. Idempotent."""
+        """End what goes on in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
@@ -170,19 +169,18 @@ class CarefulRecall(DialogRecall):
     def __repr__(self) -> str:
         return f"CarefulRecall({self.inner!r})"
 
-    def answer_steps(self, request: Request) -> Steps[Recall]:
+    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps of a recall; where the hook leaves nothing to ask, it finds nothing."""
-        query = self._drafting.question(request.wish.query)
-        if not query.strip():
-            return (yield from self.inner.silent_steps(request))
-        before = request.wish.before
-        before = None if before is None else self._drafting.question(before)
-        asked = request._replace(wish=replace(request.wish, query=query, before=before))
+        text = self._drafting.question(query.text)
+        if not text.strip():
+            return (yield from self.inner.silent_steps(query))
+        before = None if query.before is None else self._drafting.question(query.before)
+        asked = replace(query, text=text, before=before)
         return (yield from self.inner.answer_steps(asked))
 
-    def silent_steps(self, request: Request) -> Steps[Recall]:
+    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps of an answer without a question."""
-        return self.inner.silent_steps(request)
+        return self.inner.silent_steps(query)
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index ahead."""

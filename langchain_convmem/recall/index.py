@@ -31,8 +31,8 @@ from langchain_convmem.recall.embedders import (
     is_made_here,
     owner_argument,
 )
-from langchain_convmem.recall.embedding import costs_nothing
-from langchain_convmem.recall.encoder import MiniLMEmbeddings
+from langchain_convmem.recall.embedding import MiniLMEmbeddings, costs_nothing
+from langchain_convmem.recall.options import IndexName
 from langchain_convmem.recall.segment_store import (
     SegmentStore,
     stored_terms,
@@ -40,7 +40,6 @@ from langchain_convmem.recall.segment_store import (
     stored_whole,
 )
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.recall.settings import IndexName
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner, StoredSegment
 from langchain_convmem.views.lines import dialog_lines
@@ -58,23 +57,11 @@ if TYPE_CHECKING:
 
 
 _BATCH = 256
-
-
 _SMALL_BATCH = 32
-
-
 _UNSAVED = 2000
-
-
 _FEW = 16
-
-
 """Lines of a turn or two, which others have hardly ever indexed before."""
-
-
 _Sending: TypeAlias = Literal["nothing", "unless paused", "all", "anew"]
-
-
 """When lines may go to the embedder; "anew": though another one has made vectors of them."""
 
 
@@ -138,11 +125,11 @@ class OwnerIndex:
         return tuple(problem for problem in found if problem is not None)
 
     @property
-    def embeds_behind(self) -> bool:
+    def embeds_later(self) -> bool:
         """Whether lines wait for `PendingLines`, instead of being embedded when they are read."""
-        return self._embedder.is_behind
+        return self._embedder.embeds_later
 
-    # -- keeping up with the log -------------------------------------------------------------
+    # -- keeping up with the log ---------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Read what the log has new and index it; begin anew where the log has forgotten.
@@ -223,7 +210,7 @@ class OwnerIndex:
         if failure is not None:
             raise failure
 
-    # -- reading the log ---------------------------------------------------------------------
+    # -- reading the log -----------------------------------------------------------------------
 
     def _read_log(self) -> LogError | None:
         """Read every owner's log to its end; return what stopped it earlier, if anything did."""
@@ -275,7 +262,7 @@ class OwnerIndex:
         lines = self.table.lines_of_entry(entry_id)
         return bool(lines) and self.table.line(lines[0]).key.owner == owner
 
-    # -- deriving terms and vectors ----------------------------------------------------------
+    # -- deriving terms and vectors ------------------------------------------------------------
 
     def _derive(self, progress: Progress | None) -> None:
         fresh = range(len(self.lexical), len(self.table))
@@ -283,7 +270,7 @@ class OwnerIndex:
             return
         self.vectors.expect(len(fresh))
         rows = self._load(fresh)
-        size = _SMALL_BATCH if self.embeds_behind and self._sending == "anew" else _BATCH
+        size = _SMALL_BATCH if self.embeds_later and self._sending == "anew" else _BATCH
         for done, numbers in enumerate(_batches(fresh, size)):
             self._derive_batch(numbers, rows)
             self._save_some()
@@ -373,7 +360,7 @@ class OwnerIndex:
     def _terms(self, number: int) -> list[str]:
         return line_terms(self.table.line_of(number), self.table.text(number))
 
-    # -- the embedder ------------------------------------------------------------------------
+    # -- the embedder --------------------------------------------------------------------------
 
     def _embed(self, numbers: Sequence[int], dim: int | None) -> list[Vector | None]:
         if not numbers:
@@ -395,7 +382,7 @@ class OwnerIndex:
         return is_due and not self._embedder.border.is_paused
 
     def _may_send(self) -> bool:
-        return (not self.embeds_behind or self._sending == "anew") and self.may_embed()
+        return (not self.embeds_later or self._sending == "anew") and self.may_embed()
 
     def _is_agreed(self) -> bool:
         """Return whether sending lines is no surprise: none has been embedded by anybody."""
@@ -408,7 +395,7 @@ class OwnerIndex:
         if self._others is None:
             self._others = self._stored.others()
             self._has_overlooked |= self._others is None
-            if self._others and self.embeds_behind:  # ours costs nobody anything
+            if self._others and self.embeds_later:  # ours costs nobody anything
                 self._others = [name for name in self._others if not is_made_here(name)]
         return self._others == []
 
@@ -425,7 +412,7 @@ class OwnerIndex:
             f"{', '.join(self._others)}, and this embedder is {self._stored.fingerprint}"
         )
 
-    # -- the log's own cache -----------------------------------------------------------------
+    # -- the log's own cache -------------------------------------------------------------------
 
     def _keep(
         self, number: int, terms: Sequence[str], vector: Vector | None, old: StoredSegment | None
@@ -434,7 +421,7 @@ class OwnerIndex:
         if self._cache is None or self._has_overlooked:
             return
         if self._embedder.is_free and self._sending != "anew" and not self._is_alone():
-            # Vectors that cost nothing do not stand beside those that somebody paid for.
+            # Vectors that cost nothing are not stored next to those that somebody paid for.
             vector = None
         self._stored.put(number, terms, vector, old)
 
@@ -449,7 +436,7 @@ class OwnerIndex:
         return self._sending not in ("all", "anew")
 
 
-# -- The indexes of a process: one for each set of owners who are searched together ---------------
+# -- the indexes of a process: one for each set of owners who are searched together ------------
 
 
 class IndexRegistry:
@@ -565,12 +552,10 @@ class IndexRegistry:
             self._indexes.popitem(last=False)
 
 
-# -- Reading one owner's part of a log, from where the last reading stopped -----------------------
+# -- reading one owner's part of a log, from where the last reading stopped --------------------
 
 
 _PAGE = 4000
-
-
 """Entries at once: a log may look at all that are left to find them, and what is read at once
 waits in memory."""
 
@@ -652,24 +637,14 @@ def _reading_of(log: MessageLog) -> _Reading:
     return from_entries
 
 
-# -- Embedding what waits in an index, a small batch at a time, while others recall from it -------
+# -- embedding what waits in an index, a small batch at a time, while others recall from it ----
 
 
 _EMBEDDED_AT_ONCE = 16
-
-
 """About a tenth of a second: so long closing waits, and so much a kill loses."""
-
-
 _FOREGROUND_BATCH = 64
-
-
 """Enough for every processor, where somebody waits for all of it."""
-
-
 _LOOKING_SHARE = 0.05
-
-
 """How much of the time may go into looking what other processes have stored."""
 
 
@@ -780,12 +755,12 @@ class PendingLines:
 
 
 def waiting(index: OwnerIndex, mask: Callable[[SegmentTable], NDArray[np.bool_]]) -> int:
-    """Return how many segments of a mask wait to be embedded behind, and can be.
+    """Return how many segments of a mask wait to be embedded later, and can be.
 
     The caller holds the index's lock.
     """
     missing = index.vectors.missing
-    if not missing or not index.embeds_behind or not index.may_embed():
+    if not missing or not index.embeds_later or not index.may_embed():
         return 0
     return int(mask(index.table)[list(missing)].sum())
 
@@ -814,7 +789,7 @@ def embed_pending(index: OwnerIndex, progress: Progress | None = None) -> None:
             progress(total - left, total)
 
 
-# -- Vectors for the lines of an index: each text is sent to the embedder once --------------------
+# -- vectors for the lines of an index: each text is sent to the embedder once -----------------
 
 
 class LineEmbedder:
@@ -824,7 +799,7 @@ class LineEmbedder:
         """Create an embedder for an index; say `begin` before anything else."""
         self.border = EmbeddingBorder(embeddings)
         self.is_free = costs_nothing(embeddings)
-        self.is_behind = isinstance(embeddings, MiniLMEmbeddings)
+        self.embeds_later = isinstance(embeddings, MiniLMEmbeddings)
         self._known: KnownTexts | None = None
         self._before: KnownTexts | None = None
 
@@ -879,7 +854,7 @@ class LineEmbedder:
         return None
 
 
-# -- What an index holds already, by text ---------------------------------------------------------
+# -- what an index holds already, by text ------------------------------------------------------
 
 
 _MOST = 100_000
@@ -924,15 +899,11 @@ class KnownTexts:
         return self._vectors.row(number)
 
 
-# -- Embedding behind the back of those who recall ------------------------------------------------
+# -- embedding after a recall, in a thread of its own ---------------------------------------------
 
 
 _log = logging.getLogger("langchain_convmem")
-
-
 _FORK_TIMEOUT_S = 5.0
-
-
 _CLOSING_S = 0.3
 
 
@@ -1026,7 +997,7 @@ class Backlog:
         if self._jobs.pop(id(job.index), None) is not None:
             job.done.set_result(None)
 
-    # -- forks -------------------------------------------------------------------------------
+    # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
         """Wait for the batch under way, but not for ever: it may wait for who forks."""
@@ -1039,8 +1010,6 @@ class Backlog:
 
 
 BACKLOG = Backlog()
-
-
 """The backlog of the process."""
 
 

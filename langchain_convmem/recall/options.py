@@ -1,18 +1,30 @@
-"""What a call of a recall may ask for: its options, and the request they make once checked."""
+"""What a recall may be asked: its settings, the options of a call, and the query they make.
+
+A message is read in its parts: what a long one asks, and what a short one goes on about. Pure.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.recall.blocks import Wish
-from langchain_convmem.recall.question import is_borrowing
-from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, Scalar, ThreadKey
+from langchain_convmem.views.lines import DEFAULT_SPEAKERS
+from langchain_convmem.words.analysis import is_stop_word, telling_words
+from langchain_convmem.words.dates import Span, spans
+from langchain_convmem.words.speech import (
+    Persons,
+    askings,
+    is_courtesy,
+    persons_meant,
+    read_question,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,9 +32,34 @@ if TYPE_CHECKING:
 
     from langchain_convmem.recall.segments import SegmentTable
 
+IndexName: TypeAlias = Literal["auto", "faiss", "numpy"]
+"""What searches the vectors of lines in memory."""
+VectorBits: TypeAlias = Literal[8, 16]
+"""What a component of a vector takes in memory where FAISS searches."""
+Threshold: TypeAlias = "float | Literal['auto'] | None"
+"""Cosine similarity that a hit must surpass, or "auto"; None lets every line be a hit."""
+LineFilter: TypeAlias = "Mapping[str, Scalar | Collection[Scalar]]"
+"""By name the value that a line must have, or several of which it must have one.
 
+Names are `speaker`, `role`, `session`, `thread_id`, `user_id` and the keys of a message's
+`additional_kwargs` whose values are scalars (`DialogLine.tags`). A line without such a name does
+not match.
+"""
+Moment: TypeAlias = "datetime | int"
+"""A time with its zone, or milliseconds since the epoch."""
+Owners: TypeAlias = "Owner | Collection[Owner]"
+"""Whose lines: one owner's, or those of several together."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEVERAL = (list, tuple, set, frozenset)
 # Times beyond the year 3000 are some other number.
 _LAST_MS = 32_503_680_000_000
+_DEFAULT_TOKENS = 1000
+# A longer message holds more than a question: a letter, code, a story.
+_LONG = 400
+# Fewer of them do not say what a message is about: "Can you shorten this?"
+_LEAST_WORDS = 2
+_WORD_SIGN = re.compile(r"\w")
+_ROLES = frozenset(DEFAULT_SPEAKERS.values())
 
 
 class RecallOptions(TypedDict, total=False):
@@ -76,32 +113,227 @@ class RecallOptions(TypedDict, total=False):
     settings: RecallSettings | None
 
 
-class Request(NamedTuple):
-    """A recall that makes sense.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallSettings:
+    """Weights and limits of a recall. Scores are in standard deviations, so weights compare.
+
+    A segment's own score is `dense_weight` x z(cosine) + `lexical_weight` x z(BM25); with a share
+    of its neighbours' scores, and of a bonus for the speaker or the time that the question names,
+    it is the *evidence* for the segment. Bonuses for the person whom the question is about, and
+    for sessions that answer well in several places, then decide the order.
 
     Attributes:
-        wish: What is asked, and how much is wanted back.
-        scope: What may come back at all.
-        buffer: The thread whose relevance buffer takes part; None where none does.
-        remember: Whether the buffer is written.
-        patience_s: How long lines that are being embedded may be waited for.
+        dense_weight: Weight of the standardised cosine similarity; 0 embeds no question.
+        crowding: Share taken from a segment's cosine of its mean cosine with the lines that are
+            nearest to it: what is near to many lines says less by being near to the question.
+        doubt_embedder: Whether meaning counts less where one of the package's own embedders hardly
+            tells lines like the question apart, as in languages that it does not know.
+        lexical_weight: Weight of the standardised BM25 score; 0 leaves words out.
+        k1: Saturation of repeated words in BM25.
+        b: Share of the length normalisation in BM25, 0 to 1.
+        least_deviation: The smallest standard deviation that BM25 scores are divided by, as a share
+            of the score of a word that a single line holds: such a word is worth no more, however
+            few lines hold any word at all.
+        stop_words: Whether a question's function words are searched for too.
+        kernel: Weights of a segment's neighbours in its session, itself in the middle.
+        speaks_for_itself: From about so many words on, a line takes less of what lines around it
+            score; long replies take nothing.
+        within_line: Share that a segment takes of the other segments of its own line.
+        names_in_meaning: Whether speakers' names stay in the text that is embedded as the
+            question; lines are embedded without their speaker.
+        speaker_bonus: Added to lines of a speaker whom the question names. The smoothed score
+            has a standard deviation of about 2.3.
+        person_bonus: Added to what the user said where the question is about the user ("my", "I"),
+            and to what the assistant said where it is about that ("did you recommend"). In full
+            from an evidence of 2 on, none at 0. Where one side alone speaks it changes nothing.
+        statement_bonus: Added to the user's statements about themselves where the question is
+            about the user; in the same proportion.
+        meaning_first: Whether, where no line answers a question about the user clearly, meaning
+            counts more than words, and short lines more than long ones.
+        latest_first: Whether of several statements about the same thing the latest leads. Older
+            ones are marked as older.
+        skip_repeats: Whether earlier askings of the question and replies that knew nothing are
+            left out of answers within a budget, and come last elsewhere.
+        date_bonus: Added to lines said at a time that the question names; 0 reads no dates.
+        session_prior: Weight of the mean of a session's best scores in each of its lines.
+        session_best: How many best scores of a session that mean takes.
+        k: Blocks to return where the call names neither `k` nor `max_tokens`.
+        max_tokens: Budget where the call names neither and `k` is None.
+        threshold: Cosine similarity that a hit must surpass; None and -1 let every line be one;
+            "auto" too, but finds nothing where the question is not related to anything.
+        budget_threshold: The same in answers within a budget, where `threshold` is None.
+        window: Lines on each side of a hit in answers of k blocks; or a pair, how many before it
+            and how many after it.
+        budget_window: The same in answers within a budget.
+        refill: Whether k counts blocks: hits further down take the room of those whose windows
+            merged. False: k counts hits, and blocks may be fewer.
+        age_in_header: Whether a block's header also tells how long ago it was said.
+        passages: Whether answers that may abstain show only what the user's loosely related lines
+            state, without questions and requests.
+        cross_sessions: Whether windows may cross the borders of sessions (never of threads).
+        buffer_size: How many recalled blocks a thread keeps in sight of the model, also where later
+            questions find nothing; the oldest leave first. 0: none but those just found.
+        index: What searches the vectors: "faiss" from the first one on; "numpy", without FAISS; or
+            "auto", which is NumPy for up to about 5,000 vectors and FAISS for more. All of them
+            compare every vector and give the same answers.
+        vector_bits: What a component of a vector takes in memory where FAISS searches: 16, as it is
+            stored, or 8, with cosines that are a little off. NumPy takes 32 bits, so with 8 "auto"
+            is FAISS from the first vector on.
     """
 
-    wish: Wish
+    dense_weight: float = 1.0
+    crowding: float = 0.5
+    doubt_embedder: bool = True
+    lexical_weight: float = 1.0
+    k1: float = 1.2
+    b: float = 0.3
+    least_deviation: float = 0.36
+    stop_words: bool = False
+    kernel: tuple[float, ...] = (0.25, 0.5, 1.0, 0.5, 0.25)
+    speaks_for_itself: float = 60.0
+    within_line: float = 0.25
+    names_in_meaning: bool = False
+    speaker_bonus: float = 2.25
+    person_bonus: float = 7.0
+    statement_bonus: float = 2.0
+    meaning_first: bool = True
+    latest_first: bool = True
+    skip_repeats: bool = True
+    date_bonus: float = 4.5
+    session_prior: float = 0.25
+    session_best: int = 3
+    k: int | None = None
+    max_tokens: int | None = 1000
+    threshold: float | Literal["auto"] | None = None
+    budget_threshold: float | Literal["auto"] | None = "auto"
+    window: int | tuple[int, int] = 2
+    budget_window: int | tuple[int, int] = 0
+    refill: bool = True
+    age_in_header: bool = True
+    passages: bool = True
+    cross_sessions: bool = False
+    buffer_size: int = 0
+    index: IndexName = "auto"
+    vector_bits: Literal[8, 16] = 16
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no recall can follow."""
+        if len(self.kernel) % 2 == 0:
+            msg = f"kernel needs an odd number of weights, got {self.kernel!r}"
+            raise ConfigError(msg)
+        counts = {
+            "session_best": self.session_best,
+            "buffer_size": self.buffer_size + 1,
+        }
+        for name, least in counts.items():
+            if least < 1:
+                msg = f"{name} is too small: {getattr(self, name)!r}"
+                raise ConfigError(msg)
+        if self.index not in get_args(IndexName):
+            msg = f'index must be "auto", "faiss" or "numpy", got {self.index!r}'
+            raise ConfigError(msg)
+        if self.vector_bits not in {8, 16}:
+            msg = f"vector_bits must be 8 or 16, got {self.vector_bits!r}"
+            raise ConfigError(msg)
+        for name in ("window", "budget_window"):
+            _check_window(name, getattr(self, name))
+
+    @classmethod
+    def spec(cls) -> RecallSettings:
+        """Return plain dialog-line memory: cosine alone, three hits above 0.8, 3 lines around each.
+
+        FAISS searches the lines. What was found stays in sight for a while, in a relevance buffer
+        of 10 blocks.
+        """
+        return cls(
+            crowding=0.0,
+            doubt_embedder=False,
+            lexical_weight=0.0,
+            kernel=(1.0,),
+            names_in_meaning=True,
+            speaker_bonus=0.0,
+            person_bonus=0.0,
+            statement_bonus=0.0,
+            meaning_first=False,
+            latest_first=False,
+            skip_repeats=False,
+            passages=False,
+            date_bonus=0.0,
+            session_prior=0.0,
+            k=3,
+            max_tokens=None,
+            threshold=0.8,
+            window=3,
+            budget_window=3,
+            refill=False,
+            cross_sessions=True,
+            buffer_size=10,
+            index="faiss",
+        )
+
+
+def _check_window(name: str, value: object) -> None:
+    sides = value if isinstance(value, tuple) and len(value) == 2 else (value,)  # noqa: PLR2004
+    if not all(isinstance(side, int) and side >= 0 for side in sides):
+        msg = f"{name} must be a number of lines or a pair (before, after), got {value!r}"
+        raise ConfigError(msg)
+
+
+# -- the query that options make ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """A recall that makes sense: what is asked, of which lines, and how much is wanted back.
+
+    Attributes:
+        text: The question; empty where a buffer alone is read.
+        scope: Which lines may come back.
+        settings: Windows and weights.
+        k: So many blocks; None for as many as fit.
+        max_tokens: Budget of all blocks together; None for none.
+        threshold: Cosine similarity that a hit must surpass; None lets every line be one, "auto"
+            too, but none where the question is not related to anything.
+        ranking: How many matches to report.
+        now_ms: When it is asked, milliseconds since the epoch; None knows no dates.
+        before: What was said just before, where the question borrows from it; else None.
+        buffer: The thread whose relevance buffer takes part; None where none does.
+        remember: Whether the buffer is written.
+        patience_s: How long to wait at most for lines that are being embedded.
+    """
+
+    text: str
     scope: Scope
-    buffer: ThreadKey | None
-    remember: bool
+    settings: RecallSettings
+    k: int | None = None
+    max_tokens: int | None = None
+    threshold: Threshold = None
+    ranking: int = 0
+    now_ms: int | None = None
+    before: str | None = None
+    buffer: ThreadKey | None = None
+    remember: bool = False
     patience_s: float = 0.0
 
+    @property
+    def search_text(self) -> str:
+        """What is searched for."""
+        return search_text(self.text, self.before)
 
-def checked_request(
+    @property
+    def header_now_ms(self) -> int | None:
+        """From when headers count how long ago a block was said; None: they do not."""
+        return self.now_ms if self.settings.age_in_header else None
+
+
+def make_query(
     owner: Owners,
-    query: str,
+    text: str,
     defaults: RecallSettings,
     *,
     k: int | None = None,
     max_tokens: int | None = None,
-    threshold: float | Literal["auto"] | None = None,
+    threshold: Threshold = None,
     within: ThreadKey | None = None,
     exclude: Mapping[ThreadKey, Collection[int]] | None = None,
     filter: LineFilter | None = None,  # noqa: A002 - as in `RecallOptions`
@@ -114,33 +346,46 @@ def checked_request(
     now_ms: int | None = None,
     patience_s: float = 2.0,
     settings: RecallSettings | None = None,
-) -> Request:
+) -> RecallQuery:
     """Return what a caller asks for.
 
     Raises:
         ConfigError: If an argument makes no sense; the message names it.
     """
     settings = settings or defaults
-    _check_question(query)
-    _check_before(before)
-    _check_count("k", k, least=1)
-    _check_count("max_tokens", max_tokens, least=1)
-    _check_count("ranking", ranking, least=0)
+    if not isinstance(text, str) or not text.strip():
+        msg = f"query must be a text that is not blank, got {text!r}"
+        raise ConfigError(msg)
+    if before is not None and not isinstance(before, str):
+        msg = f"before must be a text or None, got {before!r}"
+        raise ConfigError(msg)
+    for name, count, least in (("k", k, 1), ("max_tokens", max_tokens, 1), ("ranking", ranking, 0)):
+        _check_count(name, count, least=least)
     if not patience_s >= 0:
         msg = f"patience_s must be a number of seconds from 0, got {patience_s!r}"
         raise ConfigError(msg)
     k, max_tokens = _limits(k, max_tokens, settings)
-    threshold = _threshold(threshold, max_tokens, settings)
     scope = checked_scope(
         owner, within=within, exclude=exclude, filter=filter, since=since, until=until
     )
     scope.check_thread("buffer", buffer)
-    borrowed = before if is_borrowing(query, before) else None
-    wish = Wish(query, k, max_tokens, threshold, ranking, settings, _now_ms(now_ms), borrowed)
-    return Request(wish, scope, buffer if settings.buffer_size else None, remember, patience_s)
+    return RecallQuery(
+        text,
+        scope,
+        settings,
+        k,
+        max_tokens,
+        _threshold(threshold, max_tokens, settings),
+        ranking,
+        _now_ms(now_ms),
+        before if is_borrowing(text, before) else None,
+        buffer if settings.buffer_size else None,
+        remember,
+        patience_s,
+    )
 
 
-def buffer_request(
+def make_buffer_query(
     buffer: ThreadKey,
     defaults: RecallSettings,
     *,
@@ -149,13 +394,13 @@ def buffer_request(
     exclude: Mapping[ThreadKey, Collection[int]] | None = None,
     now_ms: int | None = None,
     settings: RecallSettings | None = None,
-) -> Request:
-    """Return the request for what a thread's buffer shows where there is no question."""
+) -> RecallQuery:
+    """Return the query for what a thread's buffer shows where there is no question."""
     settings = settings or defaults
     k, max_tokens = _limits(k, max_tokens, settings)
-    wish = Wish("", k, max_tokens, None, 0, settings, _now_ms(now_ms))
     scope = checked_scope(buffer.owner, exclude=exclude)
-    return Request(wish, scope, buffer if settings.buffer_size else None, remember=False)
+    shown = buffer if settings.buffer_size else None
+    return RecallQuery("", scope, settings, k, max_tokens, now_ms=_now_ms(now_ms), buffer=shown)
 
 
 def _limits(
@@ -165,7 +410,7 @@ def _limits(
     if k is None and max_tokens is None:
         k, max_tokens = settings.k, settings.max_tokens
     if k is None and max_tokens is None:
-        max_tokens = 1000
+        max_tokens = _DEFAULT_TOKENS
     return k, max_tokens
 
 
@@ -178,18 +423,6 @@ def _now_ms(value: int | None) -> int:
     return value
 
 
-def _check_question(query: str) -> None:
-    if not isinstance(query, str) or not query.strip():
-        msg = f"query must be a text that is not blank, got {query!r}"
-        raise ConfigError(msg)
-
-
-def _check_before(before: str | None) -> None:
-    if before is not None and not isinstance(before, str):
-        msg = f"before must be a text or None, got {before!r}"
-        raise ConfigError(msg)
-
-
 def _check_count(name: str, value: int | None, *, least: int) -> None:
     if value is None:
         return
@@ -198,62 +431,27 @@ def _check_count(name: str, value: int | None, *, least: int) -> None:
         raise ConfigError(msg)
 
 
-def _threshold(
-    value: float | Literal["auto"] | None, max_tokens: int | None, settings: RecallSettings
-) -> float | Literal["auto"] | None:
-    """Return the threshold of a call; None lets every line be a hit."""
+def _threshold(value: Threshold, max_tokens: int | None, settings: RecallSettings) -> Threshold:
+    """Return the threshold of a call."""
     if value is None:
         value = settings.threshold
     if value is None and max_tokens is not None:
         value = settings.budget_threshold
-    _check_threshold(value)
-    return None if value == -1 else value
-
-
-def _check_threshold(value: float | Literal["auto"] | None) -> None:
     if value is None or value == "auto":
-        return
+        return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not -1 <= value <= 1:
         msg = f'threshold must be None, "auto" or a cosine from -1 to 1, got {value!r}'
         raise ConfigError(msg)
+    return None if value == -1 else value
 
 
-# -- Which lines may come back at all -------------------------------------------------------------
-
-
-LineFilter: TypeAlias = "Mapping[str, Scalar | Collection[Scalar]]"
-
-
-"""By name the value that a line must have, or several of which it must have one.
-
-Names are `speaker`, `role`, `session`, `thread_id`, `user_id` and the keys of a message's
-`additional_kwargs` whose values are scalars (`DialogLine.tags`). Where a line has no such name, it
-does not match.
-"""
-
-
-Moment: TypeAlias = "datetime | int"
-
-
-"""A time with its zone, or milliseconds since the epoch."""
-
-
-Owners: TypeAlias = "Owner | Collection[Owner]"
-
-
-"""Whose lines: one owner's, or those of several together."""
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-_SEVERAL = (list, tuple, set, frozenset)
+# -- which lines may come back -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may come back, as a hit or beside one.
+    """What may come back, as a hit or next to one.
 
     Attributes:
         owners: Whose lines; in ascending order, each once.
@@ -311,7 +509,7 @@ def checked_scope(
     """
     since_ms, until_ms = _milliseconds("since", since), _milliseconds("until", until)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
-        msg = f"since must not lie behind until, got since={since!r} and until={until!r}"
+        msg = f"since must not be after until, got since={since!r} and until={until!r}"
         raise ConfigError(msg)
     where = _checked_filter(filter)
     scope = Scope(checked_owners(owner), within, exclude or {}, where, since_ms, until_ms)
@@ -319,7 +517,6 @@ def checked_scope(
     return scope
 
 
-# -- whose ---------------------------------------------------------------------------------------
 def checked_owners(owner: Owners) -> tuple[Owner, ...]:
     """Return the owners in ascending order, each once.
 
@@ -351,7 +548,6 @@ def users(user_ids: Collection[str]) -> tuple[Owner, ...]:
     return checked_owners([Owner(user_id=one) for one in user_ids])
 
 
-# -- of what kind, from when -----------------------------------------------------------------
 def _checked_filter(wanted: LineFilter | None) -> dict[str, tuple[Scalar, ...]]:
     if wanted is None:
         return {}
@@ -385,3 +581,100 @@ def _milliseconds(name: str, moment: Moment | None) -> int | None:
         f"since the epoch as a whole number, got {moment!r}"
     )
     raise ConfigError(msg)
+
+
+# -- what of a message is searched for ---------------------------------------------------------
+
+
+def search_text(query: str, before: str | None = None) -> str:
+    """Return the text that is searched for.
+
+    A question stands for itself. Of a long message it is what it asks or requests outside pasted
+    passages, unless that says too little. A short follow-up has what was said before in front.
+
+    Args:
+        query: What the user says.
+        before: What they said just before.
+    """
+    return "\n".join(reversed(read_parts(query, before)))
+
+
+@lru_cache(maxsize=16)
+def read_parts(query: str, before: str | None = None) -> tuple[str, ...]:
+    """Return what is searched for of a message, and after it what it borrows from, if it does."""
+    # Kept for a moment, since one recall asks for them several times.
+    own = _asked_in(query)
+    return (own, _asked_in(before)) if before and is_borrowing(query, before) else (own,)
+
+
+def is_borrowing(query: str, before: str | None) -> bool:
+    """Return whether a message is too short to be understood without what was said before.
+
+    What is a follow-up itself, a courtesy or blank has no topic of its own to lend.
+    """
+    if before is None or not before.strip() or is_courtesy(query) or is_courtesy(before):
+        return False
+    return read_question(query).is_follow_up and not read_question(before).is_follow_up
+
+
+def read_person(query: str, before: str | None = None) -> Persons:
+    """Return who a message is about; where it says nothing of it, who was meant before."""
+    first, *borrowed = map(persons_meant, read_parts(query, before))
+    return borrowed[0] if borrowed and not (first.asker or first.listener) else first
+
+
+def find_spans(query: str, before: str | None, now_ms: int) -> list[Span]:
+    """Return the stretches of time that a message names; where it names none, those before."""
+    named = (spans(part, now_ms) for part in read_parts(query, before))
+    return next(filter(None, named), [])
+
+
+def _asked_in(message: str) -> str:
+    """Return what a message asks, if it is long and says enough of it; else all of it."""
+    if len(message) <= _LONG:
+        return message
+    asked = " ".join([message[start:end] for start, end in askings(message)])
+    return asked if len(telling_words(asked)) >= _LEAST_WORDS else message
+
+
+# -- which speakers a question names -----------------------------------------------------------
+
+
+def named_speakers(text: str, speakers: Sequence[str]) -> list[int]:
+    """Return which speakers (by index) the text names, whole or by the first part of the name.
+
+    The labels of speakers without a name, `User` and `Assistant`, are words like any other.
+    """
+    return list(_named(text, tuple(speakers)))
+
+
+@lru_cache(maxsize=16)
+def _named(text: str, speakers: tuple[str, ...]) -> tuple[int, ...]:
+    # Kept for a moment: one recall asks when it embeds the question and when it ranks.
+    return tuple(
+        n
+        for n, speaker in enumerate(speakers)
+        if speaker not in _ROLES and _name_pattern(speaker).search(text)
+    )
+
+
+def without_names(text: str, speakers: Sequence[str]) -> str:
+    """Return the text without the names of speakers; unchanged if nothing else would be left."""
+    bare = text
+    for number in named_speakers(text, speakers):
+        bare = _name_pattern(speakers[number]).sub(" ", bare)
+    bare = " ".join(bare.split())
+    return bare if _WORD_SIGN.search(bare) else text
+
+
+@lru_cache(maxsize=1024)
+def _name_pattern(speaker: str) -> re.Pattern[str]:
+    whole, first = speaker.strip(), (speaker.split() or [""])[0]
+    names = {whole} if is_stop_word(first) else {whole, first}
+    # "Will" and "May" are names only where they are written as such.
+    parts = [
+        re.escape(name) if is_stop_word(name) else f"(?i:{re.escape(name)})"
+        for name in sorted(names - {""}, key=len, reverse=True)
+    ]
+    # A speaker without a name matches nothing.
+    return re.compile(rf"(?<!\w)(?:{'|'.join(parts) or '(?!)'})(?:['\u2019]s)?(?!\w)")

@@ -7,33 +7,22 @@ working the formula out for all of them, and finds less.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from langchain_convmem.recall.calibration import clear_evidence
-from langchain_convmem.recall.question import (
+from langchain_convmem.recall.options import (
+    RecallQuery,
+    RecallSettings,
     find_spans,
     named_speakers,
     read_parts,
     read_person,
-    search_text,
-)
-from langchain_convmem.recall.scores import (
-    Columns,
-    Ranking,
-    Reception,
-    bests_of_runs,
-    session_bests,
-    smooth,
-    smooth_runs,
-    standardized,
 )
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.words.analysis import query_terms, telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -42,8 +31,17 @@ from langchain_convmem.words.speech import Mark, asks_advice
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Question", "Ranking", "rank"]
 
+_T = TypeVar("_T", bound=np.generic)
+_FIRST_LOOK = 256
+_NEXT_LOOK = 8
+# How many of the looked at stand in the sample that says how far to look.
+_SAMPLED = 16
+# More than what rounding adds to a cosine in single precision: each index sums in its own order,
+# and in none of them may a cosine that equals the threshold surpass it.
+_COSINE_ROUNDING = 1e-6
+# Rounded to so many steps, so that lines of equal worth tie however their scores were summed.
+_STEPS = 1e5
 # Below this share of all, scoring the allowed ones alone saves more than gathering them costs.
 _SMALL_SHARE = 0.25
 # How sharply a line stops listening to its neighbours around `speaks_for_itself` words.
@@ -73,6 +71,9 @@ _VAGUE_LENGTH = np.float32(0.5)
 _NEARLY = 0.65
 _NEARLY_CLEAR = np.float32(2.0)
 _LEAST_LENGTH = np.float32(3.0)
+# Evidence, in standard deviations, from where on one of so many segments answers clearly.
+_CLEAR = 8.4
+_MANY = 400
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
 # So many of the best segments are compared with the best one.
@@ -86,62 +87,48 @@ _SAME = 1.1
 _SAME_WORDS = 0.5
 _SAME_MEANING = 1 / 6
 _NEAREST = 8.0
-# Evidence alone is not enough. Of a few segments one always stands out and another always stays
-# behind, so that they all have so large a share.
+# Evidence alone is not enough. Of a few segments one always stands out and another never
+# does, so that they all have so large a share.
 _MOST_EVIDENCE = 0.7
 _NO_DEVIATION = 1e-6
 _AHEAD = np.float32(1e-3)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of an owner's segments.
-
-    Attributes:
-        text: The question.
-        vector: Its embedding, shape (dim,); None if it could not be embedded or need not be.
-        allowed: Which segments may be recalled.
-        now_ms: When it is asked, milliseconds since the epoch; None names no times.
-        before: What was said just before, from which a short follow-up borrows.
-    """
-
-    text: str
-    vector: NDArray[np.float32] | None
-    allowed: NDArray[np.bool_]
-    now_ms: int | None = None
-    before: str | None = None
-
-    @property
-    def search_text(self) -> str:
-        """What is searched for."""
-        return search_text(self.text, self.before)
-
-
-# -- scoring ---------------------------------------------------------------------------------
-
-
 def rank(
-    question: Question,
+    query: RecallQuery,
     table: SegmentTable,
     vectors: SegmentVectors,
     lexical: LexicalIndex,
-    settings: RecallSettings,
+    *,
+    vector: NDArray[np.float32] | None,
+    allowed: NDArray[np.bool_],
 ) -> Ranking:
-    """Return the allowed segments by relevance, best first; ties in ascending number."""
-    terms = query_terms(question.search_text, lexical, stop_words=settings.stop_words)
-    muted = _muted(question.text, terms, table, lexical) if settings.skip_repeats else None
-    scored, shown = None, question.allowed
-    if np.count_nonzero(question.allowed) < _SMALL_SHARE * len(table):
+    """Return the allowed segments by relevance, best first; ties in ascending number.
+
+    Args:
+        query: What is asked, with the weights.
+        table: The segments.
+        vectors: Their vectors.
+        lexical: Their terms.
+        vector: The question's embedding, shape (dim,); None if it could not be embedded or need
+            not be.
+        allowed: Which segments may be recalled.
+    """
+    settings = query.settings
+    terms = query_terms(query.search_text, lexical, stop_words=settings.stop_words)
+    muted = _muted(query.text, terms, table, lexical) if settings.skip_repeats else None
+    scored, shown = None, allowed
+    if np.count_nonzero(allowed) < _SMALL_SHARE * len(table):
         # With those around them, through which they are neighbours of each other.
         reach = len(settings.kernel) // 2
-        scored = _with_neighbours(np.flatnonzero(question.allowed), table, reach)
-        shown = question.allowed[scored]
-    view = _view(question, table, lexical, settings, muted=muted, scored=scored)
-    cosines = _compare(view, vectors)
+        scored = _with_neighbours(np.flatnonzero(allowed), table, reach)
+        shown = allowed[scored]
+    view = _view(query, table, lexical, shown, muted=muted, scored=scored)
+    cosines = _compare(view, vector, vectors)
     columns = _score(view, _parts(view, cosines, list(terms)))
     if muted is not None and columns.evidence.max(initial=-np.inf) < _SOMETHING_ELSE:
         # Nothing else was said about it: an earlier asking is better than nothing.
-        view = _view(question, table, lexical, settings, muted=None, scored=scored)
+        view = _view(query, table, lexical, shown, muted=None, scored=scored)
         columns = _score(view, _parts(view, cosines, list(terms)))
     rows = None if shown.all() else np.flatnonzero(shown)
     older = _lead_with_latest(view, columns, rows, vectors, list(terms))
@@ -150,14 +137,218 @@ def rank(
     return ranking
 
 
+# -- scored segments in order of relevance, put in order only as far as somebody reads ---------
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Scores of segments, in ascending number; the columns have equal length.
+
+    Attributes:
+        numbers: Segment numbers.
+        relevance: Final scores.
+        similarity: Cosines; 0.0 without a vector.
+        meaning: The cosine's standardised and weighted part of the score.
+        words: The same for BM25.
+        own: The score before neighbours, speaker and session were counted.
+        smoothed: The score after the neighbours.
+        speaker: The bonus for a named speaker, or for the person whom the question is about.
+        evidence: What speaks for the segment itself: the smoothed score with what the question
+            names; minus infinity for what says nothing, such as an earlier asking.
+    """
+
+    numbers: NDArray[np.int64]
+    relevance: NDArray[np.float32]
+    similarity: NDArray[np.float32]
+    meaning: NDArray[np.float32]
+    words: NDArray[np.float32]
+    own: NDArray[np.float32]
+    smoothed: NDArray[np.float32]
+    speaker: NDArray[np.float32]
+    evidence: NDArray[np.float32]
+
+
+class Ranking:
+    """Scored segments, best first; ties in ascending number.
+
+    Iterating gives segment numbers, as often as wanted, and orders no more than it has to. The
+    properties, one per column, order everything. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        rows: NDArray[np.int64] | None = None,
+        *,
+        keys: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Create the ranking of some rows of `columns` (ascending; None: of all).
+
+        Args:
+            columns: The scores.
+            rows: Which of them rank.
+            keys: By what they are put in order, where that is known from another ranking.
+        """
+        self.columns = columns
+        """The scores themselves, in ascending number, rows that do not rank included."""
+        self.older: frozenset[int] = frozenset()
+        """Numbers of segments of which a later statement about the same thing ranks first."""
+        self.loose: NDArray[np.bool_] | None = None
+        """Which rows of `columns` are only loosely related to the question; None: none."""
+        self._rows = rows
+        self._keys = _keys(columns.relevance) if keys is None else keys
+        # None: all, which saves gathering them.
+        self._left = rows
+        self._unread = len(self)
+        self._last_key = -np.inf
+        self._ordered: list[NDArray[np.int64]] = []
+        # Their numbers, which one recall reads several times.
+        self._listed: list[list[int]] = []
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Which rows of `columns` rank, ascending; do not write."""
+        if self._rows is None:
+            self._rows = np.arange(len(self))
+        return self._rows
+
+    def __len__(self) -> int:
+        """Return how many segments are ranked."""
+        return len(self.columns.numbers if self._rows is None else self._rows)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the segment numbers, best first."""
+        done = 0
+        while done < len(self._ordered) or self._unread:
+            if done == len(self._ordered):
+                self._look_further()
+            if done == len(self._listed):
+                self._listed.append(self.columns.numbers[self._ordered[done]].tolist())
+            yield from self._listed[done]
+            done += 1
+
+    def _look_further(self) -> None:
+        left, keys = self._left, self._keys
+        if left is not None:
+            keys = keys[left]
+        if self._ordered:
+            # What was put in order before is taken out only now: most answers end there.
+            beyond = (keys > self._last_key).nonzero()[0]
+            left, keys = beyond if left is None else left[beyond], keys[beyond]
+            self._left = left
+        count = _FIRST_LOOK * _NEXT_LOOK ** len(self._ordered)
+        if count < len(keys):
+            sample = keys[:: count // _SAMPLED]
+            self._last_key = np.partition(sample, _SAMPLED - 1)[_SAMPLED - 1]
+            near = (keys <= self._last_key).nonzero()[0]
+            left, keys = near if left is None else left[near], keys[near]
+        order = keys.argsort(kind="stable")
+        self._ordered.append(order if left is None else left[order])
+        self._unread -= len(order)
+
+    def of_rows(self, column: NDArray[_T]) -> NDArray[_T]:
+        """Return what a column as long as `columns` holds of the rows that rank; do not write."""
+        return column if self._rows is None else column[self._rows]
+
+    def row_of(self, number: int) -> int:
+        """Return the row of `columns` that a ranked segment has."""
+        numbers = self.columns.numbers
+        if number < len(numbers) and numbers[number] == number:
+            return number
+        return int(np.searchsorted(numbers, number))
+
+    def is_loose(self, number: int) -> bool:
+        """Return whether a ranked segment is only loosely related to the question."""
+        return self.loose is not None and bool(self.loose[self.row_of(number)])
+
+    def above(self, similarity: float) -> Ranking:
+        """Return the ranking of the segments that are more similar to the question than that."""
+        return self.having(self.columns.similarity[self.rows] > similarity + _COSINE_ROUNDING)
+
+    def having(self, kept: NDArray[np.bool_]) -> Ranking:
+        """Return the ranking of some of the rows, by a mask over `rows`."""
+        rows = kept.nonzero()[0] if self._rows is None else self._rows[kept]
+        ranking = Ranking(self.columns, rows, keys=self._keys)
+        ranking.older, ranking.loose = self.older, self.loose
+        ranking._follow(self)
+        return ranking
+
+    def _follow(self, other: Ranking) -> None:
+        """Take over as much of the order of another ranking, which holds all of this one."""
+        if len(other._ordered) != 1:
+            return
+        ranks = np.zeros(len(self.columns.numbers), dtype=np.bool_)
+        ranks[self.rows] = True
+        first = other._ordered[0]
+        self._ordered.append(first[ranks[first]])
+        self._unread -= len(self._ordered[0])
+        self._last_key = other._last_key
+
+    # -- in order ------------------------------------------------------------------------------
+
+    def take(self, kept: NDArray[np.int64] | NDArray[np.bool_]) -> Ranking:
+        """Return the ranking of some of the ranked segments, by their places or by a mask."""
+        return Ranking(self.columns, np.sort(self._order[kept]))
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        while self._unread:
+            self._look_further()
+        return np.concatenate([self.rows[:0], *self._ordered])
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Segment numbers."""
+        return self.columns.numbers[self._order]
+
+    @property
+    def relevance(self) -> NDArray[np.float32]:
+        """Final scores."""
+        return self.columns.relevance[self._order]
+
+    @property
+    def similarity(self) -> NDArray[np.float32]:
+        """Cosines; 0.0 without a vector."""
+        return self.columns.similarity[self._order]
+
+    @property
+    def meaning(self) -> NDArray[np.float32]:
+        """The cosine's standardised and weighted part of the score."""
+        return self.columns.meaning[self._order]
+
+    @property
+    def words(self) -> NDArray[np.float32]:
+        """The same for BM25."""
+        return self.columns.words[self._order]
+
+    @property
+    def smoothed(self) -> NDArray[np.float32]:
+        """The score after the neighbours."""
+        return self.columns.smoothed[self._order]
+
+    @property
+    def speaker(self) -> NDArray[np.float32]:
+        """The bonus for a named speaker."""
+        return self.columns.speaker[self._order]
+
+
+def _keys(relevance: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return by what segments are put in order, ascending: lines of equal worth tie."""
+    keys: NDArray[np.float32] = relevance * -_STEPS
+    np.rint(keys, out=keys)
+    return keys
+
+
+# -- scoring ------------------------------------------------------------------------------------
+
+
 class _View(NamedTuple):
     """What is scored, and what of it counts.
 
     Attributes:
-        question: What is asked.
+        query: What is asked, with the weights.
         table: Where the segments stand.
         lexical: Their terms.
-        settings: Weights and limits.
         muted: Which of all segments say nothing themselves; None: all may.
         scored: Numbers of the segments that are scored, ascending, with all allowed ones; None: of
             all.
@@ -166,15 +357,19 @@ class _View(NamedTuple):
         passing: Those of them that may come back: they are passed on to what answers them.
     """
 
-    question: Question
+    query: RecallQuery
     table: SegmentTable
     lexical: LexicalIndex
-    settings: RecallSettings
     muted: NDArray[np.bool_] | None
     scored: NDArray[np.int64] | None
     counted: NDArray[np.bool_] | None
     silent: NDArray[np.int64] | None
     passing: NDArray[np.int64] | None
+
+    @property
+    def settings(self) -> RecallSettings:
+        """Weights and limits."""
+        return self.query.settings
 
     @property
     def at(self) -> slice | NDArray[np.int64]:
@@ -183,22 +378,22 @@ class _View(NamedTuple):
 
 
 def _view(
-    question: Question,
+    query: RecallQuery,
     table: SegmentTable,
     lexical: LexicalIndex,
-    settings: RecallSettings,
+    shown: NDArray[np.bool_],
     *,
     muted: NDArray[np.bool_] | None,
     scored: NDArray[np.int64] | None,
 ) -> _View:
-    at = slice(None) if scored is None else scored
-    allowed = question.allowed[at]
-    counted, silent, passing = allowed, None, None
+    """Return the view of the scored segments; `shown` is which of them may come back."""
+    counted, silent, passing = shown, None, None
     if muted is not None:
-        counted = allowed & ~muted[at]
-        silent = muted[at].nonzero()[0]
-        passing = silent[allowed[silent]]
-    return _View(question, table, lexical, settings, muted, scored, _some(counted), silent, passing)
+        of_scored = muted if scored is None else muted[scored]
+        counted = shown & ~of_scored
+        silent = of_scored.nonzero()[0]
+        passing = silent[shown[silent]]
+    return _View(query, table, lexical, muted, scored, _some(counted), silent, passing)
 
 
 class _Parts(NamedTuple):
@@ -235,9 +430,11 @@ class _Cosines(NamedTuple):
     trust: float
 
 
-def _compare(view: _View, vectors: SegmentVectors) -> _Cosines | None:
+def _compare(
+    view: _View, vector: NDArray[np.float32] | None, vectors: SegmentVectors
+) -> _Cosines | None:
     """Return the cosines of what is scored; None where the question has no vector."""
-    vector, settings = view.question.vector, view.settings
+    settings = view.settings
     if vector is None or not vector.any():
         return None
     nearness = similarity = vectors.similarities(vector, view.scored)
@@ -281,20 +478,20 @@ def _with_neighbours(
 ) -> NDArray[np.int64]:
     links = table.links()
     for _ in range(reach):
-        numbers = np.unique(np.concatenate([numbers, links.before[numbers], links.behind[numbers]]))
+        numbers = np.unique(np.concatenate([numbers, links.before[numbers], links.after[numbers]]))
         numbers = numbers[numbers >= 0]
     return np.unique(numbers)
 
 
 def _score(view: _View, parts: _Parts) -> Columns:
-    question, table, settings, at = view.question, view.table, view.settings, view.at
+    query, table, settings, at = view.query, view.table, view.settings, view.at
     own = parts.meaning + parts.words
     starts = table.starts() if view.scored is None else None
     smoothed = _smoothed(view, own, starts)
-    speaker = _speaker_bonus(question, table, at, settings)
+    speaker = _speaker_bonus(query, table, at)
     evidence = smoothed + speaker
-    if settings.date_bonus and question.now_ms is not None:
-        for since_ms, until_ms in find_spans(question.text, question.before, question.now_ms):
+    if settings.date_bonus and query.now_ms is not None:
+        for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
             said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
     bonus = _person_bonus(view)
@@ -323,9 +520,7 @@ def _score(view: _View, parts: _Parts) -> Columns:
     )
 
 
-# -- neighbours ------------------------------------------------------------------------------
-
-
+# -- neighbours --------------------------------------------------------------------------------
 def _smoothed(
     view: _View, own: NDArray[np.float32], starts: NDArray[np.int64] | None
 ) -> NDArray[np.float32]:
@@ -380,8 +575,8 @@ def _local_links(
     """Return the links as indices into `scored`, which is ascending."""
     links = table.links()
     if scored is None:
-        return links.before, links.behind
-    return _index_in(scored, links.before[scored]), _index_in(scored, links.behind[scored])
+        return links.before, links.after
+    return _index_in(scored, links.before[scored]), _index_in(scored, links.after[scored])
 
 
 def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -389,29 +584,24 @@ def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArr
     return np.where(ascending[at] == numbers, at, -1)
 
 
-# -- who is meant ----------------------------------------------------------------------------
-
-
+# -- who is meant ------------------------------------------------------------------------------
 def _speaker_bonus(
-    question: Question,
-    table: SegmentTable,
-    at: slice | NDArray[np.int64],
-    settings: RecallSettings,
+    query: RecallQuery, table: SegmentTable, at: slice | NDArray[np.int64]
 ) -> NDArray[np.float32]:
     speakers = table.speakers
-    named = _named(question, speakers) if settings.speaker_bonus else []
+    named = _named(query, speakers) if query.settings.speaker_bonus else []
     column = table.speaker_column[at]
     # A question about everybody prefers nobody.
     if not named or len(named) == len(speakers):
         return np.zeros(len(column), dtype=np.float32)
     bonus = np.zeros(len(speakers), dtype=np.float32)
-    bonus[named] = settings.speaker_bonus
+    bonus[named] = query.settings.speaker_bonus
     return bonus[column]
 
 
-def _named(question: Question, speakers: Sequence[str]) -> list[int]:
+def _named(query: RecallQuery, speakers: Sequence[str]) -> list[int]:
     """Return which speakers a question names; where it names none, those named before."""
-    named = (named_speakers(part, speakers) for part in read_parts(question.text, question.before))
+    named = (named_speakers(part, speakers) for part in read_parts(query.text, query.before))
     return next(filter(None, named), [])
 
 
@@ -424,11 +614,11 @@ def _person_bonus(view: _View) -> NDArray[np.float32] | None:
     settings, table = view.settings, view.table
     if not settings.person_bonus or len(table.roles) < 2:  # noqa: PLR2004 - user and assistant
         return None
-    meant = read_person(view.question.text, view.question.before)
+    meant = read_person(view.query.text, view.query.before)
     about_user = meant.asker or (meant.subject_open and not meant.listener)
     if not about_user and not meant.listener:
         return None
-    both = about_user and (meant.listener or asks_advice(view.question.text))
+    both = about_user and (meant.listener or asks_advice(view.query.text))
     share = np.float32(_SHARED if both else 1.0)
     kinds = view.lexical.keep("kinds", None, lambda: _kinds(table, view.lexical))
     worth = settings.person_bonus, settings.statement_bonus
@@ -462,13 +652,21 @@ def _bonus_by_kind(
     return bonus
 
 
-# -- where nothing answers -------------------------------------------------------------------
-
-
+# -- where nothing answers ---------------------------------------------------------------------
 def _is_clear(view: _View, evidence: NDArray[np.float32]) -> bool:
     """Return whether a segment answers clearly; of a few segments there is nothing to tell."""
     counted = evidence if view.counted is None else evidence[view.counted]
     return len(counted) <= _FEW or bool(counted.max() >= clear_evidence(len(counted)))
+
+
+def clear_evidence(count: int) -> float:
+    """Return from what evidence on the best of so many segments answers a question clearly."""
+    return _CLEAR * scale_evidence(count)
+
+
+def scale_evidence(count: int) -> float:
+    """Return how much stands out by chance: the best of many does, as that of a few never can."""
+    return math.log1p(count) / math.log1p(_MANY)
 
 
 def _vague_relevance(
@@ -497,9 +695,7 @@ def _vague_relevance(
     return relevance
 
 
-# -- what says nothing -----------------------------------------------------------------------
-
-
+# -- what says nothing -------------------------------------------------------------------------
 def _muted(
     text: str, terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
 ) -> NDArray[np.bool_] | None:
@@ -561,9 +757,7 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-# -- the latest word -------------------------------------------------------------------------
-
-
+# -- the latest word ---------------------------------------------------------------------------
 def _lead_with_latest(
     view: _View,
     columns: Columns,
@@ -671,3 +865,215 @@ def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
     deviation = math.sqrt(float(np.square(chance).sum()) / len(chance))
     near: list[float] = ((np.vecdot(others, lead) - mean) / max(deviation, _NO_DEVIATION)).tolist()
     return near
+
+
+# -- how scores become one ranking: standardise, add, smooth over neighbours -------------------
+
+
+# Cosines in single precision differ by less for no reason: equal lines are not to be told apart.
+_NEGLIGIBLE = 1e-6
+
+
+def standardized(
+    scores: NDArray[np.floating[Any]],
+    counted: NDArray[np.bool_] | None = None,
+    weight: float = 1.0,
+    *,
+    least_deviation: float = 0.0,
+    also: NDArray[np.int64] | None = None,
+) -> NDArray[np.float32]:
+    """Return scores as distances from the mean in standard deviations, times a weight.
+
+    Args:
+        scores: One per segment.
+        counted: Whose mean and deviation are meant; all others get 0, as does everybody where the
+            counted ones are equal. None: all.
+        weight: Of all scores.
+        least_deviation: What a smaller deviation is taken for, so that a few scores that differ
+            from many equal ones do not become arbitrarily large.
+        also: Places of those whose distance from that mean is returned too, though they are not
+            counted.
+    """
+    # Of many a product takes less time than gathering those that count.
+    some = scores if counted is None else scores * counted
+    count = max(len(scores) if counted is None else int(np.count_nonzero(counted)), 1)
+    mean = some.sum(dtype=np.float64) / count
+    distances: NDArray[np.float32] = np.subtract(scores, mean, dtype=np.float32)
+    passing = None if also is None else distances[also]
+    if counted is not None:
+        distances *= counted
+    # Not `dot`: BLAS shares that out to threads and waits for the last of them.
+    deviation = math.sqrt(np.square(distances).sum() / count)
+    if deviation < _NEGLIGIBLE:
+        return np.zeros(len(scores), dtype=np.float32)
+    factor = np.float32(weight / max(deviation, least_deviation))
+    distances *= factor
+    if passing is not None:
+        distances[also] = passing * factor
+    return distances
+
+
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """How much of their neighbours' scores segments take; columns of equal length.
+
+    A segment takes the less from other lines, the more its own line says: a short answer is found
+    through the question before it, a long reply speaks for itself.
+
+    Attributes:
+        line: Number of each segment's line; None where each is a line of its own.
+        share: Of what segments of other lines pass on, from 0 to 1.
+        within: Of what other segments of the same line pass on, the same for all.
+    """
+
+    line: NDArray[np.int64] | None
+    share: NDArray[np.float32]
+    within: float
+
+    def weights(
+        self, at: NDArray[np.int64] | slice, giving: NDArray[np.int64] | slice
+    ) -> NDArray[np.float32]:
+        """Return how much the segments `at` take of those at `giving`, pair by pair."""
+        if self.line is None:
+            return self.share[at]
+        same = self.line[at] == self.line[giving]
+        weights: NDArray[np.float32] = np.where(same, np.float32(self.within), self.share[at])
+        return weights
+
+
+def smooth(
+    scores: NDArray[np.float32],
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    kernel: Sequence[float],
+    reception: Reception,
+) -> NDArray[np.float32]:
+    """Return each score plus its neighbours' scores by the kernel's weights.
+
+    Args:
+        scores: One per segment.
+        before: Index of the segment before each one in its session, -1 for none.
+        after: Index of the segment after each one, -1 for none.
+        kernel: Odd number of weights; the middle one weighs the segment itself, the first the
+            one farthest before. A missing neighbour counts 0, which is the mean of any
+            standardized score.
+        reception: How much each segment takes of its neighbours.
+    """
+    reach = len(kernel) // 2
+    total: NDArray[np.float32] = kernel[reach] * scores
+    every = np.arange(len(scores))
+    for links, weights in ((before, kernel[:reach][::-1]), (after, kernel[reach + 1 :])):
+        giving, takers = every, every
+        for weight in weights:
+            found = links[giving]
+            takers, giving = takers[found >= 0], found[found >= 0]
+            received = scores[giving] * reception.weights(takers, giving)
+            total[takers] += np.float32(weight) * received
+    return total
+
+
+def smooth_runs(
+    scores: NDArray[np.float32],
+    starts: NDArray[np.int64],
+    kernel: Sequence[float],
+    reception: Reception,
+) -> NDArray[np.float32]:
+    """Return what `smooth` does where neighbours stand side by side, without following links.
+
+    Args:
+        scores: One per segment.
+        starts: Where each row of neighbours starts, ascending; the first one at 0.
+        kernel: See `smooth`.
+        reception: See `smooth`.
+    """
+    count, reach = len(scores), min(len(kernel) // 2, max(len(scores) - 1, 0))
+    middle = len(kernel) // 2
+    total: NDArray[np.float32] = kernel[middle] * scores
+    ends = _ends(starts, count) - 1
+    # Where nothing comes from within the row. A row that is shorter ends in the next one, which
+    # is just as far from this one.
+    first = [np.minimum(starts + step, count - 1) for step in range(reach)]
+    last = [np.maximum(ends - step, 0) for step in range(reach)]
+    received = np.empty_like(scores)
+    for far in range(1, reach + 1):
+        here, there = slice(far, None), slice(None, -far)
+        np.multiply(scores[there], kernel[middle - far], out=received[here])
+        received[here] *= reception.weights(here, there)
+        for numbers in first[:far]:
+            received[numbers] = 0.0
+        total += received
+    for far in range(1, reach + 1):
+        here, there = slice(None, -far), slice(far, None)
+        np.multiply(scores[there], kernel[middle + far], out=received[here])
+        received[here] *= reception.weights(here, there)
+        for numbers in last[:far]:
+            received[numbers] = 0.0
+        total += received
+    return total
+
+
+def _ends(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return where the rows end that start there; the last one of all at `count`."""
+    return np.concatenate((starts[1:], [count]))[: len(starts)]
+
+
+def session_bests(
+    scores: NDArray[np.float32], sessions: NDArray[np.int64], best: int
+) -> NDArray[np.float32]:
+    """Return for each score the mean of its session's `best` highest, negative ones as 0.
+
+    Args:
+        scores: One per segment.
+        sessions: The session of each, numbered from 0.
+        best: How many of a session's scores the mean takes.
+    """
+    if not len(scores):
+        return scores
+    # Segments of a session mostly stand together: what holds for a run is worked out once.
+    borders = np.flatnonzero(sessions[1:] != sessions[:-1]) + 1
+    limits = np.concatenate([[0], borders, [len(scores)]])
+    starts, lengths = limits[:-1], limits[1:] - limits[:-1]
+    session_of = sessions[starts]
+    totals = np.zeros(int(session_of.max()) + 1, dtype=scores.dtype)
+    left = scores.copy()
+    for number in range(best):
+        highest = np.zeros_like(totals)
+        np.maximum.at(highest, session_of, np.maximum.reduceat(left, starts))
+        totals += highest
+        if number + 1 < best:
+            # Only the first of equal scores is used up; what is written last to a place stays.
+            at = np.flatnonzero(left == np.repeat(highest[session_of], lengths))[::-1]
+            first = np.full(len(totals), -1)
+            first[sessions[at]] = at
+            left[first[first >= 0]] = -np.inf
+    totals /= best
+    result: NDArray[np.float32] = np.repeat(totals[session_of], lengths)
+    return result
+
+
+def bests_of_runs(
+    scores: NDArray[np.float32], starts: NDArray[np.int64], best: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the mean of each session's `best` highest scores, negative ones as 0, and its length.
+
+    What `session_bests` finds where the segments of every session stand side by side.
+
+    Args:
+        scores: One per segment.
+        starts: Where each session starts, ascending; the first one at 0.
+        best: How many of a session's scores the mean takes.
+    """
+    lengths = _ends(starts, len(scores)) - starts
+    totals = np.zeros(len(starts), dtype=scores.dtype)
+    left = scores.copy()
+    for number in range(best if len(starts) else 0):
+        highest = np.maximum(np.maximum.reduceat(left, starts), 0.0)
+        totals += highest
+        if number + 1 < best:
+            at = (left == np.repeat(highest, lengths)).nonzero()[0]
+            if len(at) > np.count_nonzero(highest):
+                # Only the first of equal scores is used up.
+                at = at[np.unique(starts.searchsorted(at, side="right"), return_index=True)[1]]
+            left[at] = -np.inf
+    totals /= best
+    return totals, lengths

@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog, SegmentCache
-from langchain_convmem.recall.blocks import Answer, Wish, build_recall, hits_of
+from langchain_convmem.recall.blocks import Answer, build_recall, hits_of
 from langchain_convmem.recall.buffer import (
     Buffered,
     BufferedBlock,
@@ -37,12 +37,17 @@ from langchain_convmem.recall.index import (
     until_done,
     waiting,
 )
-from langchain_convmem.recall.options import Owners, Request, Scope, checked_owners
-from langchain_convmem.recall.question import search_text, without_names
-from langchain_convmem.recall.ranking import Question, rank
-from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.options import (
+    Owners,
+    RecallQuery,
+    RecallSettings,
+    Scope,
+    checked_owners,
+    search_text,
+    without_names,
+)
+from langchain_convmem.recall.ranking import Columns, Ranking, rank
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, Recall
 
 if TYPE_CHECKING:
@@ -57,8 +62,6 @@ if TYPE_CHECKING:
 
 
 _LINES_PER_SECOND = 128
-
-
 """About how many short lines a processor embeds; more of them would not be done in time."""
 
 
@@ -123,26 +126,26 @@ class LineRecall(DialogRecall):
     def __repr__(self) -> str:
         return f"LineRecall({self.log!r}, {type(self.embeddings).__name__})"
 
-    # -- recalling ---------------------------------------------------------------------------
+    # -- recalling -----------------------------------------------------------------------------
 
-    def answer_steps(self, request: Request) -> Steps[Recall]:
-        """Return the steps that answer a request."""
-        texts, problem = yield from rewritten(self._rewriter, request.wish.query)
-        index = yield from self._index(request.scope.owners)
-        known = yield from self._known(index, request)
-        asked, problems = yield from self._embed(index, texts, known, request.wish)
-        search = Search(index, request, asked, _those((problem, *problems)))
+    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
+        """Return the steps that answer a query."""
+        texts, problem = yield from rewritten(self._rewriter, query.text)
+        index = yield from self._index(query.scope.owners)
+        known = yield from self._known(index, query)
+        asked, problems = yield from self._embed(index, texts, known, query)
+        search = Search(index, query, asked, _those((problem, *problems)))
         if self._reranker is not None:
             search = yield from self._reranked(search, self._reranker)
         found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _off_loop(search.answer)
         if known.pending:
             BACKLOG.submit(index)
-        return (yield from self._buffered(index, request, *found))
+        return (yield from self._buffered(index, query, *found))
 
-    def silent_steps(self, request: Request) -> Steps[Recall]:
-        """Return the steps that answer a request with its buffer alone, as if nothing was asked."""
-        index = yield from self._index(request.scope.owners)
-        silent = request._replace(remember=False)
+    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
+        """Return the steps that answer a query with its buffer alone, as if nothing was asked."""
+        index = yield from self._index(query.scope.owners)
+        silent = replace(query, remember=False)
         return (yield from self._buffered(index, silent, Recall((), ()), ()))
 
     def _index(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
@@ -151,25 +154,25 @@ class LineRecall(DialogRecall):
             index = yield _off_loop(partial(self._indexes.of, owners))
         return index
 
-    def _known(self, index: OwnerIndex, request: Request) -> Steps[_Known]:
+    def _known(self, index: OwnerIndex, query: RecallQuery) -> Steps[_Known]:
         """Catch up, and wait a little where few lines that may come back are not embedded yet."""
-        known: _Known = yield _off_loop(partial(_caught_up, index, request.scope))
-        is_little = known.pending <= request.patience_s * _LINES_PER_SECOND
-        if known.awaited and is_little and request.wish.settings.dense_weight:
-            yield until_done(BACKLOG.submit(index), request.patience_s)
-            known = yield _off_loop(partial(_caught_up, index, request.scope))
+        known: _Known = yield _off_loop(partial(_caught_up, index, query.scope))
+        is_little = known.pending <= query.patience_s * _LINES_PER_SECOND
+        if known.awaited and is_little and query.settings.dense_weight:
+            yield until_done(BACKLOG.submit(index), query.patience_s)
+            known = yield _off_loop(partial(_caught_up, index, query.scope))
         return known
 
     def _embed(
-        self, index: OwnerIndex, texts: Sequence[str], known: _Known, wish: Wish
+        self, index: OwnerIndex, texts: Sequence[str], known: _Known, query: RecallQuery
     ) -> Steps[tuple[tuple[Asked, ...], list[str | None]]]:
-        settings = wish.settings
+        settings = query.settings
         if not settings.dense_weight or known.dim is None:
             return tuple(Asked(text, None) for text in texts), []
         asked: list[Asked] = []
         problems: list[str | None] = []
         for text in texts:
-            meant = search_text(text, wish.before)
+            meant = search_text(text, query.before)
             if not settings.names_in_meaning:
                 meant = without_names(meant, known.speakers)
             vector, problem = yield from embed_question(index.embeddings, meant, known.dim)
@@ -182,8 +185,8 @@ class LineRecall(DialogRecall):
         if not candidates:
             return search
         documents = [candidate.document for candidate in candidates]
-        query = search.request.wish.search_text
-        order, problem = yield from reranked(reranker, query, documents)
+        asked = search.query.search_text
+        order, problem = yield from reranked(reranker, asked, documents)
         if order is None:
             return replace(search, problems=_those((*search.problems, problem)))
         return replace(search, order=[candidates[number].name for number in order])
@@ -191,23 +194,23 @@ class LineRecall(DialogRecall):
     def _buffered(
         self,
         index: OwnerIndex,
-        request: Request,
+        query: RecallQuery,
         recall: Recall,
         found: Sequence[BufferedBlock],
     ) -> Steps[Recall]:
-        if request.buffer is None:
+        if query.buffer is None:
             return recall
-        look_up = partial(looked_up, index, request, recall.blocks)
+        look_up = partial(looked_up, index, query, recall.blocks)
         shown, problems = yield from buffer_steps(
             self.log,
-            request.buffer,
+            query.buffer,
             found,
             lambda blocks: _off_loop(partial(look_up, blocks)),
-            remember=request.remember,
+            remember=query.remember,
         )
         return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
 
-    # -- indexes -----------------------------------------------------------------------------
+    # -- indexes -------------------------------------------------------------------------------
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Index ahead what the log has new, so that the next recall need not.
@@ -225,8 +228,8 @@ class LineRecall(DialogRecall):
         """
         index = self._index_of(owner)
         with index.lock:
-            index.refresh(None if index.embeds_behind else progress)
-        if index.embeds_behind:
+            index.refresh(None if index.embeds_later else progress)
+        if index.embeds_later:
             embed_pending(index, progress)
         with index.lock:
             return index.problems
@@ -270,9 +273,9 @@ class LineRecall(DialogRecall):
             return problems
 
     def _is_at_work(self, index: OwnerIndex) -> bool:
-        """Return whether lines may be embedded for an index behind at this moment."""
+        """Return whether lines may be embedded for an index in the background now."""
         with index.lock:
-            is_same = index.embeds_behind and index.embeddings == self.embeddings
+            is_same = index.embeds_later and index.embeddings == self.embeddings
             return is_same and index.may_embed()
 
     def _finished(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
@@ -299,13 +302,13 @@ class LineRecall(DialogRecall):
             return EmbedderUse(index.embeddings, segments, pending, index.problems)
 
     def embed_behind(self, owner: Owner) -> None:
-        """Have what was just stored of an owner embedded behind, if they were searched before."""
+        """Have what was just stored of an owner embedded in the background, if they were searched before."""
         for index in self._indexes.involving(owner):
-            if index.embeds_behind:
+            if index.embeds_later:
                 BACKLOG.submit(index)
 
     def close(self) -> None:
-        """Embed nothing more behind: few lines are finished, of more the batch under way.
+        """Embed nothing more in the background: few lines are finished, of more the batch under way.
 
         Nothing else is closed; another recall goes on. Idempotent.
         """
@@ -323,7 +326,7 @@ class LineRecall(DialogRecall):
         return self._indexes.of(checked_owners(owner))
 
 
-# -- steps -----------------------------------------------------------------------------------
+# -- steps -------------------------------------------------------------------------------------
 def _off_loop(call: Callable[[], Any]) -> Step:
     """Return the step that makes the call here, or in a worker thread of an event loop."""
     return Step(call, lambda: in_worker(call))
@@ -340,7 +343,7 @@ class _Known(NamedTuple):
     Attributes:
         speakers: Whose names may be left out of it.
         dim: Components of a vector; None where there is none.
-        pending: How many segments are to be embedded behind.
+        pending: How many segments are to be embedded in the background.
         awaited: How many of them the recall may return.
     """
 
@@ -359,16 +362,14 @@ def _caught_up(index: OwnerIndex, scope: Scope) -> _Known:
     with index.lock:
         index.catch_up()
         awaited = waiting(index, scope.mask)
-        pending = len(index.vectors.missing) if index.embeds_behind else 0
+        pending = len(index.vectors.missing) if index.embeds_later else 0
         return _Known(index.table.speakers, index.vectors.dim, pending, awaited)
 
 
-# -- A question put to an index -------------------------------------------------------------------
+# -- A question put to an index ----------------------------------------------------------------
 
 
 _CANDIDATES = 50
-
-
 # A budget holds about one line for so many tokens.
 _TOKENS_PER_LINE = 20
 
@@ -390,7 +391,7 @@ class Candidate(NamedTuple):
 class _Ranked(NamedTuple):
     """What the index makes of the questions, under its lock."""
 
-    wish: Wish
+    query: RecallQuery
     allowed: NDArray[np.bool_]
     ranking: Ranking
     hits: Ranking
@@ -402,14 +403,14 @@ class Search:
 
     Attributes:
         index: Where lines are looked for.
-        request: What is wanted back, and what may come back.
+        query: What is wanted back, and what may come back.
         asked: The questions; a line is as good as for the one that suits it best.
         problems: What went wrong so far.
         order: The only segments that may be hits, in order; None lets every line be one.
     """
 
     index: OwnerIndex
-    request: Request
+    query: RecallQuery
     asked: tuple[Asked, ...]
     problems: tuple[str, ...] = ()
     order: Sequence[SegmentName] | None = None
@@ -426,13 +427,13 @@ class Search:
         with self.index.lock:
             table, ranked = self.index.table, self._ranked()
             recall, groups = self._built(ranked, self._in_order(ranked.hits))
-            if self.request.buffer is None:
+            if self.query.buffer is None:
                 return recall, ()
             return recall, references(groups, recall.blocks, table)
 
     def _built(self, ranked: _Ranked, hits: Ranking) -> Answer:
         return build_recall(
-            ranked.wish,
+            ranked.query,
             ranked.ranking,
             self.index.table,
             self.index.lexical,
@@ -449,23 +450,22 @@ class Search:
         return (f"{which} to be embedded, found by words alone until then",)
 
     def _ranked(self) -> _Ranked:
-        index, wish = self.index, self.request.wish
-        query = "\n".join([one.text for one in self.asked])
-        if query != wish.query:
-            wish = replace(wish, query=query)
-        allowed = self.request.scope.mask(index.table)
+        index, query = self.index, self._ask("\n".join([one.text for one in self.asked]))
+        allowed = self.query.scope.mask(index.table)
         ranking = best_of([self._rank(one, allowed) for one in self.asked])
-        hits = hits_of(wish, ranking, index.table, index.lexical, allowed)
-        return _Ranked(wish, allowed, ranking, hits)
+        hits = hits_of(query, ranking, index.table, index.lexical, allowed)
+        return _Ranked(query, allowed, ranking, hits)
 
     def _rank(self, asked: Asked, allowed: NDArray[np.bool_]) -> Ranking:
         index, vector = self.index, asked.vector
         if vector is not None and index.vectors.dim not in (None, len(vector)):
             vector = None
-        wish = self.request.wish
-        question = Question(asked.text, vector, allowed, wish.now_ms, wish.before)
-        settings = wish.settings
-        return rank(question, index.table, index.vectors, index.lexical, settings)
+        query, columns = self._ask(asked.text), (index.table, index.vectors, index.lexical)
+        return rank(query, *columns, vector=vector, allowed=allowed)
+
+    def _ask(self, text: str) -> RecallQuery:
+        """Return the query with another question; mostly it is the same."""
+        return self.query if text == self.query.text else replace(self.query, text=text)
 
     def _in_order(self, hits: Ranking) -> Ranking:
         if self.order is None:
@@ -475,8 +475,8 @@ class Search:
         return Rearranged(hits, (number for number in numbers if number is not None))
 
     def _first_of_each_line(self, hits: Iterable[int]) -> Iterator[int]:
-        wish, seen = self.request.wish, set[int]()
-        most = max(_CANDIDATES, 2 * (wish.k or 0), (wish.max_tokens or 0) // _TOKENS_PER_LINE)
+        query, seen = self.query, set[int]()
+        most = max(_CANDIDATES, 2 * (query.k or 0), (query.max_tokens or 0) // _TOKENS_PER_LINE)
         for number in hits:
             line = self.index.table.line_number(number)
             if line in seen:
@@ -507,36 +507,36 @@ def _candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
 
 def looked_up(
     index: OwnerIndex,
-    request: Request,
+    query: RecallQuery,
     fresh: Sequence[RecalledBlock],
     blocks: Sequence[BufferedBlock],
 ) -> Buffered:
-    """Return the blocks of a relevance buffer as lines, within the request's scope and budget.
+    """Return the blocks of a relevance buffer as lines, within the scope and the budget of a query.
 
     Args:
         index: Where the lines are.
-        request: What may be shown.
+        query: What may be shown.
         fresh: What the present question found.
         blocks: What the buffer holds, newest first.
     """
     with index.lock:
         # Another process may have buffered lines that this index has not read yet.
         index.catch_up()
-        wish, table = request.wish, index.table
-        kept = tuple(living(blocks, table)[: wish.settings.buffer_size])
-        allowed = request.scope.mask(table)
+        table = index.table
+        kept = tuple(living(blocks, table)[: query.settings.buffer_size])
+        allowed = query.scope.mask(table)
         shown = rendered(
             kept,
             table,
             allowed,
-            max_tokens=wish.max_tokens,
+            max_tokens=query.max_tokens,
             fresh=fresh,
-            now_ms=wish.header_now_ms,
+            now_ms=query.header_now_ms,
         )
         return Buffered(kept, shown)
 
 
-# -- Rankings made of rankings: one of several questions, and one in another order ----------------
+# -- rankings made of rankings: one of several questions, and one in another order -------------
 
 
 def best_of(rankings: Sequence[Ranking]) -> Ranking:
@@ -592,26 +592,16 @@ class Rearranged(Ranking):
         self.older, self.loose = ranking.older, ranking.loose
 
 
-# -- The border to hooks of the application -------------------------------------------------------
+# -- the border to hooks of the application ----------------------------------------------------
 
 
 Queries: TypeAlias = "str | list[str]"
-
-
 Rewriter: TypeAlias = (
     "Runnable[str, Queries] | Callable[[str], Queries] | Callable[[str], Awaitable[Queries]]"
 )
-
-
 """Makes of a question the question or questions to search for."""
-
-
 CANDIDATE = "candidate"
-
-
 """The key in the metadata of a reranker's documents that says which candidate each one is."""
-
-
 _log = logging.getLogger("langchain_convmem")
 
 
@@ -629,7 +619,7 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
         raise ConfigError(msg)
 
 
-# -- rewriting -------------------------------------------------------------------------------
+# -- rewriting ---------------------------------------------------------------------------------
 def rewritten(
     rewriter: Rewriter | None, question: str
 ) -> Steps[tuple[tuple[str, ...], str | None]]:
@@ -677,7 +667,7 @@ def _checked_queries(answer: Any) -> tuple[str, ...]:
     return asked
 
 
-# -- reranking -------------------------------------------------------------------------------
+# -- reranking ---------------------------------------------------------------------------------
 def reranked(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
 ) -> Steps[tuple[list[int] | None, str | None]]:

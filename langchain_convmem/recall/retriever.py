@@ -32,7 +32,7 @@ __all__ = ["DialogLineRetriever", "document_of"]
 
 
 class _CallOptions(TypedDict, total=False):
-    """What a call of a retriever may name beside its query; each as the field of this name."""
+    """What a call of a retriever may name with its query; each as the field of this name."""
 
     k: int | None
     max_tokens: int | None

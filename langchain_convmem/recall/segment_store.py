@@ -179,15 +179,11 @@ class SegmentStore:
         return place
 
 
-# -- The border to a log's own cache --------------------------------------------------------------
+# -- the border to a log's own cache -----------------------------------------------------------
 
 
 _log = logging.getLogger("langchain_convmem")
-
-
 _FEW = 8
-
-
 """Rows that may wait for the next write: those of a turn or two, which are soon made again."""
 
 
@@ -277,7 +273,7 @@ class StoredSegments:
         return [name for name in found if name != own]
 
     def delete_others(self) -> None:
-        """Delete the vectors that others made, with the terms beside them."""
+        """Delete the vectors that others made, and the terms stored with them."""
         if self._cache is None:
             return
         try:

@@ -22,43 +22,19 @@ if TYPE_CHECKING:
 
 
 Place: TypeAlias = tuple[int, int, int]
-
-
 """What names a segment among those of its owner: its entry's position, line of it, part of that."""
-
-
 SEGMENT_CHARS = 400
-
-
 """About how many characters a segment holds at most."""
-
-
 UNCUT_CHARS = 500
-
-
 """A line up to this long is one segment: a cut would cost more context than it wins."""
-
-
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-
-
 _LINE_BREAK = re.compile(r"\n\s*")
-
-
 # A full stop ends a sentence only before a blank, so that "3.5" and "a.b" stay whole; the
 # ideographic marks end one wherever they stand.
 _CLOSING = r"[\"'\u2019\u201d)\]]*"
-
-
 _IDEOGRAPHIC = "[\u3002\uff01\uff1f\uff61]+[\u300d\u300f\u2019\u201d]*"
-
-
 _SENTENCE = re.compile(rf"[.!?\u2026]{_CLOSING}\s+|{_IDEOGRAPHIC}\s*")
-
-
 _WORD = re.compile(r"\s+")
-
-
 _BORDERS = (_PARAGRAPH, _LINE_BREAK, _SENTENCE, _WORD)
 
 
@@ -74,7 +50,7 @@ def split_line(
 ) -> list[Segment]:
     """Return the segments of a line, in order; a line of at most `uncut` characters has one.
 
-    Cuts fall behind paragraphs where possible, else behind lines, sentences or words, and inside a
+    Cuts fall after paragraphs where possible, else after lines, sentences or words, and inside a
     word only if it alone is longer than `target`.
 
     Args:
@@ -117,22 +93,14 @@ def _cut(text: str, span: Segment, border: re.Pattern[str]) -> Iterator[Segment]
         yield Segment(start, span.end)
 
 
-# -- The lines of one owner as columns ------------------------------------------------------------
+# -- the lines of one owner as columns ---------------------------------------------------------
 
 
 SegmentName: TypeAlias = tuple[str, int, int]
-
-
 """What names a segment in every process: its entry's id, which line of it, which part of that."""
-
-
 _LATEST_MS = 2**62
-
-
 SESSION_GAP_MS = 30 * 60 * 1000
-
-
-"""Two lines of a thread further apart than this belong to different sittings."""
+"""Two lines of a thread further apart than this belong to different sessions."""
 
 
 @dataclass(slots=True)
@@ -153,14 +121,14 @@ class SegmentTable:
         # Where each line's segments begin, and where the last one's end.
         self._first_segment = [0]
         self._line_of_segment: list[int] = []
-        self._sessions = 0
+        self._session_count = 0
         # Most entries have one, and a number is far smaller than a row of one.
         self._lines_of_entry: dict[str, int | tuple[int, ...]] = {}
         self._threads: dict[ThreadKey, _Thread] = {}
         self._speakers: dict[str, int] = {}
         self._roles: dict[str, int] = {}
-        # The sittings whose lines name a session, by that name.
-        self._sittings: dict[str | None, list[int]] = {}
+        # Sessions that lines name, by the name; a thread may come back to one.
+        self._named_sessions: dict[str | None, list[int]] = {}
         self._tags = Labels()
         # Of folded texts, once somebody asked for them; 0: nobody did.
         self._hashes = array("q")
@@ -181,10 +149,10 @@ class SegmentTable:
         """Return how many segments were added, removed ones included."""
         return len(self._line_of_segment)
 
-    # -- writing -----------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------
 
     def add(self, line: DialogLine) -> range:
-        """Append a line behind its thread's last one; return the numbers of its segments.
+        """Append a line after its thread's last one; return the numbers of its segments.
 
         A blank line has none.
         """
@@ -194,7 +162,7 @@ class SegmentTable:
         """Append lines one after the other, as `add` does; return the numbers of all segments."""
         spoken = [line for line in lines if line.text.strip()]
         threads = self._threads_of(spoken)
-        # In order, since a sitting goes on from the thread's line before.
+        # In order, since a session goes on from the thread's line before.
         sessions = [
             self._session_of(thread, line) for thread, line in zip(threads, spoken, strict=True)
         ]
@@ -226,16 +194,16 @@ class SegmentTable:
         return found
 
     def _session_of(self, thread: _Thread, line: DialogLine) -> int:
-        """Return the sitting of a thread's next line."""
+        """Return the session of a thread's next line."""
         last = thread.last_line
         same = last is not None and last.session == line.session
         if same and last is not None and line.session is None:
             # Imported lines may lie before what the thread already holds.
             same = abs(line.time_ms - last.time_ms) <= SESSION_GAP_MS
         if not same:
-            thread.session = self._sessions
-            self._sittings.setdefault(line.session, []).append(self._sessions)
-            self._sessions += 1
+            thread.session = self._session_count
+            self._named_sessions.setdefault(line.session, []).append(self._session_count)
+            self._session_count += 1
         thread.last_line = line
         return thread.session
 
@@ -286,7 +254,7 @@ class SegmentTable:
             self._live.put(number, False)
         return gone
 
-    # -- reading one -------------------------------------------------------------------------
+    # -- reading one ---------------------------------------------------------------------------
 
     def line_number(self, number: int) -> int:
         """Return the number of the line that a segment belongs to."""
@@ -367,28 +335,28 @@ class SegmentTable:
         return found
 
     def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
-        """Return the line behind (`step` 1) or before (-1) in the same sitting or thread."""
-        before, behind = self.lines_beside(line_number, line_number, cross_sessions=cross_sessions)
-        return behind if step > 0 else before
+        """Return the line after (`step` 1) or before (-1) in the same session or thread."""
+        before, after = self.find_adjacent_lines(line_number, line_number, cross_sessions=cross_sessions)
+        return after if step > 0 else before
 
-    def lines_beside(
+    def find_adjacent_lines(
         self, first: int, last: int, *, cross_sessions: bool = False
     ) -> tuple[int | None, int | None]:
-        """Return the lines before and behind some, in the same sitting or thread."""
-        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_sitting
+        """Return the lines before and after some, in the same session or thread."""
+        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_session
         at_before = sides.before.at(self._first_segment[first])
-        at_behind = sides.behind.at(self._first_segment[last + 1] - 1)
+        at_after = sides.after.at(self._first_segment[last + 1] - 1)
         line_of = self._line_of_segment
         return (
             None if at_before < 0 else line_of[at_before],
-            None if at_behind < 0 else line_of[at_behind],
+            None if at_after < 0 else line_of[at_after],
         )
 
-    def beside(self, number: int) -> tuple[int, int]:
-        """Return the segments before and behind one in its sitting; -1 for none."""
-        return self._neighbours.in_sitting.of(number)
+    def find_adjacent(self, number: int) -> tuple[int, int]:
+        """Return the segments before and after one in its session; -1 for none."""
+        return self._neighbours.in_session.of(number)
 
-    # -- reading all -------------------------------------------------------------------------
+    # -- reading all ---------------------------------------------------------------------------
 
     @property
     def speakers(self) -> list[str]:
@@ -402,8 +370,8 @@ class SegmentTable:
 
     @property
     def session_column(self) -> NDArray[np.int64]:
-        """The sitting of each segment, numbered over all threads; do not write."""
-        return self._neighbours.sittings
+        """The session of each segment, numbered over all threads; do not write."""
+        return self._neighbours.sessions
 
     @property
     def line_column(self) -> NDArray[np.int64]:
@@ -442,7 +410,7 @@ class SegmentTable:
         return self._speaker.view
 
     def starts(self) -> NDArray[np.int64] | None:
-        """Return where each sitting starts if every one is a row of segments side by side.
+        """Return where each session starts if every one is a row of consecutive segments.
 
         None where one is not, or lines were removed: several threads may go on at once. Do not
         write.
@@ -450,8 +418,8 @@ class SegmentTable:
         return self._neighbours.starts()
 
     def links(self, *, cross_sessions: bool = False) -> Links:
-        """Return each segment's neighbours in its sitting, or in its whole thread."""
-        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_sitting
+        """Return each segment's neighbours in its session, or in its whole thread."""
+        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_session
         return sides.links()
 
     def allowed(
@@ -498,8 +466,8 @@ class SegmentTable:
         if name == "session":
             # A line has its session as text, whatever its message had.
             names = {None if value is None else str(value) for value in values}
-            sittings = [one for name in names for one in self._sittings.get(name, ())]
-            return holds_one(self._neighbours.sittings, sittings)
+            sessions = [one for name in names for one in self._named_sessions.get(name, ())]
+            return holds_one(self._neighbours.sessions, sessions)
         if name == "speaker":
             return holds_one(self._speaker.view, numbers_of(self._speakers, values))
         if name == "role":
@@ -517,7 +485,7 @@ def _as_many(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
     return (numbers,) if isinstance(numbers, int) else numbers
 
 
-# -- Which segments bear --------------------------------------------------------------------------
+# -- which segments bear -----------------------------------------------------------------------
 
 
 _Label: TypeAlias = "tuple[str, bool, Scalar]"
@@ -565,15 +533,15 @@ def holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]
     return found
 
 
-# -- Which segments stand beside which: in their thread, and within their sitting -----------------
+# -- which segments are adjacent, in their thread and within their session --------------
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The segment before and behind each segment, by number; -1 for none."""
+    """The segment before and after each segment, by number; -1 for none."""
 
     before: NDArray[np.int64]
-    behind: NDArray[np.int64]
+    after: NDArray[np.int64]
 
 
 class Sides:
@@ -582,102 +550,102 @@ class Sides:
     def __init__(self) -> None:
         """Create empty columns."""
         self.before = Growable(np.int64)
-        self.behind = Growable(np.int64)
+        self.after = Growable(np.int64)
 
     def of(self, number: int) -> tuple[int, int]:
         """Return the neighbours of one segment."""
-        return self.before.at(number), self.behind.at(number)
+        return self.before.at(number), self.after.at(number)
 
     def links(self) -> Links:
         """Return the neighbours of all segments; do not write."""
-        return Links(self.before.view, self.behind.view)
+        return Links(self.before.view, self.after.view)
 
 
 class Neighbours:
-    """The segments beside each segment. Removing one closes the gap. Not thread-safe."""
+    """The segments next to each segment. Removing one closes the gap. Not thread-safe."""
 
     def __init__(self) -> None:
         """Create it without any segment."""
         self.in_thread = Sides()
         """The neighbours that each segment has in its thread."""
-        self.in_sitting = Sides()
-        """Those of them that belong to its sitting."""
-        self._sitting = Growable(np.int64)
+        self.in_session = Sides()
+        """Those of them that belong to its session."""
+        self._session = Growable(np.int64)
         self._last_of_thread: dict[int, int] = {}
-        # Where each sitting starts, as long as all of them stand side by side.
+        # Where each session starts, as long as all of them stand side by side.
         self._starts = Growable(np.int64)
         self._is_in_rows = True
 
     def __len__(self) -> int:
         """Return how many segments were added, removed ones included."""
-        return len(self._sitting)
+        return len(self._session)
 
-    # -- writing -----------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------
 
-    def add(self, threads: Sequence[int], sittings: Sequence[int]) -> None:
-        """Append segments, each behind the last one of its thread.
+    def add(self, threads: Sequence[int], sessions: Sequence[int]) -> None:
+        """Append segments, each after the last one of its thread.
 
         Args:
             threads: The thread of each, by number.
-            sittings: And the sitting.
+            sessions: And the session.
         """
         first, last_of = len(self), self._last_of_thread
-        before, behind, before_in, behind_in = ([-1] * len(threads) for _ in range(4))
+        before, after, before_in, after_in = ([-1] * len(threads) for _ in range(4))
         # Where fresh ones follow earlier ones, or nothing.
         seams: list[tuple[int, int]] = []
-        for at, (thread, sitting) in enumerate(zip(threads, sittings, strict=True)):
+        for at, (thread, session) in enumerate(zip(threads, sessions, strict=True)):
             last, number = last_of.get(thread, -1), first + at
             last_of[thread] = number
             if last < first:
                 seams.append((last, number))
                 continue
             before[at] = last
-            behind[last - first] = number
-            if sitting == sittings[last - first]:
+            after[last - first] = number
+            if session == sessions[last - first]:
                 before_in[at] = last
-                behind_in[last - first] = number
+                after_in[last - first] = number
                 self._is_in_rows &= number == last + 1
-        self._sitting.gather(sittings)
+        self._session.gather(sessions)
         self.in_thread.before.gather(before)
-        self.in_thread.behind.gather(behind)
-        self.in_sitting.before.gather(before_in)
-        self.in_sitting.behind.gather(behind_in)
+        self.in_thread.after.gather(after)
+        self.in_session.before.gather(before_in)
+        self.in_session.after.gather(after_in)
         for last, number in seams:
             self._join(last, number)
-            before_in[number - first] = self.in_sitting.before.at(number)
+            before_in[number - first] = self.in_session.before.at(number)
         self._starts.gather([at for at, last in enumerate(before_in, first) if last < 0])
 
     def remove(self, number: int, thread: int) -> None:
         """Take out a segment of a thread, which is there: its neighbours become each other's."""
-        before, behind = self.in_thread.of(number)
+        before, after = self.in_thread.of(number)
         self._is_in_rows = False
-        self._join(before, behind)
+        self._join(before, after)
         if self._last_of_thread[thread] == number:
             self._last_of_thread[thread] = before
         self._join(-1, number)
         self._join(number, -1)
 
-    def _join(self, before: int, behind: int) -> None:
+    def _join(self, before: int, after: int) -> None:
         """Make two segments neighbours; -1 stands for the end of the thread."""
-        sitting = self._sitting
-        together = before >= 0 and behind >= 0 and sitting.at(before) == sitting.at(behind)
-        self._is_in_rows &= not together or behind == before + 1
+        session = self._session
+        together = before >= 0 and after >= 0 and session.at(before) == session.at(after)
+        self._is_in_rows &= not together or after == before + 1
         if before >= 0:
-            self.in_thread.behind.put(before, behind)
-            self.in_sitting.behind.put(before, behind if together else -1)
-        if behind >= 0:
-            self.in_thread.before.put(behind, before)
-            self.in_sitting.before.put(behind, before if together else -1)
+            self.in_thread.after.put(before, after)
+            self.in_session.after.put(before, after if together else -1)
+        if after >= 0:
+            self.in_thread.before.put(after, before)
+            self.in_session.before.put(after, before if together else -1)
 
-    # -- reading -----------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     @property
-    def sittings(self) -> NDArray[np.int64]:
-        """The sitting of each segment; do not write."""
-        return self._sitting.view
+    def sessions(self) -> NDArray[np.int64]:
+        """The session of each segment; do not write."""
+        return self._session.view
 
     def starts(self) -> NDArray[np.int64] | None:
-        """Return where each sitting starts if every one is a row of segments side by side.
+        """Return where each session starts if every one is a row of consecutive segments.
 
         None where one is not, or some were removed: several threads may go on at once. Do not
         write.

@@ -6,44 +6,32 @@ computed, and a warm index answers exactly like a cold one. Not thread-safe.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.exact_index import ExactIndex, unit_rows
+from langchain_convmem.errors import ConfigError, DimensionMismatchError
 from langchain_convmem.words.bm25 import Growable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.faiss_index import Bits, FaissIndex
-    from langchain_convmem.recall.settings import IndexName
+    from langchain_convmem.recall.options import IndexName
 
 
 HALF = np.dtype("<f2")
-
-
 """Components in their stored form: half precision, little endian."""
-
-
 _PLAIN_ROWS = 5_000
-
-
 """Up to so many vectors NumPy is as fast as FAISS, which need not be imported.
 
 `python -m benchmarks.recall_speed --crossover` prints from where on it is not.
 """
-
-
 # About so many vectors tell what cosine chance gives.
 _SAMPLE = 256
-
-
 _NO_ROWS = np.empty((0, 0), dtype=np.float32)
-
-
 # So many of them, the nearest to a question, tell how far apart an embedder sets texts like it.
 _LIKE_IT = 16
 
@@ -100,7 +88,7 @@ class SegmentVectors:
         """Whether a number has a vector that is similar to anything; do not write."""
         return self._present.view
 
-    # -- writing -----------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------
 
     def expect(self, count: int) -> None:
         """Choose the index for so many numbers to come, so that none moves later on."""
@@ -173,8 +161,6 @@ class SegmentVectors:
         """Take the index that suits the numbers that are expected, with room for them."""
         rows = max(len(self), self._expected)
         if isinstance(self._index, ExactIndex) and rows > self._plain_rows():
-            from langchain_convmem.recall.faiss_index import FaissIndex
-
             self._index = FaissIndex.over(self._index, bits=self._bits)
         if self._index is not None:
             self._index.reserve(rows)
@@ -186,7 +172,7 @@ class SegmentVectors:
         is_short = self._bits == 8  # noqa: PLR2004
         return 0 if is_short or self._index_name == "faiss" else _PLAIN_ROWS
 
-    # -- reading -----------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def row(self, number: int) -> NDArray[np.float16] | None:
         """Return the rounded vector at `number`, a removed one too; None where there is none.
@@ -249,25 +235,13 @@ class SegmentVectors:
         return self._crowding.column(self._index.unit_rows, lines, late)
 
 
-# -- How crowded it is around each vector ---------------------------------------------------------
-
-
+# -- how crowded it is around each vector ------------------------------------------------------
 Rows: TypeAlias = "Callable[[NDArray[np.int64]], NDArray[np.float32]]"
-
-
 """Returns the unit vectors of some numbers; zeros where there is none."""
-
-
 _NEAREST = 5
-
-
 # Fewer where the sample is small, and none at first: of ten texts five are no crowd.
 _SAMPLED_FOR_EACH = 16
-
-
 _AT_ONCE = 2048
-
-
 # Nearer ones say the same once more, as templates and repetitions do, which is no crowd.
 _THE_SAME = 0.85
 
@@ -338,3 +312,410 @@ def _highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         best = np.partition(cosines, cosines.shape[1] - few, axis=1)[:, -few:]
         highest[:, _NEAREST - few :] = np.sort(np.maximum(best, 0.0), axis=1)
     return highest
+
+
+# -- the exact line index ----------------------------------------------------------------------
+
+
+# More than the rounding error of a matrix product of unit vectors, less than any difference that
+# means something: vectors this close to the k-th are compared again, bit by bit.
+_SLACK = np.float32(1e-5)
+_COPY_COST = 4
+
+
+def inverse_lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return 1 / length of each row (float32), or of one vector; 0 for a zero vector."""
+    # What `np.linalg.norm` does, without what it does around it.
+    lengths = np.asarray(np.sqrt(np.add.reduce(rows * rows, axis=-1)))
+    result: NDArray[np.float32] = np.divide(
+        np.float32(1), lengths, out=np.zeros_like(lengths), where=lengths > 0
+    )
+    return result
+
+
+def unit_rows(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the rows scaled to length 1 (float32); zero rows stay zero."""
+    rows = np.asarray(vectors, dtype=np.float32)
+    return rows * inverse_lengths(rows)[..., None]
+
+
+def checked_rows(vectors: NDArray[np.floating[Any]], dim: int) -> NDArray[np.float32]:
+    """Return vectors of shape (n, dim) in single precision.
+
+    Raises:
+        DimensionMismatchError: If the second axis is not `dim`.
+    """
+    rows = np.asarray(vectors, dtype=np.float32)
+    if rows.ndim != 2 or rows.shape[1] != dim:  # noqa: PLR2004 - rows and components
+        raise _mismatch(dim, rows.shape[-1] if rows.ndim else 0)
+    return rows
+
+
+def checked_query(query: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
+    """Return a query of shape (dim,) at unit length.
+
+    Raises:
+        DimensionMismatchError: If it does not have `dim` components.
+    """
+    vector = np.asarray(query, dtype=np.float32)
+    if vector.shape != (dim,):
+        raise _mismatch(dim, vector.size)
+    length = math.sqrt(np.vecdot(vector, vector))
+    return vector / np.float32(length) if length else vector
+
+
+def _mismatch(expected: int, got: int) -> DimensionMismatchError:
+    msg = (
+        f"the index holds vectors of {expected} components, got {got}: one index serves one "
+        "embedder; build another index for another embedder"
+    )
+    return DimensionMismatchError(msg, expected=expected, got=got)
+
+
+def nearest(
+    numbers: NDArray[np.int64],
+    rough: NDArray[np.float32],
+    k: int,
+    one_by_one: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the k numbers of highest similarity, highest first, ties ascending.
+
+    Args:
+        numbers: What is compared, ascending.
+        rough: Their similarities, from all compared at once: rounded by their place in memory,
+            so that equal vectors may not tie.
+        k: Fewer come back when there are fewer numbers.
+        one_by_one: Returns the similarities of some numbers, each rounded alike.
+    """
+    if k <= 0 or not len(numbers):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+    if k < len(numbers):
+        kth = np.partition(rough, len(rough) - k)[len(rough) - k]
+        numbers = numbers[rough >= kth - _SLACK]
+    similarities = one_by_one(numbers)
+    order = np.argsort(-similarities, kind="stable")[:k]
+    return numbers[order], similarities[order]
+
+
+class ExactIndex:
+    """Vectors in one growing matrix, searched by a full scan. Not thread-safe."""
+
+    def __init__(self, dim: int) -> None:
+        """Create an empty index of vectors of `dim` components.
+
+        Raises:
+            ConfigError: If `dim` is not positive.
+        """
+        if dim < 1:
+            msg = f"dim must be at least 1, got {dim}"
+            raise ConfigError(msg)
+        self.dim = dim
+        self._rows = Growable(np.float32, dim)
+        # That of a zero vector is 0, and so is every cosine with it.
+        self._inverse = Growable(np.float32)
+        self._kept = Growable(np.bool_)
+
+    def __len__(self) -> int:
+        """Return how many vectors were added, removed ones included."""
+        return len(self._rows)
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """Every vector by number as it was added, removed ones included; do not write."""
+        return self._rows.view
+
+    def row(self, number: int) -> NDArray[np.float32]:
+        """Return the vector at `number` as it was added; do not write."""
+        result: NDArray[np.float32] = self._rows.view[number]
+        return result
+
+    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at length 1; zeros for one that was removed."""
+        scale = self._inverse.view[numbers] * self._kept.view[numbers]
+        result: NDArray[np.float32] = self._rows.view[numbers] * scale[:, None]
+        return result
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Whether a number was not removed; do not write."""
+        return self._kept.view
+
+    @property
+    def searchable(self) -> NDArray[np.bool_]:
+        """Whether a number can be found: not removed, and not the zero vector."""
+        result: NDArray[np.bool_] = self._kept.view & (self._inverse.view > 0)
+        return result
+
+    def add(self, vectors: NDArray[np.floating[Any]]) -> None:
+        """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
+        rows = checked_rows(vectors, self.dim)
+        self._rows.extend(rows)
+        self._inverse.extend(inverse_lengths(rows))
+        self._kept.extend(np.ones(len(rows), dtype=np.bool_))
+
+    def reserve(self, length: int) -> None:
+        """Make room for so many vectors in all."""
+        self._rows.reserve(length)
+
+    def replace(self, number: int, vector: NDArray[np.float32]) -> None:
+        """Put another vector at `number`; a removed number stays removed."""
+        row = checked_rows(np.asarray(vector)[None], self.dim)
+        self._rows.view[number] = row
+        self._inverse.view[number] = inverse_lengths(row)[0]
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Take vectors out of every later search. Idempotent."""
+        self._kept.view[list(numbers)] = False
+
+    def search(
+        self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return numbers and cosine similarities of the k nearest (see `LineIndex.search`)."""
+        vector = checked_query(query, self.dim)
+        mask = self.searchable if allowed is None else self.searchable & allowed
+        # Everything is equally far from a query that says nothing.
+        numbers = np.flatnonzero(mask) if vector.any() else np.empty(0, dtype=np.int64)
+        # Multiplying rows in vain is cheaper than copying nearly all of them.
+        if len(numbers) * _COPY_COST < len(self):
+            rough = self.similarities(vector, numbers)
+        else:
+            rough = self.similarities(vector)[numbers]
+        return nearest(numbers, rough, k, lambda some: self._one_by_one(vector, some))
+
+    def _one_by_one(
+        self, query: NDArray[np.float32], numbers: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        result: NDArray[np.float32] = (self.rows[numbers] * query).sum(axis=1, dtype=np.float32)
+        result *= self._inverse.view[numbers]
+        return result
+
+    def similarities(
+        self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the cosine similarity of the given numbers (None: of all), in order."""
+        vector = checked_query(query, self.dim)
+        at = slice(None) if numbers is None else numbers
+        # Not `rows @ query`: BLAS shares that out to threads, and where other work keeps a core
+        # busy, waiting for the last of them takes twenty times as long as the product.
+        result: NDArray[np.float32] = np.vecdot(self.rows[at], vector)
+        result *= self._inverse.view[at]
+        return result
+
+
+# -- the line index for owners with many lines. The only file importing FAISS ------------------
+
+
+Bits: TypeAlias = Literal[8, 16]
+"""What a component of a vector takes in memory."""
+_BYTE_STEPS = 127
+_BYTE_ZERO = 128
+_CONVERT_ROWS = 10_000
+# The only list of the index, and that vectors stand in it as they are, not as a difference.
+_LIST = 0
+_BY_RESIDUAL = False
+
+
+class FaissIndex:
+    """Vectors in half precision or in bytes, searched by FAISS: a full scan in the calling thread.
+
+    A scan takes as long as it takes to read the vectors, so shorter ones are compared faster. With
+    16 bits, vectors that were rounded to half precision before are kept as they are. With 8,
+    vectors and questions are rounded to 127 steps on each side of 0, and cosines are off by some
+    thousandths.
+
+    Not thread-safe. FAISS is imported when the first index is made.
+    """
+
+    def __init__(self, dim: int, *, bits: Bits = 16) -> None:
+        """Create an empty index of vectors of `dim` components.
+
+        Raises:
+            ConfigError: If `dim` is not positive, or `bits` neither 8 nor 16.
+        """
+        if dim < 1 or bits not in {8, 16}:
+            msg = f"dim must be at least 1 and bits 8 or 16, got {dim!r} and {bits!r}"
+            raise ConfigError(msg)
+        import faiss
+
+        self._faiss: Any = faiss
+        self.dim = dim
+        self._in_bytes = bits == 8  # noqa: PLR2004
+        kinds: Any = faiss.ScalarQuantizer
+        kind = kinds.QT_8bit_direct_signed if self._in_bytes else kinds.QT_fp16
+        center = np.zeros((1, dim), dtype=np.float32)
+        quantizer = faiss.IndexFlatIP(dim)
+        quantizer.add(center)
+        # One inverted list with every vector, in ascending number: FAISS scans it in the calling
+        # thread when there is one question. Its `IndexScalarQuantizer` starts threads even then,
+        # which wait for each other on a busy machine and do not survive a fork, and takes about
+        # thirty times as long for the similarities of all vectors.
+        self._index: Any = faiss.IndexIVFScalarQuantizer(
+            quantizer, dim, 1, kind, faiss.METRIC_INNER_PRODUCT, _BY_RESIDUAL
+        )
+        self._index.train(center)
+        self._reserved = 0
+        # That of a zero vector is 0, and so is every cosine with it.
+        self._inverse = Growable(np.float32)
+        self._kept = Growable(np.bool_)
+
+    @classmethod
+    def over(cls, exact: ExactIndex, *, bits: Bits = 16) -> FaissIndex:
+        """Return an index of the vectors of `exact`, removed ones included."""
+        index = cls(exact.dim, bits=bits)
+        for start in range(0, len(exact), _CONVERT_ROWS):
+            index.add(exact.rows[start : start + _CONVERT_ROWS])
+        index.remove(np.flatnonzero(~exact.kept).tolist())
+        return index
+
+    def __len__(self) -> int:
+        """Return how many vectors were added, removed ones included."""
+        return len(self._kept)
+
+    def add(self, vectors: NDArray[np.floating[Any]]) -> None:
+        """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
+        rows = checked_rows(vectors, self.dim)
+        if not len(rows):
+            return
+        codes: NDArray[Any] = vectors
+        if not self._is_kept_so(vectors, rows):
+            rows = self._rounded(rows)
+            codes = self._encoded(rows)
+        # `add` would start threads to make the codes.
+        self._index.add_sa_codes(np.ascontiguousarray(codes).view(np.uint8))
+        self._inverse.extend(inverse_lengths(rows))
+        self._kept.extend(np.ones(len(rows), dtype=np.bool_))
+
+    def reserve(self, length: int) -> None:
+        """Make room for so many vectors in all."""
+        if length > max(len(self), self._reserved):
+            lists = self._index.invlists
+            # A list that was longer keeps its memory.
+            lists.resize(_LIST, length)
+            lists.resize(_LIST, len(self))
+            self._reserved = length
+
+    def replace(self, number: int, vector: NDArray[np.float32]) -> None:
+        """Put another vector at `number`; a removed number stays removed."""
+        row = self._rounded(checked_rows(np.asarray(vector)[None], self.dim))
+        # FAISS does not check where it writes.
+        number = range(len(self))[number]
+        code = self._encoded(row).view(np.uint8)
+        self._index.invlists.update_entry(_LIST, number, number, self._faiss.swig_ptr(code))
+        self._inverse.view[number] = inverse_lengths(row)[0]
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Take vectors out of every later search. Idempotent."""
+        self._kept.view[list(numbers)] = False
+
+    def search(
+        self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return numbers and cosine similarities of the k nearest (see `LineIndex.search`)."""
+        asked = self._question(query)
+        mask = self._kept.view & (self._inverse.view > 0)
+        if allowed is not None:
+            mask &= allowed
+        if not asked.any():
+            # Everything is equally far from a query that says nothing.
+            mask[:] = False
+        numbers, rough = self._compared(asked, mask)
+        return nearest(numbers, rough, k, lambda some: self._one_by_one(asked, some))
+
+    def similarities(
+        self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """Return the cosine similarity of the given numbers (None: of all), in order."""
+        asked = self._question(query)
+        if numbers is None:
+            return self._compared(asked)[1]
+        wanted = np.zeros(len(self), dtype=np.bool_)
+        wanted[numbers] = True
+        found, result = self._compared(asked, wanted)
+        return result[found.searchsorted(numbers)]
+
+    def row(self, number: int) -> NDArray[np.float32] | None:
+        """Return a vector of about unit length as it was added; None if it is kept in bytes."""
+        return None if self._in_bytes else self._decoded(number)
+
+    def unit_rows(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors of some numbers at length 1; zeros for one that was removed."""
+        scale = self._inverse.view[numbers] * self._kept.view[numbers]
+        result: NDArray[np.float32] = self._decoded(numbers) * scale[:, None]
+        return result
+
+    # -- rounding ------------------------------------------------------------------------------
+
+    def _rounded(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return rows, or one, as they are kept: scaled, since no length counts, and rounded."""
+        if self._in_bytes:
+            highest = np.abs(rows).max(axis=-1, keepdims=True)
+            scale = np.divide(_BYTE_STEPS, highest, out=np.zeros_like(highest), where=highest > 0)
+            steps: NDArray[np.float32] = np.rint(rows * scale)
+            return steps
+        # By a power of two, so that what is in half precision already stays as it is.
+        scaled: NDArray[np.float32] = rows * np.exp2(-_powers(rows))
+        return scaled.astype(np.float16).astype(np.float32)
+
+    def _is_kept_so(self, given: NDArray[Any], rows: NDArray[np.float32]) -> bool:
+        """Return whether rows stay as they were given, which takes longer to do than to see."""
+        is_half = np.asarray(given).dtype == np.float16 and not self._in_bytes
+        return is_half and not _powers(rows).any()
+
+    def _encoded(self, rows: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the codes that FAISS keeps of rounded rows."""
+        if self._in_bytes:
+            return (rows + _BYTE_ZERO).astype(np.uint8)
+        return rows.astype(np.float16)
+
+    def _decoded(self, at: int | NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the rounded row at a number, or those at several."""
+        # `sa_decode` and `reconstruct` start threads in some releases.
+        codes = self._faiss.rev_swig_ptr(
+            self._index.invlists.get_codes(_LIST), len(self) * self._index.code_size
+        )
+        kind = np.uint8 if self._in_bytes else np.float16
+        rows: NDArray[np.float32] = codes.view(kind).reshape(-1, self.dim)[at].astype(np.float32)
+        if self._in_bytes:
+            rows -= _BYTE_ZERO
+        return rows
+
+    def _question(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        vector = checked_query(query, self.dim)
+        return self._rounded(vector) if self._in_bytes else vector
+
+    # -- comparing -----------------------------------------------------------------------------
+
+    def _compared(
+        self, asked: NDArray[np.float32], wanted: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the wanted numbers (None: all), ascending, and their cosine similarities."""
+        faiss, inverse, parameters = self._faiss, self._inverse.view, None
+        if wanted is not None and not wanted.all():
+            inverse = inverse[wanted]
+            bits = np.packbits(wanted, bitorder="little")
+            parameters = faiss.IVFSearchParameters(sel=faiss.IDSelectorBitmap(bits))
+        _, result, numbers = self._index.range_search(asked[None], -np.inf, params=parameters)
+        result *= inverse
+        return numbers, self._per_length(result, asked)
+
+    def _one_by_one(
+        self, asked: NDArray[np.float32], numbers: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        products: NDArray[np.float32] = (self._decoded(numbers) * asked).sum(
+            axis=1, dtype=np.float32
+        )
+        return self._per_length(products * self._inverse.view[numbers], asked)
+
+    def _per_length(
+        self, products: NDArray[np.float32], asked: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        if self._in_bytes:
+            products *= inverse_lengths(asked)
+        return products
+
+
+def _powers(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the power of two that is nearest to each row's length; 0 for a zero vector."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    powers: NDArray[np.float32] = np.log2(lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    return np.rint(powers, out=powers)

@@ -1,6 +1,6 @@
 """Words of a text, as the terms that a lexical index searches. Pure.
 
-The analysis is part of what a log stores beside its lines: raise `ANALYSIS_VERSION` whenever
+The analysis is part of what a log stores with its lines: raise `ANALYSIS_VERSION` whenever
 `analyze` answers differently, or old rows would be searched with new words.
 """
 
@@ -24,12 +24,8 @@ from langchain_convmem.words.languages import (
 from langchain_convmem.words.speech import marks
 
 ANALYSIS_VERSION = 3
-
-
 # A longer reply does not merely say that it knows nothing.
 _LONGEST_REFUSAL = 600
-
-
 # Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
 # with, but its particles stick to the words): characters themselves are the terms there.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f"
@@ -43,25 +39,13 @@ _UNSPACED += "\uff66-\uff9f\U00020000-\U0003ffff"
 
 # Vowel signs and points are no word characters to a regular expression, yet stand inside words.
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
-
-
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_MARKS}])"
-
-
 _RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTER}+(?:'{_LETTER}+)*")
-
-
 # The same where there are no other letters, in a fraction of the time.
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
-
-
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-
-
 # What tells an index that it holds stems of a language; no word has such a sign.
 _LANGUAGE_OF = {f"={language}": language for language in LATIN if language != ENGLISH}
-
-
 _Words: TypeAlias = tuple[tuple[str, str], ...]
 
 

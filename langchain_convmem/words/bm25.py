@@ -81,7 +81,7 @@ class LexicalIndex:
                 self._present -= 1
                 self._total_length -= self._lengths.at(number)
 
-    # -- reading -----------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     @property
     def rarest(self) -> float:
@@ -229,21 +229,15 @@ class LexicalIndex:
         return weights
 
 
-# -- In -------------------------------------------------------------------------------------------
+# -- postings ----------------------------------------------------------------------------------
 
 
 # From this many documents on, sorting all their terms at once beats counting one by one.
 _MANY = 64
-
-
 # And for more at once it takes much memory.
 _MOST_UNSORTED = 20_000
-
-
 # One question looks up each of its terms several times.
 _MOST_LOOKED_UP = 64
-
-
 Column: TypeAlias = "array[int] | memoryview[int]"
 
 
@@ -255,7 +249,7 @@ class TermPostings(NamedTuple):
 
 
 def joined(columns: Iterable[Column]) -> NDArray[np.intc]:
-    """Return a copy of the columns behind one another: a view would forbid them to grow."""
+    """Return a copy of the columns one after another: a view would forbid them to grow."""
     return np.frombuffer(b"".join(columns), dtype=np.intc)
 
 
@@ -274,7 +268,7 @@ class Postings:
         self._later: dict[int, tuple[array[int], array[int]]] = {}
         self._looked_up: dict[str, list[TermPostings]] = {}
         self._written = 0
-        # What is to be written: parts in order, and behind them documents as they came.
+        # What is to be written: parts in order, and after them documents as they came.
         self._parts: list[_Part] = []
         self._first_unsorted = 0
         self._unsorted = array("i")
@@ -292,7 +286,7 @@ class Postings:
         return term in self._terms
 
     def of(self, term: str) -> list[TermPostings]:
-        """Return where a term stands, in parts behind one another, if `settle` was called.
+        """Return where a term stands, in parts one after another, if `settle` was called.
 
         Do not write, and do not keep: what is looked at cannot grow.
 
@@ -318,7 +312,7 @@ class Postings:
             found.append(TermPostings(*later))
         return found
 
-    # -- writing -----------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Write what was added."""
@@ -369,7 +363,7 @@ class Postings:
         self._end_unsorted()
 
     def _end_unsorted(self) -> int:
-        """Begin behind the documents so far; return how many they are."""
+        """Begin after the documents so far; return how many they are."""
         self._first_unsorted += len(self._lengths)
         self._unsorted = array("i")
         self._lengths = []
@@ -390,7 +384,7 @@ class Postings:
             shapes.frombytes(part.shapes[start:end].tobytes())
 
     def _later_part(self) -> _Part:
-        """Return all that stands behind the block."""
+        """Return all that comes after the block."""
         counts = [len(numbers) for numbers, _ in self._later.values()]
         return _Part(
             np.repeat(np.array(list(self._later), dtype=np.intc), counts),
@@ -419,7 +413,7 @@ class _Block(NamedTuple):
     """Postings in two long columns: columns for each term would take a multiple of the time."""
 
     starts: array[int]
-    """Where each term begins; behind them, where the last one ends."""
+    """Where each term begins; after them, where the last one ends."""
     numbers: array[int]
     """As Python reads single numbers fastest."""
     shapes: memoryview[int]
@@ -490,14 +484,14 @@ class Shapes:
         return np.array(found, dtype=np.intc)[pairs.searchsorted(keys)]
 
 
-# -- A NumPy array that grows at its end in amortised constant time. Not thread-safe --------------
+# -- an array that grows -----------------------------------------------------------------------
 
 
 _FIRST_CAPACITY = 64
 
 
 class Growable:
-    """Rows of one type behind one another."""
+    """A NumPy array that grows at its end in amortised constant time. Not thread-safe."""
 
     def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
         """Create an empty array of numbers, or of rows of `width` numbers."""

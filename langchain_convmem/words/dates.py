@@ -15,17 +15,9 @@ from functools import lru_cache, partial
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-
-
 """From when to before when, in milliseconds since the epoch."""
-
-
 _Days: TypeAlias = "tuple[date, date] | None"
-
-
 _Reader: TypeAlias = "Callable[[re.Match[str], date], Iterator[_Days]]"
-
-
 _MONTHS = """
 january jan januar janvier enero gennaio janeiro januari tammikuu ocak január ianuarie январь января
 february feb februar février febrero febbraio fevereiro februari helmikuu şubat február februarie февраль февраля
@@ -40,39 +32,19 @@ october oct oktober octobre octubre ottobre outubro lokakuu ekim október octomb
 november nov novembre noviembre novembro marraskuu kasım noiembrie ноябрь ноября
 december dec dezember décembre diciembre dicembre dezembro joulukuu aralık decembrie декабрь декабря
 """
-
-
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
-
-
 _MONTH_OF = {
     name: number
     for number, line in enumerate(_MONTHS.split("\n")[1:-1], 1)
     for name in line.split()
 }
-
-
 _DAY_OF = {name: number for number, name in enumerate(_WEEKDAYS.split())}
-
-
 NAMES_OF_TIMES = frozenset(_MONTH_OF) | frozenset(_DAY_OF)
-
-
 """Names of months and weekdays: when something was is known of a line but seldom said in it."""
-
-
 _MONTH = "|".join(sorted(map(re.escape, _MONTH_OF), key=len, reverse=True))
-
-
 _WEEKDAY = "|".join(_DAY_OF)
-
-
 _YEAR = r"(?:,?\s*(?:(?:of|de|del|do)\s+)?(?P<year>(?:19|20)\d\d))"
-
-
 _OF = r"(?:\s*(?:of|de|del|do|di|d')\s*|\s+)"
-
-
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
@@ -80,20 +52,10 @@ _COUNTS |= {"seven": 7, "eight": 8, "nine": 9, "ten": 10, "a couple of": 2, "a f
 
 
 _COUNT = "|".join(sorted(_COUNTS, key=len, reverse=True))
-
-
 _WORD = re.compile(r"[^\W\d_]+")
-
-
 _DATE_SIGN = re.compile(r"\d[-./]")
-
-
 _YEAR_SIGN = re.compile(r"(?:19|20)\d\d")
-
-
 _DAY_MS = 24 * 3_600_000
-
-
 _EPOCH = date(1970, 1, 1)
 
 
@@ -147,7 +109,7 @@ def _readable(read: _Reader, match: re.Match[str], today: date) -> Iterator[tupl
         return
 
 
-# -- dates -----------------------------------------------------------------------------------
+# -- dates -------------------------------------------------------------------------------------
 def _in_numbers(match: re.Match[str], _today: date) -> Iterator[_Days]:
     year, month, day = (int(match[name]) for name in ("year", "month", "day"))
     yield _one(date(year, month, day))
@@ -193,7 +155,7 @@ def _whole_month(year: int, month: int) -> _Days:
     return date(year, month, 1), following - timedelta(days=1)
 
 
-# -- before now ------------------------------------------------------------------------------
+# -- before now --------------------------------------------------------------------------------
 def _ago(match: re.Match[str], today: date) -> Iterator[_Days]:
     said = match["count"]
     count = _COUNTS.get(said) or int(said)
@@ -240,8 +202,6 @@ _NUMBERS = (
     (_pattern(r"(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4})"), _either_way),
     (_pattern(r"(?P<year>\d{4})-(?P<month>\d\d?)"), _month_of_year),
 )
-
-
 _NAMES = (
     (
         _pattern(rf"(?P<day>\d\d?)(?:st|nd|rd|th|\.|er)?{_OF}(?P<month>{_MONTH}){_YEAR}?"),
@@ -252,29 +212,17 @@ _NAMES = (
     # Alone a month needs a word before it: "may", "mars" and "mart" are words of their own.
     (_pattern(rf"(?:in|im|en|em|since|during|last|of|i)\s+(?P<month>{_MONTH})(?P<year>)"), _month),
 )
-
-
 _YEARS = (
     (_pattern(r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)"), _year),
 )
-
-
 _AGO = ((_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"), _ago),)
-
-
 _DAYS_BEFORE = (
     (_pattern(r"(?:the day before yesterday|yesterday|last night|today|tonight)"), _day_before),
 )
-
-
 _STRETCHES = (
     (_pattern(r"(?P<which>this|last)\s+(?P<unit>weekend|week|month|year)"), _this_or_last),
 )
-
-
 _WEEKDAYS_BEFORE = ((_pattern(rf"(?:on|last)\s+(?P<weekday>{_WEEKDAY})"), _weekday),)
-
-
 # Most questions name no time, and looking for one costs more than a recall: what to look for only
 # where one of these words, or of these patterns of digits, is there.
 _PATTERNS = (
@@ -286,6 +234,4 @@ _PATTERNS = (
     ({"weekend", "week", "month", "year"}, _STRETCHES),
     (set(_DAY_OF), _WEEKDAYS_BEFORE),
 )
-
-
 _SIGNS = frozenset(sign for needed, _ in _PATTERNS for sign in needed)

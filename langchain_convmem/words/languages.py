@@ -17,19 +17,12 @@ from functools import cache, lru_cache
 import snowballstemmer
 
 ENGLISH = "english"
-
-
 _OTHER_SCRIPTS = {
     "GREEK": "greek",
     "CYRILLIC": "russian",
     "ARABIC": "arabic",
     "DEVANAGARI": "hindi",
 }
-
-
-# -- Words that shape a question without saying what it is about, by language ---------------------
-
-
 STOP_WORDS = {
     "english": """
 a an the and or but nor if then than so as because while of at by for from with without about into
@@ -182,36 +175,25 @@ ce cine cui când unde cum câți câte
 एक क्या कौन कब कहाँ कहां क्यों कैसे कितना कितने कितनी किस किसका जो वाला बहुत लिए साथ
 """,
 }
-
-
-# -- Which language words are written in, and their stems in it -----------------------------------
-
-
+"""By the name of the language's Snowball stemmer; words between blanks."""
+FUNCTION_CHARACTERS = frozenset(
+    "的了吗嗎呢吧啊在是我你您他她它们們这這那哪里裡裏什么麼怎谁誰几幾多少有和与與不也都就把被到给給对對会會要想说說去"
+    "来來很为為什何時时候得着著过過个個上下"
+    "はがをにでとのもへやかねよさしすたてだなるれらりいうえおあくけこせそちつぬひふほまみめむゆろわんっ"
+    "은는이가을를에의도로서게요까니다습있어디나지하고한"
+)
+"""Characters that mostly hold a sentence together where words are not set apart by blanks."""
 LATIN = tuple(name for name in STOP_WORDS if name not in _OTHER_SCRIPTS.values())
-
-
 """The languages that only their words tell apart, English first."""
-
-
 # "l'amico", "d'un ami": what follows the apostrophe is the word.
 _ELIDING = ("french", "italian")
-
-
 # Votes for all languages are summed as one number, a field of this many bits for each.
 _FIELD = 12
-
-
 _FIELD_MASK = (1 << _FIELD) - 1
-
-
 # More words than these say no more about a language, and might overflow a field.
 _MOST_VOTES = 200
-
-
 # Of running text function words are two in five; of anything else at most one in so many.
 _LEAST_SHARE = 10
-
-
 _stemmers = threading.local()
 
 
@@ -306,20 +288,3 @@ def _snowball(word: str, language: str) -> str:
     if stemmer is None:
         stemmer = _stemmers.__dict__[language] = snowballstemmer.stemmer(language)
     return str(stemmer.stemWord(word))
-
-
-# -- Words that shape a question without saying what it is about, by language ---------------------
-
-
-"""By the name of the language's Snowball stemmer; words between blanks."""
-
-
-FUNCTION_CHARACTERS = frozenset(
-    "的了吗嗎呢吧啊在是我你您他她它们們这這那哪里裡裏什么麼怎谁誰几幾多少有和与與不也都就把被到给給对對会會要想说說去"
-    "来來很为為什何時时候得着著过過个個上下"
-    "はがをにでとのもへやかねよさしすたてだなるれらりいうえおあくけこせそちつぬひふほまみめむゆろわんっ"
-    "은는이가을를에의도로서게요까니다습있어디나지하고한"
-)
-
-
-"""Characters that mostly hold a sentence together where words are not set apart by blanks."""

@@ -1,7 +1,7 @@
 """What kind of utterance a text is: who a question is about, and what a line does. Pure.
 
 A text is cut into sentences and these into clauses; how a clause begins tells a question, a request
-and a statement apart, in the languages that `phrases` has. Of any other language nothing is
+and a statement apart, in the languages that `phrases.json` has. Of any other language nothing is
 recognised: no mark, nobody meant, every sentence kept.
 """
 
@@ -9,15 +9,16 @@ recognised: no mark, nobody meant, every sentence kept.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.words.languages import function_words, language_of
-from langchain_convmem.words.phrases import MARKERS, PHRASES, Phrases
 
 Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
 
@@ -47,17 +48,14 @@ class Meant(NamedTuple):
     """Nobody is named, in a language that usually leaves out the subject."""
 
 
-# -- questions -----------------------------------------------------------------------------------
+# -- questions ---------------------------------------------------------------------------------
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]"
     r"|\u00ab[^\u00bb]*\u00bb|\u300c[^\u300d]*\u300d|(?<!\w)'[^'\n]+(?:'\w[^'\n]*)*'(?!\w)",
     re.DOTALL,
 )
-
-
+_UNSPACED_LANGUAGES = frozenset({"chinese", "japanese", "korean"})
 _COUNTRY = re.compile(r"\bUS\b")
-
-
 _LONGEST_FOLLOW_UP = 6
 
 
@@ -125,16 +123,13 @@ def _follows_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool
         return "?" in asked or "\uff1f" in asked
     if forms.follow_up.fullmatch(message):
         return True
-    known = function_words(forms.language) if forms.language in _WITH_FUNCTION_WORDS else ()
+    known = () if forms.language in _UNSPACED_LANGUAGES else function_words(forms.language)
     return (
         "\u2026" not in asked
         and 0 < len(words) <= _LONGEST_FOLLOW_UP
         and not means_asker
         and all(word in known for word in words)
     )
-
-
-_WITH_FUNCTION_WORDS = frozenset(PHRASES) - {"chinese", "japanese", "korean"}
 
 
 def askings(text: str) -> list[tuple[int, int]]:
@@ -164,10 +159,8 @@ def _asks(sentence: str, forms: Forms | None) -> bool:
     )
 
 
-# -- lines ---------------------------------------------------------------------------------------
+# -- lines -------------------------------------------------------------------------------------
 _LONGEST_IGNORANCE = 300
-
-
 _LONGEST_WITH_OFFERS = 600
 
 
@@ -203,17 +196,9 @@ def marks(text: str) -> frozenset[Mark]:
 
 
 _NONE: frozenset[Mark] = frozenset()
-
-
 _STATES: frozenset[Mark] = frozenset({"states"})
-
-
 _ASKS: frozenset[Mark] = frozenset({"asks"})
-
-
 _IGNORANT: frozenset[Mark] = frozenset({"ignorant"})
-
-
 _COURTESY: frozenset[Mark] = frozenset({"courtesy"})
 
 
@@ -274,68 +259,35 @@ def _adds_nothing(sentence: str, forms: Forms) -> bool:
     return _verdict(sentence, forms) in ("asks", "mixed", "courtesy")
 
 
-# -- The phrases of a language, compiled, and the language of a text ------------------------------
-
+# -- clauses -----------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["standing", "request", "question", "condition", "own", "says", "fragment"]
-
-
-# -- What kind of utterance a text is: who a question is about, and what a line does --------------
-
-
-# -- clauses -------------------------------------------------------------------------------------
 _Clause: TypeAlias = tuple[Kind, str]
-
-
 _Verdict: TypeAlias = Literal["own", "states", "fragment", "mixed", "asks", "courtesy"]
-
-
 _CLAUSE_END = re.compile("[,;:\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013-]")
-
-
 # These hold things together too, unless a blank follows: "10,000", "17:00"; or two: "e-mail".
 _NEEDS_BLANK = frozenset(",;:-")
-
-
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)\u300d]*\Z")
-
-
 # What looks like a question and belongs to a noun: "Elsie, who will be ten".
 _RELATIVE = re.compile(
     r"(?:who|whom|whose|which|where|qui|dont|que|quien|donde|che|cui|quem|onde|wie|waar|котор\w+)\b"
 )
-
-
 _WHENEVER = re.compile(
     r"(?:when|whenever|every time|each time|any ?time|once|wenn|sobald|quand|lorsque|cuando|quando"
     r"|als|wanneer|когда|عندما|لما)\b"
 )
-
-
 _HYPOTHETICAL = re.compile(
     r"(?:if|when|whenever|while|unless|until|whether|once|wenn|falls|ob|sobald|si|s'il|quand|lorsque"
     r"|cuando|se|quando|als|wanneer|если|когда|чтобы|إذا|لو|عندما)\b"
 )
-
-
 _SUBJECT = re.compile(
     r"(?:\b(?:i|i'm|i've|i'll|we|we're|we've|ich|wir|je|nous|yo|nosotros|io|noi|eu|nós|ik|wij|я|мы|أنا"
     r"|bevo|vado|vorrei|voglio|quiero|tengo|voy|vou|tenho|quero)\b|\bj')"
 )
-
-
 _SHORTEST_OWN_QUESTION = 8
-
-
 _SHORTEST_RUN_ON = 12
-
-
 _LONGEST_COURTESY = 25
-
-
 _OWN = frozenset({"own"})
-
-
 _SAYING = frozenset({"own", "states"})
 
 
@@ -486,7 +438,58 @@ def _kind(clause: str, forms: Forms) -> Iterator[_Clause]:
         yield ("says" if forms.finite.search(clause) else "fragment"), clause
 
 
-# -- The phrases of a language, compiled, and the language of a text ------------------------------
+# -- the phrases of a language, compiled, and the language of a text ---------------------------
+
+
+class Phrases(NamedTuple):
+    """What the clauses of one language begin with or hold, as `phrases.json` has it.
+
+    A field is a list of alternatives, each a regular expression over text in lowercase.
+    """
+
+    first_person: Sequence[str]
+    """Anywhere: the person who speaks is meant."""
+    own_clause: Sequence[str]
+    """Head: a clause that states something about the person who speaks."""
+    finite: Sequence[str]
+    """Anywhere: a verb that makes a clause of a few words."""
+    question: Sequence[str]
+    """Head: a question."""
+    request: Sequence[str]
+    """Head: an imperative, or a question that asks to do something."""
+    condition: Sequence[str]
+    """Head: a subordinate clause that states nothing by itself."""
+    standing: Sequence[str]
+    """Head: an instruction for the future, which counts as a statement."""
+    opening: Sequence[str]
+    """Head: a word before the clause proper begins."""
+    ignorant: Sequence[str]
+    """Head: a reply that knows nothing or refuses."""
+    offer: Sequence[str]
+    """Anywhere: a sentence that a reply which knows nothing may add."""
+    listener: Sequence[str]
+    """Anywhere in a question: what the one who is asked said earlier."""
+    advice: Sequence[str]
+    """Anywhere in a question: how to do something, or what one should do."""
+    unmeant: Sequence[str] = ()
+    """Anywhere in a question: a first person that belongs to the form of the request alone."""
+    favour: Sequence[str] = ()
+    """Anywhere in a question: a request that concerns the asker's own life."""
+    follow_up: Sequence[str] = ()
+    """The whole of a message that cannot be understood alone."""
+    run_on: Sequence[str] = ()
+    """Anywhere in a long clause without punctuation: a statement after a question or request."""
+    drops_subject: bool = False
+    """Whether a sentence usually leaves out who does something."""
+    markers: Sequence[str] = ()
+    """Words that tell the language where a line has no function word of any but English."""
+
+
+@cache
+def load_phrases() -> Mapping[str, Phrases]:
+    """Return the phrases of every language that is recognised, by its name; read once."""
+    data = json.loads(files(__package__).joinpath("phrases.json").read_text("utf-8"))
+    return {language: Phrases(**fields) for language, fields in data.items()}
 
 
 class Forms(NamedTuple):
@@ -512,23 +515,22 @@ class Forms(NamedTuple):
     """What may stand at the end of a clause and tells nothing more about it."""
 
 
+_NEVER = "(?!)"
 _ENDINGS = " \t\r\n.!\u2026\u3002\uff01\"'\u201d\u300d)"
-
-
 # Of an expression: an escaped sign, a set of signs, or what stands between alternatives.
 _SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
 
 
-def _alternatives(lines: str) -> str:
-    return "(?:" + "|".join(line for line in lines.splitlines() if line) + ")"
+def _alternatives(lines: Sequence[str]) -> str:
+    return f"(?:{'|'.join(lines) if lines else _NEVER})"
 
 
-def _anywhere(lines: str) -> re.Pattern[str]:
+def _anywhere(lines: Sequence[str]) -> re.Pattern[str]:
     """Return the pattern of what is looked for anywhere, not of where it ends.
 
     What begins at the border of a word stands together, so that few places need be tried.
     """
-    parts = [part for line in lines.splitlines() if line for part in _split(line)]
+    parts = [part for line in lines or [_NEVER] for part in _split(line)]
     at_border = "|".join(part[len(r"\b") :] for part in parts if part.startswith(r"\b"))
     others = "|".join(part for part in parts if not part.startswith(r"\b"))
     both = (rf"\b(?:{at_border})" if at_border else "", others)
@@ -549,12 +551,12 @@ def _split(line: str) -> list[str]:
 @cache
 def forms_of(language: str) -> Forms | None:
     """Return the phrases of a language; None if it is not recognised."""
-    phrases = PHRASES.get(language)
+    phrases = load_phrases().get(language)
     return None if phrases is None else _compiled(language, phrases)
 
 
 def _compiled(language: str, phrases: Phrases) -> Forms:
-    def compiled(lines: str) -> re.Pattern[str]:
+    def compiled(lines: Sequence[str]) -> re.Pattern[str]:
         return re.compile(_alternatives(lines))
 
     finite = _alternatives(phrases.finite)
@@ -587,30 +589,14 @@ def _compiled(language: str, phrases: Phrases) -> Forms:
 
 
 _KANA = re.compile("[\u3041-\u30ff\uff66-\uff9f]")
-
-
 _HANGUL = re.compile("[\uac00-\ud7af\u1100-\u11ff]")
-
-
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-
-
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
-
-
 _ARABIC = re.compile("[\u0600-\u06ff]")
-
-
 _LATIN_LETTER = re.compile("[a-z\u00df-\u024f]")
-
-
 _UNKNOWN_LETTER = re.compile("[\u0370-\u03ff\u0590-\u05ff\u0900-\u109f\u1780-\u17ff]")
-
-
 # One character of a script without blanks says about as much as so many letters.
 _LETTERS_PER_CHARACTER = 3
-
-
 _FEW_WORDS = 8
 
 
@@ -645,7 +631,9 @@ def _language_of_script(lowered: str) -> str | None:
 
 @cache
 def _markers() -> dict[str, str]:
-    return {word: language for language, words in MARKERS.items() for word in words.split()}
+    return {
+        word: language for language, phrases in load_phrases().items() for word in phrases.markers
+    }
 
 
 def lower_in_place(text: str) -> str:
@@ -657,8 +645,6 @@ def lower_in_place(text: str) -> str:
 
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
-
-
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 
 
@@ -667,7 +653,7 @@ def words_of(lowered: str) -> list[str]:
     return (_ASCII_WORD if lowered.isascii() else _WORD).findall(lowered)
 
 
-# -- The sentences of a text, and what is pasted into it ------------------------------------------
+# -- the sentences of a text, and what is pasted into it ---------------------------------------
 
 
 # A line that begins like a letter, after the request to work on it, opens the letter itself.
@@ -678,19 +664,11 @@ _PASTED = re.compile(
     r"|gentil[ei]|car[oa]|egregi[oa]|prezad[oa]s?|beste|geachte|уважаем\w+)\b[^\n]{1,60},[ \t]*\n.*",
     re.DOTALL | re.MULTILINE,
 )
-
-
 _PASTE_SIGNS = re.compile('[`>"\u201c\u201e\u00ab\u300c\n]')
-
-
 _BOUNDARY = re.compile(
     "[.!?\u2026\u3002\uff01\uff1f\u061f\n]+[\"'\u201d\u2019\u00bb)\\]*_\u300d\u300f]*"
 )
-
-
 _ENDS_UNSPACED = frozenset("\n\u3002\uff01\uff1f\u061f")
-
-
 # What stands before a period that ends no sentence: a title, an initial, a number, "e.g.".
 _ABBREVIATED = re.compile(
     r"(?:^|[\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|approx|etc|bzw|ca|usw|mme|mlle|m|sr|sra|srta|sig|"
@@ -741,21 +719,15 @@ def _trimmed(lowered: str, start: int, end: int, *, is_pasted: bool = False) -> 
 HAS_WORD = re.compile(r"\w")
 
 
-# -- Greetings, thanks, assent and goodbyes, which ask for nothing and state nothing --------------
+# -- greetings, thanks, assent and goodbyes, which ask for nothing and state nothing -----------
 
 
 # More words than these are hardly thanks alone.
 _MOST_WORDS = 16
-
-
 # Phrases leave a word open ("have a nice trip"), laughter and letters drawn out are many words.
 _MOST_UNKNOWN = 2
-
-
 # Characters that are looked at before all others.
 _FIRST_LOOK = 40
-
-
 _WORDS = """
 thanks thank thx ty tysm tnx cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
 goodnight morning afternoon evening night great cool nice nicely perfect perfectly sure yes yeah yep yup yea ya no nope nah
@@ -782,11 +754,7 @@ mulțumesc bună ziua спасибо привет пока здравствуй�
 شكرا شكراً مرحبا أهلا اهلا حسنا حسناً السلام عليكم ممتاز تمام نعم طيب رائع صباح مساء الخير النور عفوا
 धन्यवाद शुक्रिया नमस्ते ठीक ขอบคุณ สวัสดี
 """
-
-
-"""One of these makes a courtesy of words that may stand beside it."""
-
-
+"""One of these makes a courtesy of words that may stand next to it."""
 _BESIDE = """
 a an the and or but very much many for this that these all it its it's that's thats was is are were be been
 to you your you're i i'm im we me my us of in at with too just really again now then then here there have had has
@@ -801,8 +769,6 @@ presto domani da tudo muito pela pelo ajuda é isso por até logo amanhã de je 
 heel erg hulp tot later morgen straks большое огромное за помощь тебе вам очень всё все до завтра свидания
 جزيلا جزيلاً لك لكم كثيرا على المساعدة يا الله يعطيك العافية وعليكم
 """
-
-
 _PHRASES = re.compile(
     r"\b(?:how(?:'s|s| is) (?:it going|everything|things|life|your day)|how are (?:you|things)(?: doing)?(?: today)?"
     r"|so (?:much|many|very|good|great|nice|cool|kind|helpful)|what's up|whats up|sup|how do you do|(?:nice|good|great) to (?:meet|see|talk to) you(?: too)?"
@@ -823,8 +789,6 @@ _PHRASES = re.compile(
     r"|как дела|до (?:свидания|завтра|встречи)|не за что|всего доброго|хорошего (?:дня|вечера)|это всё"
     r"|كيف (?:حالك|الحال)|مع السلامة|إلى اللقاء|السلام عليكم|وعليكم السلام|صباح (?:الخير|النور)|مساء (?:الخير|النور)|شكرا جزيلا|لا شكر على واجب)(?!\w)[?؟]*"
 )
-
-
 _UNSPACED = re.compile(
     r"(?:(?:非常|太|真是|真|十分)?(?:感谢|谢谢|謝謝|多谢|谢了|谢)(?:你们|你|您|啦|了|大家)*(?:的?帮助|帮忙)?|你好|您好|嗨|哈喽|早上好|早安|早|下午好|晚上好|晚安|再见|拜拜|明天见|回头见|辛苦了|不客气"
     r"|好的?|好滴|好嘞|好呀|行|可以|没问题|明白了?|知道了|收到|了解|懂了|对|嗯+|哈+|太(?:好|棒)了|完美|不错|棒|是的|没事了?|不用了|就这样|吧|啊|呀|哦|啦|了"
@@ -833,22 +797,12 @@ _UNSPACED = re.compile(
     r"|(?:정말|너무|진짜|매우)?\s*(?:감사합니다|감사해요|고마워요?|고맙습니다|땡큐)|안녕(?:하세요|하십니까|히\s*(?:계세요|가세요))?|좋은\s*(?:아침(?:이에요|입니다)?|밤|하루)(?:\s*(?:되세요|보내세요))?|잘\s*자요?|네|예|응|아니요|아니|알겠습니다|알겠어요|알았어요?|좋아요?|좋습니다|완벽해요|최고예요|수고하세요|수고하셨습니다|내일\s*봐요?|ㅋ+|ㅎ+|오케이|그래요?|됐어요"
     r"|ขอบคุณ(?:ครับ|ค่ะ|มาก)*|สวัสดี(?:ครับ|ค่ะ)?|\W|_)++"
 )
-
-
 _IS_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
-
-
 _FACE = re.compile(
     r"(?:[:;=8][-'^o]?[)(\]\[dpo3/\\|*]|<3|\^_?\^|xd+|[\u2190-\u2bff\U0001f000-\U0001faff])"
 )
-
-
 _LAUGHTER = re.compile(r"\b(?:a?(?:ha|he|hi|ja|je){2,}[hj]?|(?:lo)+l|lmao+)\b")
-
-
 _DRAWN_OUT = re.compile(r"([^\W\d])\1{2,}")
-
-
 _RUN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 

@@ -139,7 +139,7 @@ HOMES = {
     "boto3": "logs/dynamodb",
     "click": "cli",
     "botocore": "logs/dynamodb",
-    "faiss": "recall/faiss_index.py",
+    "faiss": "recall/vectors.py",
     "jinja2": "text",
     "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": "recall/retriever.py",

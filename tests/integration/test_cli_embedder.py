@@ -12,7 +12,7 @@ from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.cli import main, models
 from langchain_convmem.cli.output import Terminal
 from langchain_convmem.memory import RecallingMemory
-from langchain_convmem.recall import encoder as sentence_encoder
+from langchain_convmem.recall import embedding as sentence_encoder
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.effects import run
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall import encoder as sentence_encoder
+from langchain_convmem.recall import embedding as sentence_encoder
 from langchain_convmem.recall import index as backlog
 from langchain_convmem.recall import index as pending
-from langchain_convmem.recall.encoder import Network
+from langchain_convmem.recall.embedding import Network
 from langchain_convmem.recall.index import BACKLOG, PendingLines
 from langchain_convmem.records import Owner, ThreadKey
 

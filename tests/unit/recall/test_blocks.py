@@ -145,7 +145,7 @@ def test_what_does_not_fit_makes_room_for_the_next_best(line):
     assert lines_of(fill_budget([0, 1, 2], table, 90)) == [[0], [2]]
 
 
-def test_neighbouring_lines_share_a_block_across_no_sitting(line):
+def test_neighbouring_lines_share_a_block_across_no_session(line):
     table = plain(line, 6, session=lambda n: "a" if n < 3 else "b")
     assert lines_of(fill_budget([2, 0, 3, 1], table, 100)) == [[0, 1, 2], [3]]
     assert lines_of(fill_budget([2, 3], table, 100, cross_sessions=True)) == [[2, 3]]
@@ -179,7 +179,7 @@ def test_a_hit_comes_with_its_window(line):
     ]
 
 
-def test_windows_end_at_the_sitting_or_cross_it_within_the_thread(line):
+def test_windows_end_at_the_session_or_cross_it_within_the_thread(line):
     table = plain(line, 10, session=lambda n: "a" if n < 5 else "b")
     assert lines_of(take_blocks([4], table, 1, window=2)) == [[2, 3, 4]]
     assert lines_of(take_blocks([4], table, 1, window=2, cross_sessions=True)) == [[2, 3, 4, 5, 6]]

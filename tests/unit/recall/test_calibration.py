@@ -14,7 +14,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
 from langchain_convmem.recall.calibration import RELATED, is_related, needed, relatedness
-from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.ranking import Columns, Ranking
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of

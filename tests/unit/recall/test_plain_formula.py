@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import RecallSettings
-from langchain_convmem.recall.question import named_speakers
-from langchain_convmem.recall.ranking import Question, rank
+from langchain_convmem.recall.options import RecallQuery, Scope, named_speakers
+from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze, query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -39,8 +40,8 @@ WISHES = [
 class Line:
     """One short line, its place in the dialogue, and its scores."""
 
-    def __init__(self, number, text, speaker, sitting, vector):
-        self.number, self.speaker, self.sitting = number, speaker, sitting
+    def __init__(self, number, text, speaker, session, vector):
+        self.number, self.speaker, self.session = number, speaker, session
         self.vector = vector
         self.terms = Counter(analyze(f"{speaker}: {text}"))
         self.in_scope = True
@@ -94,7 +95,7 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms, stored):
     # A question about everybody prefers nobody.
     preferred = named if len(named) < len(speakers) else []
     for line in lines:
-        beside = [other for other in lines if other.sitting == line.sitting]
+        beside = [other for other in lines if other.session == line.session]
         reach, at = len(wish.kernel) // 2, beside.index(line)
         # The more a line says itself, the less it takes of its neighbours.
         share = 1 / (1 + (line.terms.total() / wish.speaks_for_itself) ** 3)
@@ -103,11 +104,11 @@ def plain_ranking(lines, speakers, question, query, wish, *, terms, stored):
                 line.score += weight * (share if step else 1.0) * beside[at + step].own
         line.score += wish.speaker_bonus * (line.speaker in preferred)
     prior = {}
-    for sitting in {line.sitting for line in lines}:
-        scores = [line.score for line in scope if line.sitting == sitting]
+    for session in {line.session for line in lines}:
+        scores = [line.score for line in scope if line.session == session]
         best = sorted((max(score, 0.0) for score in scores), reverse=True)[: wish.session_best]
-        prior[sitting] = wish.session_prior * sum(best) / wish.session_best
-    found = [(line.number, line.score + prior[line.sitting]) for line in scope]
+        prior[session] = wish.session_prior * sum(best) / wish.session_best
+    found = [(line.number, line.score + prior[line.session]) for line in scope]
     return sorted(found, key=lambda pair: (-round(pair[1], 6), pair[0]))
 
 
@@ -138,8 +139,8 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
         vector = rounded(embeddings.embed_query(text))
         vectors.extend([vector])
         exact = vector.astype(np.float64)
-        sitting = (thread, number // 6)
-        lines.append(Line(number, text, speaker, sitting, exact / np.linalg.norm(exact)))
+        session = (thread, number // 6)
+        lines.append(Line(number, text, speaker, session, exact / np.linalg.norm(exact)))
     gone = [number for number, (*_, fate) in enumerate(dialogue) if fate == "removed"]
     table.remove_entries(f"e-{dialogue[number][2]}-{number}" for number in gone)
     lexical.remove(gone)
@@ -149,7 +150,8 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
         lines[number].in_scope = fate == "live"
         allowed[number] &= fate == "live"
     left = [one for one in lines if one.number not in gone]
-    found = rank(Question(question, query, allowed), table, vectors, lexical, wish)
+    asked = RecallQuery(question, Scope((Owner(user_id="ana"),)), wish)
+    found = rank(asked, table, vectors, lexical, vector=query, allowed=allowed)
     speakers = list(dict.fromkeys(speaker for _, speaker, *_ in dialogue))
     # A line of two words may pass for one in another language, whose stems count then.
     terms = query_terms(question, lexical, stop_words=wish.stop_words)

@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 
 from langchain_convmem.recall import RecallSettings, ranking
-from langchain_convmem.recall.question import named_speakers, without_names
-from langchain_convmem.recall.ranking import Question, rank
+from langchain_convmem.recall.options import (
+    RecallQuery,
+    Scope,
+    named_speakers,
+    without_names,
+)
+from langchain_convmem.recall.ranking import rank
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.records import Owner
 from langchain_convmem.words.analysis import analyze
 from langchain_convmem.words.bm25 import LexicalIndex
 
@@ -31,8 +37,9 @@ class World:
     def rank(self, text, wish=None, *, allowed=None, vector=True):
         asked = np.array(self.embeddings.embed_query(text), np.float32) if vector else None
         mask = self.table.allowed() if allowed is None else allowed
-        question = Question(text, asked, mask)
-        return rank(question, self.table, self.vectors, self.lexical, wish or RecallSettings())
+        query = RecallQuery(text, Scope((Owner(user_id="ana"),)), wish or RecallSettings())
+        columns = self.table, self.vectors, self.lexical
+        return rank(query, *columns, vector=asked, allowed=mask)
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -84,7 +91,7 @@ def test_lines_of_the_speaker_whom_the_question_names_are_raised(line, word_embe
     assert both.speaker.tolist() == [0.0] * 8
 
 
-def test_a_sitting_with_several_good_lines_is_preferred(line, word_embeddings):
+def test_a_session_with_several_good_lines_is_preferred(line, word_embeddings):
     texts = ["car", "car", "stone", "stone", "stone", "stone"]
     lines = [line(text, n, session="a" if n < 3 else "b") for n, text in enumerate(texts)]
     wish = RecallSettings(kernel=(1.0,))
@@ -139,13 +146,7 @@ def test_lines_out_of_scope_change_nothing_in_scope(line, word_embeddings):
     few = world.rank("car tree", allowed=mask)
     # The same lines scored among all columns, instead of gathered.
     wide = mask.copy()
-    whole = rank(
-        Question("car tree", np.array(world.embeddings.embed_query("car tree"), np.float32), wide),
-        world.table,
-        world.vectors,
-        world.lexical,
-        RecallSettings(),
-    )
+    whole = world.rank("car tree", allowed=wide)
     assert set(few.numbers.tolist()) == set(range(0, 60, 2))
     np.testing.assert_allclose(few.relevance, whole.relevance)
 

@@ -18,8 +18,8 @@ from tiny_encoder import write_encoder
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.recall import MiniLMEmbeddings, fingerprint_of
-from langchain_convmem.recall import encoder as sentence_encoder
-from langchain_convmem.recall.encoder import Network
+from langchain_convmem.recall import embedding as sentence_encoder
+from langchain_convmem.recall.embedding import Network
 
 PAIRS = [
     ("Which pets do I have?", "I adopted a cat, Miso.", 0.393375),

@@ -31,21 +31,21 @@ def test_a_blank_line_has_no_segment(line):
     assert len(table) == 0
 
 
-def test_a_gap_over_half_an_hour_begins_a_new_sitting(line):
+def test_a_gap_over_half_an_hour_begins_a_new_session(line):
     at = 1_700_000_000_000
     times = [at, at + SESSION_GAP_MS, at + 2 * SESSION_GAP_MS + 1, at]
     table = filled([line("x", n, time_ms=time_ms) for n, time_ms in enumerate(times)])
     assert table.session_column.tolist() == [0, 0, 1, 2]
 
 
-def test_a_named_sitting_holds_whatever_the_time(line):
+def test_a_named_session_holds_whatever_the_time(line):
     names = ["a", "a", "b", None, None, "a"]
     far = 10 * SESSION_GAP_MS
     lines = [line("x", n, session=name, time_ms=n // 3 * far) for n, name in enumerate(names)]
     assert filled(lines).session_column.tolist() == [0, 0, 1, 2, 2, 3]
 
 
-def test_sittings_that_stand_side_by_side_have_a_start_each(line):
+def test_consecutive_sessions_have_a_start_each(line):
     lines = [line("x" * 900, 0), line("b", 1), line("c", 2, session="2"), line("d", 3, thread="u")]
     table = filled(lines)
     first_of_c, first_of_d = table.segments_of(2).start, table.segments_of(3).start
@@ -60,7 +60,7 @@ def test_threads_that_go_on_at_once_and_removals_leave_no_starts(line):
     assert shortened.starts() is None
 
 
-def test_links_stay_within_a_sitting_and_can_cross_it_but_never_a_thread(line):
+def test_links_stay_within_a_session_and_can_cross_it_but_never_a_thread(line):
     lines = [
         line("a", 0, session="1"),
         line("other thread", 1, thread="u", session="1"),
@@ -68,9 +68,9 @@ def test_links_stay_within_a_sitting_and_can_cross_it_but_never_a_thread(line):
         line("c", 3, session="2"),
     ]
     table = filled(lines)
-    assert table.links().behind.tolist() == [2, -1, -1, -1]
+    assert table.links().after.tolist() == [2, -1, -1, -1]
     assert table.links().before.tolist() == [-1, -1, 0, -1]
-    assert table.links(cross_sessions=True).behind.tolist() == [2, -1, 3, -1]
+    assert table.links(cross_sessions=True).after.tolist() == [2, -1, 3, -1]
     assert table.next_line(2, 1) is None
     assert table.next_line(2, 1, cross_sessions=True) == 3
     assert table.next_line(2, -1) == 0
@@ -97,7 +97,7 @@ def test_removal_closes_the_gap_whenever_it_happens(line, layout, removed, cut):
     for cross in (False, True):
         links, expected = table.links(cross_sessions=cross), late.links(cross_sessions=cross)
         assert links.before.tolist() == expected.before.tolist()
-        assert links.behind.tolist() == expected.behind.tolist()
+        assert links.after.tolist() == expected.after.tolist()
     assert table.live.tolist() == late.live.tolist()
     assert table.session_column.tolist() == late.session_column.tolist()
     gone = {n for n in removed if n < len(lines)}
@@ -153,7 +153,7 @@ def shown(table, lines):
         [table.lines_of_entry(line.entry_id) for line in lines],
         [one.tolist() for one in (table.live, table.session_column, table.speaker_column)],
         [table.links(cross_sessions=cross).before.tolist() for cross in (False, True)],
-        [table.links(cross_sessions=cross).behind.tolist() for cross in (False, True)],
+        [table.links(cross_sessions=cross).after.tolist() for cross in (False, True)],
         None if starts is None else starts.tolist(),
         [
             table.allowed(where={name: [value]}).tolist()
