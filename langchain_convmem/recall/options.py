@@ -214,7 +214,7 @@ class RecallSettings:
     cross_sessions: bool = False
     buffer_size: int = 0
     index: IndexName = "auto"
-    vector_bits: Literal[8, 16] = 16
+    vector_bits: VectorBits = 16
 
     def __post_init__(self) -> None:
         """Refuse numbers that no recall can follow."""

@@ -22,7 +22,7 @@ from langchain_convmem.recall.options import (
     read_parts,
     read_person,
 )
-from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.segments import SegmentTable, fold
 from langchain_convmem.recall.vectors import SegmentVectors
 from langchain_convmem.words.analysis import query_terms, telling_words
 from langchain_convmem.words.bm25 import LexicalIndex
@@ -196,7 +196,11 @@ class Ranking:
         self.loose: NDArray[np.bool_] | None = None
         """Which rows of `columns` are only loosely related to the question; None: none."""
         self._rows = rows
-        self._keys = _keys(columns.relevance) if keys is None else keys
+        if keys is None:
+            # Ascending, and rounded, so that lines of equal worth tie.
+            keys = columns.relevance * -_STEPS
+            np.rint(keys, out=keys)
+        self._keys: NDArray[np.float32] = keys
         # None: all, which saves gathering them.
         self._left = rows
         self._unread = len(self)
@@ -270,19 +274,15 @@ class Ranking:
         rows = kept.nonzero()[0] if self._rows is None else self._rows[kept]
         ranking = Ranking(self.columns, rows, keys=self._keys)
         ranking.older, ranking.loose = self.older, self.loose
-        ranking._follow(self)
+        if len(self._ordered) == 1:
+            # What is in order here is so there.
+            ranks = np.zeros(len(self.columns.numbers), dtype=np.bool_)
+            ranks[ranking.rows] = True
+            first = self._ordered[0]
+            ranking._ordered.append(first[ranks[first]])
+            ranking._unread -= len(ranking._ordered[0])
+            ranking._last_key = self._last_key
         return ranking
-
-    def _follow(self, other: Ranking) -> None:
-        """Take over as much of the order of another ranking, which holds all of this one."""
-        if len(other._ordered) != 1:
-            return
-        ranks = np.zeros(len(self.columns.numbers), dtype=np.bool_)
-        ranks[self.rows] = True
-        first = other._ordered[0]
-        self._ordered.append(first[ranks[first]])
-        self._unread -= len(self._ordered[0])
-        self._last_key = other._last_key
 
     # -- in order ------------------------------------------------------------------------------
 
@@ -332,13 +332,6 @@ class Ranking:
         return self.columns.speaker[self._order]
 
 
-def _keys(relevance: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return by what segments are put in order, ascending: lines of equal worth tie."""
-    keys: NDArray[np.float32] = relevance * -_STEPS
-    np.rint(keys, out=keys)
-    return keys
-
-
 # -- scoring ------------------------------------------------------------------------------------
 
 
@@ -346,35 +339,29 @@ class _View(NamedTuple):
     """What is scored, and what of it counts.
 
     Attributes:
-        query: What is asked, with the weights.
+        query: What is asked.
+        settings: Weights and limits.
         table: Where the segments stand.
         lexical: Their terms.
         muted: Which of all segments say nothing themselves; None: all may.
         scored: Numbers of the segments that are scored, ascending, with all allowed ones; None: of
             all.
+        at: Index of the scored ones in columns of all; a slice takes no copy.
         counted: Which of the scored ones may come back and say something; None: all.
         silent: Rows of the scored ones that are muted.
         passing: Those of them that may come back: they are passed on to what answers them.
     """
 
     query: RecallQuery
+    settings: RecallSettings
     table: SegmentTable
     lexical: LexicalIndex
     muted: NDArray[np.bool_] | None
     scored: NDArray[np.int64] | None
+    at: slice | NDArray[np.int64]
     counted: NDArray[np.bool_] | None
     silent: NDArray[np.int64] | None
     passing: NDArray[np.int64] | None
-
-    @property
-    def settings(self) -> RecallSettings:
-        """Weights and limits."""
-        return self.query.settings
-
-    @property
-    def at(self) -> slice | NDArray[np.int64]:
-        """Index of the scored segments in columns of all; a slice takes no copy."""
-        return slice(None) if self.scored is None else self.scored
 
 
 def _view(
@@ -387,13 +374,14 @@ def _view(
     scored: NDArray[np.int64] | None,
 ) -> _View:
     """Return the view of the scored segments; `shown` is which of them may come back."""
+    at = slice(None) if scored is None else scored
     counted, silent, passing = shown, None, None
     if muted is not None:
-        of_scored = muted if scored is None else muted[scored]
-        counted = shown & ~of_scored
-        silent = of_scored.nonzero()[0]
+        counted = shown & ~muted[at]
+        silent = muted[at].nonzero()[0]
         passing = silent[shown[silent]]
-    return _View(query, table, lexical, muted, scored, _some(counted), silent, passing)
+    settings, some = query.settings, _some(counted)
+    return _View(query, settings, table, lexical, muted, scored, at, some, silent, passing)
 
 
 class _Parts(NamedTuple):
@@ -407,13 +395,6 @@ class _Parts(NamedTuple):
     meaning: NDArray[np.float32]
     words: NDArray[np.float32]
     trust: float = 0.0
-
-
-def _word_scores(view: _View, terms: Sequence[str]) -> NDArray[np.float64]:
-    settings = view.settings
-    if not settings.lexical_weight:
-        return np.zeros(len(view.lexical))
-    return view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
 
 
 class _Cosines(NamedTuple):
@@ -447,8 +428,12 @@ def _compare(
 
 def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Parts:
     settings, counted = view.settings, view.counted
+    if settings.lexical_weight:
+        words = view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
+    else:
+        words = np.zeros(len(view.lexical))
     word_part = standardized(
-        _word_scores(view, terms)[view.at],
+        words[view.at],
         counted,
         settings.lexical_weight,
         # Of a word that a single segment holds.
@@ -528,17 +513,17 @@ def _smoothed(
     if len(kernel) == 1:
         alone: NDArray[np.float32] = own * np.float32(kernel[0])
         return alone
-    reception = _reception(view)
-    if starts is None:
-        return smooth(own, *_local_links(view.table, view.scored), kernel, reception)
-    return smooth_runs(own, starts, kernel, reception)
-
-
-def _reception(view: _View) -> Reception:
     table, half = view.table, view.settings.speaks_for_itself
     share = view.lexical.keep("share", half, lambda: _shares(table, view.lexical, half))
     line = None if table.lines_are_whole else table.line_column[view.at]
-    return Reception(line, share[view.at], view.settings.within_line)
+    reception = Reception(line, share[view.at], view.settings.within_line)
+    if starts is not None:
+        return smooth_runs(own, starts, kernel, reception)
+    links, scored = table.links(), view.scored
+    before, after = links.before, links.after
+    if scored is not None:
+        before, after = _index_in(scored, before[scored]), _index_in(scored, after[scored])
+    return smooth(own, before, after, kernel, reception)
 
 
 def _shares(table: SegmentTable, lexical: LexicalIndex, half: float) -> NDArray[np.float32]:
@@ -569,17 +554,8 @@ def _session_prior(
     return np.repeat(bests * settings.session_prior, lengths)
 
 
-def _local_links(
-    table: SegmentTable, scored: NDArray[np.int64] | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the links as indices into `scored`, which is ascending."""
-    links = table.links()
-    if scored is None:
-        return links.before, links.after
-    return _index_in(scored, links.before[scored]), _index_in(scored, links.after[scored])
-
-
 def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where the numbers stand in ascending ones; -1 for those that do not."""
     at = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
     return np.where(ascending[at] == numbers, at, -1)
 
@@ -589,7 +565,11 @@ def _speaker_bonus(
     query: RecallQuery, table: SegmentTable, at: slice | NDArray[np.int64]
 ) -> NDArray[np.float32]:
     speakers = table.speakers
-    named = _named(query, speakers) if query.settings.speaker_bonus else []
+    named: list[int] = []
+    if query.settings.speaker_bonus:
+        # Where the question names nobody, whom what was said before names.
+        parts = read_parts(query.text, query.before)
+        named = next(filter(None, (named_speakers(part, speakers) for part in parts)), [])
     column = table.speaker_column[at]
     # A question about everybody prefers nobody.
     if not named or len(named) == len(speakers):
@@ -597,12 +577,6 @@ def _speaker_bonus(
     bonus = np.zeros(len(speakers), dtype=np.float32)
     bonus[named] = query.settings.speaker_bonus
     return bonus[column]
-
-
-def _named(query: RecallQuery, speakers: Sequence[str]) -> list[int]:
-    """Return which speakers a question names; where it names none, those named before."""
-    named = (named_speakers(part, speakers) for part in read_parts(query.text, query.before))
-    return next(filter(None, named), [])
 
 
 def _person_bonus(view: _View) -> NDArray[np.float32] | None:
@@ -706,11 +680,11 @@ def _muted(
     assistant = table.of_role("assistant")
     asking = lexical.marked("asks") & ~assistant
     muted = lexical.marked("ignorant") & assistant
-    words, quoted = telling_words(text), _folded(text)
+    words, quoted = telling_words(text), fold(text)
     for number in _repeating(terms, lexical, asking | muted):
         said = table.text(number)
         muted[number] = (
-            _is_alike(words, telling_words(said)) if asking[number] else _folded(said) != quoted
+            _is_alike(words, telling_words(said)) if asking[number] else fold(said) != quoted
         )
     return muted if muted.any() else None
 
@@ -751,10 +725,6 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
     """Return whether two questions are about the same words, most of them."""
     mine, theirs = ({word.casefold() for word in some} for some in (words, others))
     return 2 * len(mine & theirs) >= len(mine | theirs)
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 # -- the latest word ---------------------------------------------------------------------------

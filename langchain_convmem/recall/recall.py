@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import MessageLog, SegmentCache
-from langchain_convmem.recall.blocks import Answer, build_recall, hits_of
+from langchain_convmem.recall.blocks import build_recall, hits_of
 from langchain_convmem.recall.buffer import (
     Buffered,
     BufferedBlock,
@@ -302,13 +302,13 @@ class LineRecall(DialogRecall):
             return EmbedderUse(index.embeddings, segments, pending, index.problems)
 
     def embed_behind(self, owner: Owner) -> None:
-        """Have what was just stored of an owner embedded in the background, if they were searched before."""
+        """Have what was just stored of an owner embedded soon, if they were searched before."""
         for index in self._indexes.involving(owner):
             if index.embeds_later:
                 BACKLOG.submit(index)
 
     def close(self) -> None:
-        """Embed nothing more in the background: few lines are finished, of more the batch under way.
+        """Embed nothing more: few lines are finished, of more the batch under way.
 
         Nothing else is closed; another recall goes on. Idempotent.
         """
@@ -366,7 +366,7 @@ def _caught_up(index: OwnerIndex, scope: Scope) -> _Known:
         return _Known(index.table.speakers, index.vectors.dim, pending, awaited)
 
 
-# -- A question put to an index ----------------------------------------------------------------
+# -- a question put to an index ----------------------------------------------------------------
 
 
 _CANDIDATES = 50
@@ -425,22 +425,24 @@ class Search:
     def answer(self) -> tuple[Recall, tuple[BufferedBlock, ...]]:
         """Return the answer, and what a relevance buffer keeps of it."""
         with self.index.lock:
-            table, ranked = self.index.table, self._ranked()
-            recall, groups = self._built(ranked, self._in_order(ranked.hits))
+            table, ranked, hits = self.index.table, self._ranked(), None
+            if self.order is not None:
+                # Lines may have come and gone while the reranker thought about them.
+                numbers = map(table.number_of, self.order)
+                there = (number for number in numbers if number is not None)
+                hits = Rearranged(ranked.hits, there)
+            recall, groups = build_recall(
+                ranked.query,
+                ranked.ranking,
+                table,
+                self.index.lexical,
+                allowed=ranked.allowed,
+                hits=ranked.hits if hits is None else hits,
+                problems=(*self.index.problems, *self._waiting(ranked.allowed), *self.problems),
+            )
             if self.query.buffer is None:
                 return recall, ()
             return recall, references(groups, recall.blocks, table)
-
-    def _built(self, ranked: _Ranked, hits: Ranking) -> Answer:
-        return build_recall(
-            ranked.query,
-            ranked.ranking,
-            self.index.table,
-            self.index.lexical,
-            allowed=ranked.allowed,
-            hits=hits,
-            problems=(*self.index.problems, *self._waiting(ranked.allowed), *self.problems),
-        )
 
     def _waiting(self, allowed: NDArray[np.bool_]) -> tuple[str, ...]:
         count = waiting(self.index, lambda _: allowed)
@@ -450,29 +452,22 @@ class Search:
         return (f"{which} to be embedded, found by words alone until then",)
 
     def _ranked(self) -> _Ranked:
-        index, query = self.index, self._ask("\n".join([one.text for one in self.asked]))
-        allowed = self.query.scope.mask(index.table)
+        query, allowed = self.query, self.query.scope.mask(self.index.table)
         ranking = best_of([self._rank(one, allowed) for one in self.asked])
-        hits = hits_of(query, ranking, index.table, index.lexical, allowed)
+        text = "\n".join([one.text for one in self.asked])
+        if text != query.text:
+            query = replace(query, text=text)
+        hits = hits_of(query, ranking, self.index.table, self.index.lexical, allowed)
         return _Ranked(query, allowed, ranking, hits)
 
     def _rank(self, asked: Asked, allowed: NDArray[np.bool_]) -> Ranking:
-        index, vector = self.index, asked.vector
+        index, query, vector = self.index, self.query, asked.vector
+        if asked.text != query.text:
+            query = replace(query, text=asked.text)
         if vector is not None and index.vectors.dim not in (None, len(vector)):
             vector = None
-        query, columns = self._ask(asked.text), (index.table, index.vectors, index.lexical)
+        columns = index.table, index.vectors, index.lexical
         return rank(query, *columns, vector=vector, allowed=allowed)
-
-    def _ask(self, text: str) -> RecallQuery:
-        """Return the query with another question; mostly it is the same."""
-        return self.query if text == self.query.text else replace(self.query, text=text)
-
-    def _in_order(self, hits: Ranking) -> Ranking:
-        if self.order is None:
-            return hits
-        # Lines may have come and gone while the reranker thought about them.
-        numbers = map(self.index.table.number_of, self.order)
-        return Rearranged(hits, (number for number in numbers if number is not None))
 
     def _first_of_each_line(self, hits: Iterable[int]) -> Iterator[int]:
         query, seen = self.query, set[int]()

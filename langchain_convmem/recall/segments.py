@@ -317,12 +317,12 @@ class SegmentTable:
         if number >= len(hashes):
             hashes.extend([0] * (len(self) - len(hashes)))
         if not hashes[number]:
-            hashes[number] = hash(_folded(self.text(number)))
+            hashes[number] = hash(fold(self.text(number)))
         return hashes[number]
 
     def says_same(self, number: int, other: int) -> bool:
         """Return whether two segments say the same but for case and blanks."""
-        return _folded(self.text(number)) == _folded(self.text(other))
+        return fold(self.text(number)) == fold(self.text(other))
 
     def span(self, number: int) -> tuple[int, int]:
         """Return where a segment starts and ends in its line's text."""
@@ -336,7 +336,9 @@ class SegmentTable:
 
     def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
         """Return the line after (`step` 1) or before (-1) in the same session or thread."""
-        before, after = self.find_adjacent_lines(line_number, line_number, cross_sessions=cross_sessions)
+        before, after = self.find_adjacent_lines(
+            line_number, line_number, cross_sessions=cross_sessions
+        )
         return after if step > 0 else before
 
     def find_adjacent_lines(
@@ -477,7 +479,8 @@ class SegmentTable:
         return mask
 
 
-def _folded(text: str) -> str:
+def fold(text: str) -> str:
+    """Return a text as it is compared: without case, blanks as one."""
     return " ".join(text.casefold().split())
 
 

@@ -7,9 +7,8 @@ computed, and a warm index answers exactly like a cold one. Not thread-safe.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from langchain_convmem.words.bm25 import Growable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.options import IndexName
+    from langchain_convmem.recall.options import IndexName, VectorBits
 
 
 HALF = np.dtype("<f2")
@@ -50,7 +49,7 @@ class SegmentVectors:
     """Vectors by segment number. A missing one is a zero vector until it is filled in."""
 
     def __init__(
-        self, *, index: IndexName = "auto", bits: Bits = 16, trusted_spread: float = 0.0
+        self, *, index: IndexName = "auto", bits: VectorBits = 16, trusted_spread: float = 0.0
     ) -> None:
         """Create an empty store.
 
@@ -62,7 +61,7 @@ class SegmentVectors:
         """
         self._trusted_spread = trusted_spread
         self._index_name: IndexName = index
-        self._bits: Bits = bits
+        self._bits: VectorBits = bits
         self._index: ExactIndex | FaissIndex | None = None
         self._expected = 0
         self._present = Growable(np.bool_)
@@ -160,17 +159,12 @@ class SegmentVectors:
     def _choose_index(self) -> None:
         """Take the index that suits the numbers that are expected, with room for them."""
         rows = max(len(self), self._expected)
-        if isinstance(self._index, ExactIndex) and rows > self._plain_rows():
+        plain = 0 if self._bits == 8 or self._index_name == "faiss" else _PLAIN_ROWS  # noqa: PLR2004
+        is_plain = self._index_name == "numpy" or rows <= plain
+        if isinstance(self._index, ExactIndex) and not is_plain:
             self._index = FaissIndex.over(self._index, bits=self._bits)
         if self._index is not None:
             self._index.reserve(rows)
-
-    def _plain_rows(self) -> int:
-        """Return up to how many vectors NumPy searches."""
-        if self._index_name == "numpy":
-            return sys.maxsize
-        is_short = self._bits == 8  # noqa: PLR2004
-        return 0 if is_short or self._index_name == "faiss" else _PLAIN_ROWS
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -505,8 +499,6 @@ class ExactIndex:
 # -- the line index for owners with many lines. The only file importing FAISS ------------------
 
 
-Bits: TypeAlias = Literal[8, 16]
-"""What a component of a vector takes in memory."""
 _BYTE_STEPS = 127
 _BYTE_ZERO = 128
 _CONVERT_ROWS = 10_000
@@ -526,7 +518,7 @@ class FaissIndex:
     Not thread-safe. FAISS is imported when the first index is made.
     """
 
-    def __init__(self, dim: int, *, bits: Bits = 16) -> None:
+    def __init__(self, dim: int, *, bits: VectorBits = 16) -> None:
         """Create an empty index of vectors of `dim` components.
 
         Raises:
@@ -559,7 +551,7 @@ class FaissIndex:
         self._kept = Growable(np.bool_)
 
     @classmethod
-    def over(cls, exact: ExactIndex, *, bits: Bits = 16) -> FaissIndex:
+    def over(cls, exact: ExactIndex, *, bits: VectorBits = 16) -> FaissIndex:
         """Return an index of the vectors of `exact`, removed ones included."""
         index = cls(exact.dim, bits=bits)
         for start in range(0, len(exact), _CONVERT_ROWS):

@@ -105,10 +105,6 @@ class LexicalIndex:
         self.settle()
         return _Having(terms, self._postings)
 
-    def has(self, term: str, number: int) -> bool:
-        """Return whether a document, removed or not, was added with this term."""
-        return bool(self.shared([term], [number])[0])
-
     def shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
         """Return which of the terms, by their places, each of some documents was added with."""
         found: list[list[int]] = [[] for _ in numbers]
@@ -151,7 +147,9 @@ class LexicalIndex:
         numbers = joined(part.numbers for part in parts)
         counts = [sum(len(part.numbers) for part in parts) for parts in found]
         worth = self._shape_weights(k1, b).take(joined(part.shapes for part in parts))
-        gone = self._gone(ignored)
+        gone = ignored
+        if self._present < len(self):
+            gone = self._removed.view if ignored is None else self._removed.view | ignored
         worth *= np.repeat(self._idfs(numbers, counts, gone), counts)
         # Adds one after the other, term by term.
         scores = np.bincount(numbers, worth, len(self)).astype(np.float64, copy=False)
@@ -201,12 +199,6 @@ class LexicalIndex:
             term: math.log1p((present - count + 0.5) / (count + 0.5))
             for term, count in counts.items()
         }
-
-    def _gone(self, ignored: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-        """Return which documents do not count; None where all do."""
-        if self._present == len(self):
-            return ignored
-        return self._removed.view if ignored is None else self._removed.view | ignored
 
     def _idfs(
         self, numbers: NDArray[np.intc], counts: Sequence[int], gone: NDArray[np.bool_] | None
@@ -299,17 +291,13 @@ class Postings:
         number = self._terms.get(term)
         if number is None:
             raise KeyError(term)
-        found = self._parts_of(number)
-        if len(self._looked_up) >= _MOST_LOOKED_UP:
-            self._looked_up.clear()
-        self._looked_up[term] = found
-        return found
-
-    def _parts_of(self, number: int) -> list[TermPostings]:
         found = [self._block.postings(number)] if number < self._block.terms else []
         later = self._later.get(number)
         if later is not None:
             found.append(TermPostings(*later))
+        if len(self._looked_up) >= _MOST_LOOKED_UP:
+            self._looked_up.clear()
+        self._looked_up[term] = found
         return found
 
     # -- writing -------------------------------------------------------------------------------

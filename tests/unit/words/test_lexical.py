@@ -70,7 +70,9 @@ def test_a_document_has_the_terms_it_was_added_with_and_no_others():
     index = LexicalIndex()
     index.add([["level", "c"], [], ["level", "level"], ["d"]])
     index.remove([2])
-    having = {term: [n for n in range(5) if index.has(term, n)] for term in ("level", "d", "e")}
+    having = {
+        term: [n for n in range(5) if index.shared([term], [n])[0]] for term in ("level", "d", "e")
+    }
     assert having == {"level": [0, 2], "d": [3], "e": []}
     assert index.shared(["d", "e", "level"], [3, 0, 1]) == [[0], [2], []]
 
@@ -93,7 +95,7 @@ def test_many_documents_at_once_are_the_same_as_one_by_one(documents):
     for terms in ("abc", "h", "gz"):
         assert many.scores(terms).tolist() == single.scores(terms).tolist()
     every = range(2 * len(documents))
-    assert [many.has("a", n) for n in every] == [single.has("a", n) for n in every]
+    assert [many.shared(["a"], [n]) for n in every] == [single.shared(["a"], [n]) for n in every]
 
 
 @settings(max_examples=20, deadline=None)
