@@ -100,6 +100,8 @@ class Group:
 
 
 # -- text --------------------------------------------------------------------------------------
+
+
 def render(
     group: Group,
     table: SegmentTable,
@@ -191,6 +193,8 @@ def _stretches(
 
 
 # -- lines around a hit ------------------------------------------------------------------------
+
+
 def _sides(window: Window) -> tuple[int, int]:
     return (window, window) if isinstance(window, int) else window
 
@@ -227,6 +231,8 @@ def _chosen_segments(table: SegmentTable, line: int, hit: int, window: Window) -
 
 
 # -- a budget of tokens ------------------------------------------------------------------------
+
+
 def fill_budget(
     ranked: Iterable[int],
     ground: Ground,
@@ -374,6 +380,8 @@ class _Filler:
 
 
 # -- a number of blocks ------------------------------------------------------------------------
+
+
 def take_blocks(
     ranked: Iterable[int], ground: Ground, k: int, *, window: Window, refill: bool = True
 ) -> list[Group]:
@@ -446,8 +454,7 @@ def _shared_out(hits: Sequence[int], ground: Ground, window: Window) -> list[Gro
     return groups
 
 
-# -- from a ranking to the values that a recall returns ----------------------------------------
-
+# -- from a ranking to an answer ---------------------------------------------------------------
 
 # A part this many standard deviations above the mean is worth naming as a reason.
 _TELLING = 1.0

@@ -65,6 +65,8 @@ class Buffered(NamedTuple):
 
 
 # -- a list that is pushed ---------------------------------------------------------------------
+
+
 def pushed(found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]) -> list[BufferedBlock]:
     """Return the found blocks in front of the old ones.
 
@@ -90,6 +92,8 @@ def _marked(
 
 
 # -- the document ------------------------------------------------------------------------------
+
+
 def to_document(blocks: Sequence[BufferedBlock]) -> dict[str, Any]:
     """Return the blocks as plain JSON."""
     return {
@@ -119,6 +123,8 @@ def _line_of(value: Sequence[Any]) -> BufferedLine:
 
 
 # -- references and lines ----------------------------------------------------------------------
+
+
 def references(
     groups: Sequence[Group], blocks: Sequence[RecalledBlock], table: SegmentTable
 ) -> tuple[BufferedBlock, ...]:
@@ -156,6 +162,8 @@ def _number(line: BufferedLine, table: SegmentTable) -> int | None:
 
 
 # -- what a model reads ------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class _Piece:
     """Neighbouring lines that are shown, by number, with the hits among them."""
@@ -276,6 +284,8 @@ def _block(
 
 
 # -- reading and writing -----------------------------------------------------------------------
+
+
 def buffer_steps(
     log: MessageLog,
     key: ThreadKey,

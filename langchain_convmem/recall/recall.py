@@ -327,6 +327,8 @@ class LineRecall(DialogRecall):
 
 
 # -- steps -------------------------------------------------------------------------------------
+
+
 def _off_loop(call: Callable[[], Any]) -> Step:
     """Return the step that makes the call here, or in a worker thread of an event loop."""
     return Step(call, lambda: in_worker(call))
@@ -367,7 +369,6 @@ def _caught_up(index: OwnerIndex, scope: Scope) -> _Known:
 
 
 # -- a question put to an index ----------------------------------------------------------------
-
 
 _CANDIDATES = 50
 # A budget holds about one line for so many tokens.
@@ -531,7 +532,7 @@ def looked_up(
         return Buffered(kept, shown)
 
 
-# -- rankings made of rankings: one of several questions, and one in another order -------------
+# -- rankings of several questions, and in another order ---------------------------------------
 
 
 def best_of(rankings: Sequence[Ranking]) -> Ranking:
@@ -589,7 +590,6 @@ class Rearranged(Ranking):
 
 # -- the border to hooks of the application ----------------------------------------------------
 
-
 Queries: TypeAlias = "str | list[str]"
 Rewriter: TypeAlias = (
     "Runnable[str, Queries] | Callable[[str], Queries] | Callable[[str], Awaitable[Queries]]"
@@ -615,6 +615,8 @@ def check_hooks(rewriter: Any, reranker: Any) -> None:
 
 
 # -- rewriting ---------------------------------------------------------------------------------
+
+
 def rewritten(
     rewriter: Rewriter | None, question: str
 ) -> Steps[tuple[tuple[str, ...], str | None]]:
@@ -663,6 +665,8 @@ def _checked_queries(answer: Any) -> tuple[str, ...]:
 
 
 # -- reranking ---------------------------------------------------------------------------------
+
+
 def reranked(
     reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
 ) -> Steps[tuple[list[int] | None, str | None]]:

@@ -1,4 +1,4 @@
-"""The only file naming `BaseRetriever`: recall as a LangChain retriever."""
+"""Recall as a LangChain retriever."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
 from langchain_convmem.views.lines import iso_time
-
-__all__ = ["DialogLineRetriever", "document_of"]
 
 
 class _CallOptions(TypedDict, total=False):

@@ -1,5 +1,6 @@
-"""Cutting a long line into segments that are searched on their own. Pure.
+"""The lines of an index as a table of segments: cut, numbered, linked to their neighbours. Pure.
 
+Long lines are cut, since each segment is searched on its own.
 Invariant: the segments of a text follow each other without gap or overlap, so joining them gives
 the text back, character by character.
 """
@@ -94,7 +95,6 @@ def _cut(text: str, span: Segment, border: re.Pattern[str]) -> Iterator[Segment]
 
 
 # -- the lines of one owner as columns ---------------------------------------------------------
-
 
 SegmentName: TypeAlias = tuple[str, int, int]
 """What names a segment in every process: its entry's id, which line of it, which part of that."""
@@ -489,7 +489,6 @@ def _as_many(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 # -- which segments bear -----------------------------------------------------------------------
-
 
 _Label: TypeAlias = "tuple[str, bool, Scalar]"
 

@@ -1,4 +1,4 @@
-"""The vectors of one owner's segments: the right index for their number, and those still missing.
+"""The vectors of one owner's segments, and the two indexes that search them: NumPy's and FAISS's.
 
 Vectors are rounded to half precision on the way in: what comes back from storage equals what was
 computed, and a warm index answers exactly like a cold one. Not thread-safe.
@@ -230,6 +230,7 @@ class SegmentVectors:
 
 
 # -- how crowded it is around each vector ------------------------------------------------------
+
 Rows: TypeAlias = "Callable[[NDArray[np.int64]], NDArray[np.float32]]"
 """Returns the unit vectors of some numbers; zeros where there is none."""
 _NEAREST = 5
@@ -308,8 +309,7 @@ def _highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
     return highest
 
 
-# -- the exact line index ----------------------------------------------------------------------
-
+# -- the exact index, the reference for every other --------------------------------------------
 
 # More than the rounding error of a matrix product of unit vectors, less than any difference that
 # means something: vectors this close to the k-th are compared again, bit by bit.
@@ -496,8 +496,7 @@ class ExactIndex:
         return result
 
 
-# -- the line index for owners with many lines. The only file importing FAISS ------------------
-
+# -- the index for many lines ------------------------------------------------------------------
 
 _BYTE_STEPS = 127
 _BYTE_ZERO = 128

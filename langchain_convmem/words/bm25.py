@@ -223,7 +223,6 @@ class LexicalIndex:
 
 # -- postings ----------------------------------------------------------------------------------
 
-
 # From this many documents on, sorting all their terms at once beats counting one by one.
 _MANY = 64
 # And for more at once it takes much memory.
@@ -473,7 +472,6 @@ class Shapes:
 
 
 # -- an array that grows -----------------------------------------------------------------------
-
 
 _FIRST_CAPACITY = 64
 

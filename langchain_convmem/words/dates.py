@@ -110,6 +110,8 @@ def _readable(read: _Reader, match: re.Match[str], today: date) -> Iterator[tupl
 
 
 # -- dates -------------------------------------------------------------------------------------
+
+
 def _in_numbers(match: re.Match[str], _today: date) -> Iterator[_Days]:
     year, month, day = (int(match[name]) for name in ("year", "month", "day"))
     yield _one(date(year, month, day))
@@ -156,6 +158,8 @@ def _whole_month(year: int, month: int) -> _Days:
 
 
 # -- before now --------------------------------------------------------------------------------
+
+
 def _ago(match: re.Match[str], today: date) -> Iterator[_Days]:
     said = match["count"]
     count = _COUNTS.get(said) or int(said)

@@ -49,6 +49,7 @@ class Meant(NamedTuple):
 
 
 # -- questions ---------------------------------------------------------------------------------
+
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]"
     r"|\u00ab[^\u00bb]*\u00bb|\u300c[^\u300d]*\u300d|(?<!\w)'[^'\n]+(?:'\w[^'\n]*)*'(?!\w)",
@@ -160,6 +161,7 @@ def _asks(sentence: str, forms: Forms | None) -> bool:
 
 
 # -- lines -------------------------------------------------------------------------------------
+
 _LONGEST_IGNORANCE = 300
 _LONGEST_WITH_OFFERS = 600
 
@@ -655,7 +657,6 @@ def words_of(lowered: str) -> list[str]:
 
 # -- the sentences of a text, and what is pasted into it ---------------------------------------
 
-
 # A line that begins like a letter, after the request to work on it, opens the letter itself.
 _PASTED = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|\"[^\"]{60,}\"|\u201c[^\u201d]{60,}\u201d|\u201e[^\u201c\u201d]{60,}[\u201c\u201d]"
@@ -720,7 +721,6 @@ HAS_WORD = re.compile(r"\w")
 
 
 # -- greetings, thanks, assent and goodbyes, which ask for nothing and state nothing -----------
-
 
 # More words than these are hardly thanks alone.
 _MOST_WORDS = 16
