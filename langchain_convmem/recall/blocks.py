@@ -1,6 +1,6 @@
 """From ranked segments to the blocks that a model reads. Pure.
 
-Invariants: no line stands in two blocks; lines inside a block are in the order of the dialogue and
+Invariants: no line is in two blocks; lines inside a block are in the order of the dialogue and
 neighbours of one another; blocks come best first; a budget is never exceeded, headers included.
 """
 
@@ -55,13 +55,13 @@ def whole(_number: int) -> Passage | None:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Where blocks may grow.
+    """The lines that blocks may be built from.
 
     Attributes:
         table: The lines.
         allowed: Which segments may come back; a window ends before any other.
-        cross_sessions: Whether a block may hold lines of two sittings of a thread.
-        now_ms: From when headers count how long ago a block was said; None: they do not.
+        cross_sessions: Whether a block may hold lines of two sessions of a thread.
+        now_ms: The time from which headers count a block's age; None omits ages.
         older: Segments of which a later statement about the same thing comes first; the headers of
             their blocks say so.
         passage: Returns what of a segment's text is worth its room, None for all of it.
@@ -84,7 +84,7 @@ class Ground:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Lines to be returned as one block; equal to itself alone.
+    """Lines to return as one block; compared by identity.
 
     Attributes:
         lines: Line numbers in the order of the dialogue, each with its chosen segments.
@@ -111,7 +111,7 @@ def render(
     """Return a date header (UTC), then one `Speaker: text` line per line, verbatim.
 
     Of a long line only the chosen segments stand there, or passages of them, with `[...]` for what
-    is left out. With `now_ms` the header also tells how long before that the first line was said.
+    is left out. With `now_ms` the header also gives the age of the first line.
     Where a chosen segment is among the `older` ones, it says that too.
     """
     first = table.line(next(iter(group.lines)))
@@ -243,7 +243,7 @@ def fill_budget(
 ) -> list[Group]:
     """Return the groups of the best segments that fit, best first.
 
-    Whatever does not fit is left out, and less good but shorter lines may take its place.
+    Lines that do not fit are skipped in favour of shorter, lower-ranked ones.
     Neighbouring lines share a group, so that they share a header.
 
     Args:
@@ -310,7 +310,7 @@ class _Filler:
         self._line_chars: dict[tuple[int, frozenset[int]], int] = {}
 
     def add(self, number: int, line: int) -> bool:
-        """Add a segment with the first window that fits; say whether one did."""
+        """Add a segment with the first window that fits; return whether one did."""
         for window in self._windows:
             if window == _NO_WINDOW:
                 chosen = {line: {number}}

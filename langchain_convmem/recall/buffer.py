@@ -2,7 +2,7 @@
 
 Kept as a document of the thread, which holds references alone: ids of entries, parts,
 segments, and how well they matched. What they refer to is looked up in the index each time, so
-that a line that is forgotten or retracted is never shown again, whoever wrote the document when.
+that a forgotten or retracted line is never shown again, even from an old document.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Buffered(NamedTuple):
 
 
 def pushed(found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]) -> list[BufferedBlock]:
-    """Return the found blocks in front of the old ones.
+    """Return the new blocks followed by the old ones.
 
     A block that newer ones show whole leaves; what was looked for in it is marked in those.
     """
@@ -105,7 +105,7 @@ def to_document(blocks: Sequence[BufferedBlock]) -> dict[str, Any]:
 
 
 def blocks_of(value: Any) -> tuple[BufferedBlock, ...]:
-    """Return the blocks of a document; none of one that another version wrote otherwise."""
+    """Return the blocks of a document; empty if another version wrote it."""
     try:
         return tuple(tuple(map(_line_of, block)) for block in value["blocks"])
     except (KeyError, TypeError, ValueError):
@@ -148,7 +148,7 @@ def _name(line: DialogLine) -> tuple[str, int]:
 
 
 def living(blocks: Sequence[BufferedBlock], table: SegmentTable) -> list[BufferedBlock]:
-    """Return the blocks without lines that are gone, and without blocks whose hits are gone."""
+    """Drop lines that no longer exist, and blocks that have lost all hits."""
     alive = (tuple(line for line in block if _number(line, table) is not None) for block in blocks)
     return [block for block in alive if any(line.hit for line in block)]
 
@@ -207,7 +207,7 @@ def rendered(
         max_tokens: Budget of all of them, four characters of text each; what does not fit is
             left out, as is whatever is older.
         fresh: What the present question found; its matches say why.
-        now_ms: From when headers count how long ago a block was said; None: they do not.
+        now_ms: The time from which headers count a block's age; None omits ages.
     """
     why = {_name(match.line): match for block in fresh for match in block.matches}
     ground = Ground(table, allowed, cross_sessions=True, now_ms=now_ms)
@@ -294,9 +294,9 @@ def buffer_steps(
     *,
     remember: bool,
 ) -> Steps[tuple[tuple[RecalledBlock, ...], tuple[str, ...]]]:
-    """Push what was found into the buffer of a thread; return what it shows, and problems.
+    """Push new blocks into a thread's buffer; return what it shows, and problems.
 
-    Where another turn was faster, what it wrote is read again, so that neither loses anything.
+    If another turn wrote first, its document is read again, so neither loses blocks.
 
     Args:
         log: Keeps the document, if it keeps state at all.

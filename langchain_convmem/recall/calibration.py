@@ -1,4 +1,4 @@
-"""Whether a question has anything to do with what was said. Pure.
+"""Whether a question is related to the history. Pure.
 
 The scores of a ranking are relative: some line is always best. This looks for absolute evidence,
 in two shares that every embedder and script has in common:
@@ -98,7 +98,7 @@ def related(
     *,
     before: str | None = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
-    """Return which rows of a ranking are worth their room, and which of them only just.
+    """Return which rows of a ranking are worth returning, and which are loosely related.
 
     Where something answers clearly, only what comes near it is worth more. Where nothing does, a
     question about the person who asks gets what they said: a fact that is missing costs the answer,
@@ -260,7 +260,7 @@ def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_
 
 
 def needed(allowed: NDArray[np.bool_]) -> float:
-    """Return from what sum on a question counts as related: less where less was said.
+    """Return the sum from which a question counts as related; lower for short histories.
 
     The best of a few lines is seldom good by chance; of many it often is.
 
@@ -278,10 +278,10 @@ def is_related(
     lexical: LexicalIndex,
     allowed: NDArray[np.bool_],
 ) -> bool:
-    """Return whether `relatedness` comes to what is `needed`.
+    """Return whether `relatedness` reaches `needed`.
 
     What is related mostly shows in the lines that rank first, so the others are looked at only
-    where those do not tell.
+    where those are inconclusive.
     """
     if is_courtesy(query):
         return False

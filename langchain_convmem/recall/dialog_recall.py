@@ -1,4 +1,4 @@
-"""`DialogRecall`: what finds dialog lines, wherever their vectors stand."""
+"""`DialogRecall`: the interface of recalls, wherever their vectors are stored."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class EmbedderUse(NamedTuple):
 
     Attributes:
         embeddings: The embedder.
-        segments: How many segments their lines have; None where nobody counts.
+        segments: How many segments their lines have; None if unknown.
         pending: How many of these wait to be embedded, and are found by their words.
-        problems: What keeps lines from being embedded, one sentence each.
+        problems: Why lines could not be embedded, one sentence each.
     """
 
     embeddings: Embeddings
@@ -44,9 +44,9 @@ class EmbedderUse(NamedTuple):
 
 
 class DialogRecall(ABC):
-    """Finds verbatim dialog lines; a memory, a retriever and a wrapped chain take any of this kind.
+    """Finds verbatim dialog lines; accepted by memories, retrievers and wrapped chains.
 
-    Thread-safe. The log and the embedder stay the caller's: nothing is closed here.
+    Thread-safe. The caller closes the log and the embedder.
     """
 
     log: MessageLog
@@ -71,13 +71,13 @@ class DialogRecall(ABC):
             **options: How much, from where and how like; see `RecallOptions`.
 
         Raises:
-            ConfigError: If an argument makes no sense; the message names it.
+            ConfigError: If an argument is invalid; the message names it.
             LogError: If the log cannot be read.
         """
         return run(self.recall_steps(owner, query, **options))
 
     async def arecall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Recall as `recall` does, without blocking the event loop."""
+        """Recall without blocking the event loop; see `recall`."""
         return await arun(self.recall_steps(owner, query, **options))
 
     def recall_steps(
@@ -108,20 +108,20 @@ class DialogRecall(ABC):
 
     @abstractmethod
     def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps that answer a query with its buffer alone, as if nothing was asked."""
+        """Return the steps that answer a query with its buffer alone, as without a question."""
 
     # -- indexes -------------------------------------------------------------------------------
 
     @abstractmethod
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead what the log has new, so that the next recall need not.
+        """Index new lines now, so that the next recall does not have to.
 
         Args:
             owner: Whose lines; several owners who are searched together may share one index.
             progress: Called with (done, total) segments after each batch, in this thread.
 
         Returns:
-            Problems, one sentence each; empty when every line is indexed whole.
+            Problems, one sentence each; empty if every line is fully indexed.
 
         Raises:
             LogError: If the log cannot be read.
@@ -129,33 +129,33 @@ class DialogRecall(ABC):
 
     @abstractmethod
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead, without blocking the event loop; `progress` may be called in a worker."""
+        """Index ahead without blocking the event loop; `progress` may be called in a worker."""
 
     @abstractmethod
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew what another embedder has embedded; where there is nothing such, `refresh`."""
+        """Re-embed what another embedder has embedded; otherwise `refresh`."""
 
     @abstractmethod
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew, without blocking the event loop; `progress` may be called in a worker."""
+        """Re-embed without blocking the event loop; `progress` may be called in a worker."""
 
     def embedder_of(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
         """Return what embeds the lines of an owner, and how many wait for it."""
         return EmbedderUse(self.embeddings)
 
     def embed_behind(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
-        """Have what was just stored of an owner embedded soon; does nothing where none waits."""
+        """Embed an owner's new lines soon; does nothing if none are pending."""
 
     def close(self) -> None:  # noqa: B027 - as above
         """End what goes on in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that drop what the log has forgotten of an owner; they raise nothing."""
+        """Return the steps that drop what the log has forgotten of an owner; never raises."""
 
 
 class CarefulRecall(DialogRecall):
-    """A recall that asks the write hook about each question; otherwise as the one it is made of."""
+    """A recall that passes each question through the write hook, then to an inner recall."""
 
     def __init__(self, inner: DialogRecall, drafting: Drafting) -> None:
         """Put the hook of `drafting` in front of `inner`."""
@@ -190,11 +190,11 @@ class CarefulRecall(DialogRecall):
         return await self.inner.arefresh(owner, progress)
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew after a change of the embedder."""
+        """Re-embed after a change of the embedder."""
         return self.inner.reindex(owner, progress)
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew, without blocking the event loop."""
+        """Re-embed without blocking the event loop."""
         return await self.inner.areindex(owner, progress)
 
     def embedder_of(self, owner: Owners) -> EmbedderUse:
@@ -202,11 +202,11 @@ class CarefulRecall(DialogRecall):
         return self.inner.embedder_of(owner)
 
     def embed_behind(self, owner: Owner) -> None:
-        """Have what was just stored embedded behind."""
+        """Embed new lines in the background."""
         self.inner.embed_behind(owner)
 
     def close(self) -> None:
-        """End what goes on behind."""
+        """Stop background work."""
         self.inner.close()
 
     def forgotten_steps(self, owner: Owner) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""Which embedder an owner's lines are embedded by where nobody names one: `embeddings="auto"`.
+"""The choice of an embedder for each owner: `embeddings="auto"`.
 
 The sentence encoder finds more, but it has to be installed, and vectors of two embedders do not
 compare. So each owner stays with the embedder whose vectors are stored, and new owners begin with
@@ -46,12 +46,12 @@ _MISSING = (
 
 
 def is_made_here(fingerprint: str) -> bool:
-    """Return whether an embedder of this package made such vectors: nobody paid for them."""
+    """Return whether an embedder of this package made these vectors, at no cost."""
     return fingerprint.startswith((_STATIC_PREFIX, _ENCODER_PREFIX))
 
 
 def owner_argument(owner: Owner) -> str:
-    """Return how calls of a memory name an owner, such as `user_id='ana'`."""
+    """Format an owner as a keyword argument, such as `user_id='ana'`."""
     if owner.user_id is not None:
         return f"user_id={owner.user_id!r}"
     return f"thread_id={owner.thread_id!r}"
@@ -62,8 +62,8 @@ class Chosen(NamedTuple):
 
     Attributes:
         embeddings: The embedder.
-        problem: What is worse for it than it could be, one sentence.
-        is_final: Whether the index may stay with it; False where nobody knows what is stored.
+        problem: Why a better embedder is not used, one sentence.
+        is_final: Whether the index may stay with it; False if the stored vectors are unknown.
     """
 
     embeddings: Embeddings
@@ -88,7 +88,7 @@ class EmbedderChoice:
 
     @staticmethod
     def check(embeddings: object) -> None:
-        """Refuse a text that is no choice.
+        """Refuse an unknown name.
 
         Raises:
             ConfigError: If it is another one than `"auto"`.
@@ -102,7 +102,7 @@ class EmbedderChoice:
 
     @property
     def default(self) -> Embeddings:
-        """What an owner gets of whom nothing is stored, and everybody by `reindex`."""
+        """The embedder of new owners, and of all owners after `reindex`."""
         if self._named is not None:
             return self._named
         if self._suits_encoder and installed_folder() is not None:
@@ -110,7 +110,7 @@ class EmbedderChoice:
         return EmbeddedEmbeddings()
 
     def of(self, owners: tuple[Owner, ...]) -> Chosen:
-        """Return what embeds the lines of these owners together.
+        """Return the embedder for an index over these owners.
 
         The sentence encoder only where it is what each of them has, or would get.
         """
@@ -170,7 +170,7 @@ _LONGEST_PAUSE_S = 300.0
 
 
 class EmbeddingBorder:
-    """Calls an embedder, checks what comes back, and pauses after failures.
+    """Calls an embedder, validates its answers, and pauses after failures.
 
     The pause doubles with every failure, from a second to five minutes; lines are not sent again
     before it is over. Not thread-safe.
@@ -193,7 +193,7 @@ class EmbeddingBorder:
         return self._clock() < self._resume_at
 
     def resume(self) -> None:
-        """End a pause, for somebody who asks for the embedder now."""
+        """End a pause because the embedder is needed now."""
         self._resume_at = 0.0
 
     def embed_lines(

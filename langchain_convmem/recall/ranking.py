@@ -400,7 +400,7 @@ class _Parts(NamedTuple):
 
 
 class _Cosines(NamedTuple):
-    """What the question's vector tells of the segments that are scored, muted or not.
+    """What the question's vector says about the scored segments, muted or not.
 
     `similarity` is the cosine of each, `nearness` that less its share of the crowding around it,
     `present` which of them have a vector (None: all). `trust` is what the embedder knows of texts
@@ -577,7 +577,7 @@ def _speaker_bonus(
         parts = read_parts(query.text, query.before)
         named = next(filter(None, (named_speakers(part, speakers) for part in parts)), [])
     column = table.speaker_column[at]
-    # A question about everybody prefers nobody.
+    # A question that names every speaker prefers none.
     if not named or len(named) == len(speakers):
         return np.zeros(len(column), dtype=np.float32)
     bonus = np.zeros(len(speakers), dtype=np.float32)
@@ -636,7 +636,7 @@ def _bonus_by_kind(
 
 
 def _is_clear(view: _View, evidence: NDArray[np.float32]) -> bool:
-    """Return whether a segment answers clearly; of a few segments there is nothing to tell."""
+    """Return whether a segment answers clearly; undecidable with few segments."""
     counted = evidence if view.counted is None else evidence[view.counted]
     return len(counted) <= _FEW or bool(counted.max() >= clear_evidence(len(counted)))
 
@@ -867,8 +867,8 @@ def standardized(
 
     Args:
         scores: One per segment.
-        counted: Whose mean and deviation are meant; all others get 0, as does everybody where the
-            counted ones are equal. None: all.
+        counted: Segments that define mean and deviation; all others get 0, as do all if the
+            counted ones are equal. None counts all.
         weight: Of all scores.
         least_deviation: What a smaller deviation is taken for, so that a few scores that differ
             from many equal ones do not become arbitrarily large.

@@ -1,4 +1,4 @@
-"""Recall over a log: keeps an index for each owner who asks, and answers in blocks."""
+"""Recall over a log: keeps an index per owner and answers in blocks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LineRecall(DialogRecall):
 
     Indexes are caches of the log: built when an owner first asks, kept fresh by cursor, dropped
     when too many other owners came since. Thread-safe; recalls of one owner queue, those of
-    different owners do not. The log and the embedder stay the caller's: nothing is closed here.
+    different owners do not. The caller closes the log and the embedder.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LineRecall(DialogRecall):
                 it best. Where it fails or says nothing, the question itself is asked, and
                 `Recall.problems` says why.
             reranker: Puts the best lines in an order of its own, which leads; what it leaves out
-                is no hit. Where it fails they keep theirs, and `Recall.problems` says why.
+                is not a hit. If it fails, they keep theirs, and `Recall.problems` says why.
 
         Raises:
             ConfigError: If a limit is not positive, a hook is none, or `embeddings` is a text
@@ -143,7 +143,7 @@ class LineRecall(DialogRecall):
         return (yield from self._buffered(index, query, *found))
 
     def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps that answer a query with its buffer alone, as if nothing was asked."""
+        """Return the steps that answer a query with its buffer alone, as without a question."""
         index = yield from self._index(query.scope.owners)
         silent = replace(query, remember=False)
         return (yield from self._buffered(index, silent, Recall((), ()), ()))
@@ -213,14 +213,14 @@ class LineRecall(DialogRecall):
     # -- indexes -------------------------------------------------------------------------------
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead what the log has new, so that the next recall need not.
+        """Index new lines now, so that the next recall does not have to.
 
         Args:
             owner: Whose lines; several owners who are searched together share one index.
             progress: Called with (done, total) segments after each batch, in this thread.
 
         Returns:
-            Problems, one sentence each; empty when every line is indexed whole.
+            Problems, one sentence each; empty if every line is fully indexed.
 
         Raises:
             LogError: If the log cannot be read.
@@ -235,11 +235,11 @@ class LineRecall(DialogRecall):
             return index.problems
 
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead, without blocking the event loop; `progress` is called in a worker."""
+        """Index ahead without blocking the event loop; `progress` is called in a worker."""
         return await in_worker(partial(self.refresh, owner, progress))
 
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Embed what another embedder has embedded; the old vectors go when all new ones are there.
+        """Re-embed what another embedder has embedded, then delete the old vectors.
 
         Until then lines with old vectors alone are found by their words. Each batch is stored
         before the next one is sent, so after a failure or a kill another call goes on where this
@@ -251,7 +251,7 @@ class LineRecall(DialogRecall):
             progress: Called with (done, total) segments after each batch, in this thread.
 
         Returns:
-            Problems, one sentence each; empty when every line is indexed whole.
+            Problems, one sentence each; empty if every line is fully indexed.
 
         Raises:
             LogError: If the log cannot be read.
@@ -286,7 +286,7 @@ class LineRecall(DialogRecall):
             return index.problems
 
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Embed anew, without blocking the event loop; `progress` is called in a worker."""
+        """Re-embed without blocking the event loop; `progress` is called in a worker."""
         return await in_worker(partial(self.reindex, owner, progress))
 
     def embedder_of(self, owner: Owners) -> EmbedderUse:
@@ -310,12 +310,12 @@ class LineRecall(DialogRecall):
     def close(self) -> None:
         """Embed nothing more: few lines are finished, of more the batch under way.
 
-        Nothing else is closed; another recall goes on. Idempotent.
+        Nothing else is closed; recalls still work. Idempotent.
         """
         BACKLOG.close(self._indexes.indexes)
 
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that take out of memory what the log has forgotten of an owner.
+        """Return the steps that drop from memory what the log has forgotten of an owner.
 
         The next recall would do so anyway; in other processes it does. Nothing is raised.
         """
@@ -383,7 +383,7 @@ class Asked(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A segment that a reranker may put elsewhere, by a name that outlives its number."""
+    """A segment to rerank, with a name that stays valid if numbers change."""
 
     name: SegmentName
     document: Document
@@ -417,7 +417,7 @@ class Search:
     order: Sequence[SegmentName] | None = None
 
     def candidates(self) -> list[Candidate]:
-        """Return what a reranker should look at, best first."""
+        """Return the candidates for a reranker, best first."""
         with self.index.lock:
             ranked = self._ranked()
             numbers = self._first_of_each_line(ranked.hits)
@@ -536,7 +536,7 @@ def looked_up(
 
 
 def best_of(rankings: Sequence[Ranking]) -> Ranking:
-    """Return the ranking in which each segment counts as for the question that suits it best.
+    """Merge rankings: each segment gets its best relevance over all questions.
 
     Relevance is standardised for each question, so that those of several compare.
 
@@ -601,7 +601,7 @@ _log = logging.getLogger("langchain_convmem")
 
 
 def check_hooks(rewriter: Any, reranker: Any) -> None:
-    """Refuse what can never serve as a hook.
+    """Refuse values that cannot be hooks.
 
     Raises:
         ConfigError: If it cannot; the message names it.

@@ -44,7 +44,7 @@ class DialogLineRetriever(BaseRetriever):
     """Retrieves verbatim dialog lines, one `Document` per block of neighbouring lines.
 
     With `user_id` all threads of that user are searched, or with `thread_id` too just that one;
-    without `user_id` the lone thread `thread_id`; with `user_ids` all threads of these users. A
+    without `user_id` the anonymous thread `thread_id`; with `user_ids` all their threads. A
     call's `k` or `max_tokens` takes the place of both fields; its `threshold`, `filter`, `since`
     and `until` each take the place of their own.
 
@@ -111,7 +111,7 @@ class DialogLineRetriever(BaseRetriever):
         return [document_of(block) for block in found.blocks]
 
     def check_scope(self) -> None:
-        """Refuse fields that no lines can be searched by.
+        """Refuse invalid fields.
 
         Raises:
             ConfigError: If there are such; the message names them.
@@ -185,7 +185,7 @@ def _question(query: Any) -> str:
 
 
 def document_of(block: RecalledBlock) -> Document:
-    """Return a block as LangChain passes it on."""
+    """Return a block as a LangChain `Document`."""
     best = block.matches[0]
     return Document(
         id=best.line.line_id,

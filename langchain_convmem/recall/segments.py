@@ -312,7 +312,7 @@ class SegmentTable:
         return whole[self._start.at(number) : self._end.at(number)]
 
     def folded_hash(self, number: int) -> int:
-        """Return what segments have in common that say the same; others hardly ever do."""
+        """Return a hash that is equal for segments with the same text."""
         hashes = self._hashes
         if number >= len(hashes):
             hashes.extend([0] * (len(self) - len(hashes)))

@@ -300,7 +300,7 @@ def _cosines(
 
 
 def _highest(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the few highest of each row, ascending, none of them below 0."""
+    """Return the few highest values of each row, ascending, at least 0."""
     few = min(_NEAREST, cosines.shape[1])
     highest = np.zeros((len(cosines), _NEAREST), dtype=np.float32)
     if few:
@@ -448,7 +448,7 @@ class ExactIndex:
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def reserve(self, length: int) -> None:
-        """Make room for so many vectors in all."""
+        """Reserve space for this many vectors in total."""
         self._rows.reserve(length)
 
     def replace(self, number: int, vector: NDArray[np.float32]) -> None:
@@ -458,7 +458,7 @@ class ExactIndex:
         self._inverse.view[number] = inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Take vectors out of every later search. Idempotent."""
+        """Exclude vectors from later searches. Idempotent."""
         self._kept.view[list(numbers)] = False
 
     def search(
@@ -577,7 +577,7 @@ class FaissIndex:
         self._kept.extend(np.ones(len(rows), dtype=np.bool_))
 
     def reserve(self, length: int) -> None:
-        """Make room for so many vectors in all."""
+        """Reserve space for this many vectors in total."""
         if length > max(len(self), self._reserved):
             lists = self._index.invlists
             # A list that was longer keeps its memory.
@@ -595,7 +595,7 @@ class FaissIndex:
         self._inverse.view[number] = inverse_lengths(row)[0]
 
     def remove(self, numbers: Iterable[int]) -> None:
-        """Take vectors out of every later search. Idempotent."""
+        """Exclude vectors from later searches. Idempotent."""
         self._kept.view[list(numbers)] = False
 
     def search(

@@ -50,7 +50,7 @@ _Words: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Held(Protocol):
-    """An index that tells which terms it holds."""
+    """An index that reports which terms it holds."""
 
     def having(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
         """Return the documents of those terms that have any."""
@@ -123,7 +123,7 @@ def query_terms(
 
 
 def telling_words(text: str) -> frozenset[str]:
-    """Return the words of a question that tell what it is about; function words alone tell none."""
+    """Return the content words of a question; empty if it has only function words."""
     _, telling = _query_words(text, ())
     return frozenset(word for _, word in telling)
 

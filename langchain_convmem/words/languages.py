@@ -1,6 +1,6 @@
 """Which language words are written in, and their stems in it. Pure.
 
-A script of its own tells the language of a word. Latin letters do not: there the function words of
+A distinctive script identifies a word's language. Latin letters do not: the function words of
 a line decide, line by line, so that the answer depends on nothing else. A line that gives no sign
 is taken for English, whose stemmer does little harm to words of other languages.
 """
@@ -184,7 +184,7 @@ FUNCTION_CHARACTERS = frozenset(
 )
 """Characters that mostly hold a sentence together where words are not set apart by blanks."""
 LATIN = tuple(name for name in STOP_WORDS if name not in _OTHER_SCRIPTS.values())
-"""The languages that only their words tell apart, English first."""
+"""The languages that only their words distinguish, English first."""
 # "l'amico", "d'un ami": what follows the apostrophe is the word.
 _ELIDING = ("french", "italian")
 # Votes for all languages are summed as one number, a field of this many bits for each.
@@ -236,7 +236,7 @@ def is_function_word(word: str, language: str) -> bool:
 
     Args:
         word: The word.
-        language: Of the text; words of other scripts than Latin tell themselves.
+        language: Of the text; words in other scripts than Latin identify themselves.
     """
     bare = _without_elision(word.removesuffix("'s"), language)
     words = _saying_nothing(language)
@@ -245,7 +245,7 @@ def is_function_word(word: str, language: str) -> bool:
 
 @cache
 def _saying_nothing(language: str) -> frozenset[str]:
-    """Return the function words of a language, and of those that tell themselves."""
+    """Return the function words of a language and of the non-Latin languages."""
     return function_words(language).union(*map(function_words, _OTHER_SCRIPTS.values()))
 
 
@@ -255,7 +255,7 @@ def stem(word: str, language: str) -> str:
 
     Args:
         word: Of one script.
-        language: Of the line, if its script is Latin; other scripts tell themselves.
+        language: Of the line, if its script is Latin; other scripts identify themselves.
     """
     word = _without_elision(word, language)
     if word.isascii():

@@ -1,6 +1,6 @@
 """What kind of utterance a text is: who a question is about, and what a line does. Pure.
 
-A text is cut into sentences and these into clauses; how a clause begins tells a question, a request
+A text is split into sentences and clauses; the start of a clause identifies a question, a request
 and a statement apart, in the languages that `phrases.json` has. Of any other language nothing is
 recognised: no mark, nobody meant, every sentence kept.
 """
@@ -393,7 +393,7 @@ def _is_own(clause: str, forms: Forms, *, is_asked: bool, asked: bool) -> bool:
 
 
 def _is_recurring(before: _Clause | None) -> bool:
-    """Return whether a request holds for whenever something happens, as the clause before tells."""
+    """Return whether a request is conditional or recurring, judged by the clause before."""
     if before is None or before[0] != "condition":
         return False
     return _WHENEVER.match(before[1]) is not None
@@ -410,7 +410,7 @@ def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
 
 
 def _kinds(sentence: str, forms: Forms) -> Iterator[_Clause]:
-    """Yield the clauses of a sentence that say anything, each with what its beginning tells."""
+    """Yield the meaningful clauses of a sentence, each with its kind."""
     start = 0
     for end in _CLAUSE_END.finditer(sentence):
         if end[0] in _NEEDS_BLANK and not _is_set_off(sentence, end.start(), end[0]):
@@ -514,7 +514,7 @@ class Forms(NamedTuple):
     follow_up: re.Pattern[str]
     drops_subject: bool
     endings: str
-    """What may stand at the end of a clause and tells nothing more about it."""
+    """What may end a clause without adding information."""
 
 
 _NEVER = "(?!)"
