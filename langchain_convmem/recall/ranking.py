@@ -286,53 +286,6 @@ class Ranking:
             ranking._last_key = self._last_key
         return ranking
 
-    # -- in order ------------------------------------------------------------------------------
-
-    def take(self, kept: NDArray[np.int64] | NDArray[np.bool_]) -> Ranking:
-        """Return the ranking of some of the ranked segments, by their places or by a mask."""
-        return Ranking(self.columns, np.sort(self._order[kept]))
-
-    @property
-    def _order(self) -> NDArray[np.int64]:
-        while self._unread:
-            self._look_further()
-        return np.concatenate([self.rows[:0], *self._ordered])
-
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """Segment numbers."""
-        return self.columns.numbers[self._order]
-
-    @property
-    def relevance(self) -> NDArray[np.float32]:
-        """Final scores."""
-        return self.columns.relevance[self._order]
-
-    @property
-    def similarity(self) -> NDArray[np.float32]:
-        """Cosines; 0.0 without a vector."""
-        return self.columns.similarity[self._order]
-
-    @property
-    def meaning(self) -> NDArray[np.float32]:
-        """The cosine's standardised and weighted part of the score."""
-        return self.columns.meaning[self._order]
-
-    @property
-    def words(self) -> NDArray[np.float32]:
-        """The same for BM25."""
-        return self.columns.words[self._order]
-
-    @property
-    def smoothed(self) -> NDArray[np.float32]:
-        """The score after the neighbours."""
-        return self.columns.smoothed[self._order]
-
-    @property
-    def speaker(self) -> NDArray[np.float32]:
-        """The bonus for a named speaker."""
-        return self.columns.speaker[self._order]
-
 
 # -- scoring ------------------------------------------------------------------------------------
 

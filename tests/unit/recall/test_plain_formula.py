@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rankings import ordered
 
 from langchain_convmem.recall import RecallSettings
 from langchain_convmem.recall.options import RecallQuery, Scope, named_speakers
@@ -163,7 +164,7 @@ def test_every_ranking_follows_the_formula(line, word_embeddings, dialogue, ques
             left, speakers, question, unit, wish, terms=terms, stored=len(dialogue)
         )
     np.testing.assert_allclose(
-        sorted(found.relevance), sorted(score for _, score in expected), atol=2e-4
+        sorted(ordered(found, "relevance")), sorted(score for _, score in expected), atol=2e-4
     )
     relevance = dict(expected)
     got = [relevance[number] for number in found]

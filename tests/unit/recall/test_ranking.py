@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rankings import ordered
 
 from langchain_convmem.recall import RecallSettings, ranking
 from langchain_convmem.recall.options import (
@@ -79,16 +80,16 @@ def test_a_line_near_a_good_line_is_raised(line, word_embeddings):
     lines = [line("stone paper", n) for n in range(9)]
     lines[4] = line("the car park", 4)
     found = World(lines, word_embeddings()).rank("car park")
-    assert found.numbers[:5].tolist() == [4, 3, 5, 2, 6]
+    assert list(found)[:5] == [4, 3, 5, 2, 6]
 
 
 def test_lines_of_the_speaker_whom_the_question_names_are_raised(line, word_embeddings):
     lines = [line("my car", n, speaker="Ana" if n % 2 else "Bo", session=str(n)) for n in range(8)]
     world = World(lines, word_embeddings())
     plain = RecallSettings(lexical_weight=0, latest_first=False)
-    assert world.rank("Ana's car", plain).numbers[:4].tolist() == [1, 3, 5, 7]
+    assert list(world.rank("Ana's car", plain))[:4] == [1, 3, 5, 7]
     both = world.rank("What did Ana tell Bo of the car", plain)
-    assert both.speaker.tolist() == [0.0] * 8
+    assert ordered(both, "speaker").tolist() == [0.0] * 8
 
 
 def test_a_session_with_several_good_lines_is_preferred(line, word_embeddings):
@@ -96,7 +97,7 @@ def test_a_session_with_several_good_lines_is_preferred(line, word_embeddings):
     lines = [line(text, n, session="a" if n < 3 else "b") for n, text in enumerate(texts)]
     wish = RecallSettings(kernel=(1.0,))
     found = World(lines, word_embeddings()).rank("car", wish)
-    score = dict(zip(found.numbers.tolist(), found.relevance.tolist(), strict=True))
+    score = dict(zip(found, ordered(found, "relevance").tolist(), strict=True))
     assert score[2] > score[5]
 
 
@@ -106,23 +107,23 @@ def test_a_pending_line_is_neither_near_nor_far(line, word_embeddings):
     world.lexical.add([["car", "car"]])
     world.vectors.extend([None])
     found = world.rank("car")
-    at = found.numbers.tolist().index(2)
-    assert found.similarity[at] == 0.0
-    assert found.meaning[at] == 0.0
-    assert found.words[at] > 0
+    at = list(found).index(2)
+    assert ordered(found, "similarity")[at] == 0.0
+    assert ordered(found, "meaning")[at] == 0.0
+    assert ordered(found, "words")[at] > 0
 
 
 def test_without_a_vector_the_words_alone_decide(line, word_embeddings):
     world = World([line("tree", 0, session="a"), line("car", 1, session="b")], word_embeddings())
     found = world.rank("car", vector=False)
-    assert found.numbers.tolist() == [1, 0]
-    assert not found.similarity.any()
+    assert list(found) == [1, 0]
+    assert not ordered(found, "similarity").any()
 
 
 def test_nothing_to_rank_gives_an_empty_ranking(line, word_embeddings):
-    assert World([], word_embeddings()).rank("car").numbers.tolist() == []
+    assert list(World([], word_embeddings()).rank("car")) == []
     world = World([line("car", 0)], word_embeddings())
-    assert world.rank("car", allowed=np.zeros(1, dtype=np.bool_)).numbers.tolist() == []
+    assert list(world.rank("car", allowed=np.zeros(1, dtype=np.bool_))) == []
 
 
 def test_spec_settings_rank_by_cosine_alone(line, word_embeddings):
@@ -131,7 +132,7 @@ def test_spec_settings_rank_by_cosine_alone(line, word_embeddings):
     world = World(lines, word_embeddings())
     found = world.rank("car tree dog", RecallSettings.spec())
     cosines = world.vectors.similarities(np.array(world.embeddings.embed_query("car tree dog")))
-    assert found.numbers.tolist() == np.argsort(-np.round(cosines, 6), kind="stable").tolist()
+    assert list(found) == np.argsort(-np.round(cosines, 6), kind="stable").tolist()
 
 
 def test_lines_out_of_scope_change_nothing_in_scope(line, word_embeddings):
@@ -147,8 +148,8 @@ def test_lines_out_of_scope_change_nothing_in_scope(line, word_embeddings):
     # The same lines scored among all columns, instead of gathered.
     wide = mask.copy()
     whole = world.rank("car tree", allowed=wide)
-    assert set(few.numbers.tolist()) == set(range(0, 60, 2))
-    np.testing.assert_allclose(few.relevance, whole.relevance)
+    assert set(few) == set(range(0, 60, 2))
+    np.testing.assert_allclose(ordered(few, "relevance"), ordered(whole, "relevance"))
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
@@ -163,5 +164,7 @@ def test_gathering_a_small_scope_scores_it_as_the_whole_scan_does(
     scanned = world.rank("car tree dog", allowed=mask)
     monkeypatch.setattr(ranking, "_SMALL_SHARE", 2.0)
     gathered = world.rank("car tree dog", allowed=mask)
-    assert gathered.numbers.tolist() == scanned.numbers.tolist()
-    np.testing.assert_allclose(gathered.relevance, scanned.relevance, atol=1e-5)
+    assert list(gathered) == list(scanned)
+    np.testing.assert_allclose(
+        ordered(gathered, "relevance"), ordered(scanned, "relevance"), atol=1e-5
+    )
