@@ -575,14 +575,14 @@ def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | N
         return whole
     by_user = table.of_role("user")
 
-    def passage(number: int) -> Passage | None:
+    def find_passage(number: int) -> Passage | None:
         if not (by_user.item(number) and hits.is_loose(number)):
             return None
         text = table.text(number)
         # What is shown whole need not be read.
         return _stated(text) if len(text) > _SHORT else None
 
-    return passage
+    return find_passage
 
 
 @lru_cache(maxsize=4096)

@@ -122,19 +122,19 @@ def related(
     """
     if is_courtesy(query) or not len(ranking):
         return np.zeros(len(ranking), dtype=np.bool_), None
-    found = _Found.of(ranking, table, lexical)
+    found = _RankedRows.from_ranking(ranking, table, lexical)
     meant = read_person(query, before)
     if meant.asker or meant.subject_open or meant.listener:
-        near, loose = _worth_to_asker(found, wants_replies=meant.listener)
+        near, loose = _select_for_asker(found, wants_replies=meant.listener)
     elif is_related(search_text(query, before), ranking, table, lexical, allowed):
-        near, loose = _worth_if_related(found)
+        near, loose = _select_if_related(found)
     else:
-        near, loose = _worth_if_unrelated(found)
-        return near | loose, _in_columns(loose, ranking)
-    return _with_leading(near | loose, ranking), _in_columns(loose, ranking)
+        near, loose = _select_if_unrelated(found)
+        return near | loose, _spread_rows(loose, ranking)
+    return _with_leading(near | loose, ranking), _spread_rows(loose, ranking)
 
 
-class _Found(NamedTuple):
+class _RankedRows(NamedTuple):
     """What is known of the segments that rank, row by row, to judge which are worth their room.
 
     Attributes:
@@ -164,7 +164,9 @@ class _Found(NamedTuple):
     clarity: float
 
     @classmethod
-    def of(cls, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex) -> _Found:
+    def from_ranking(
+        cls, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex
+    ) -> _RankedRows:
         """Return what is known of the segments of a ranking."""
         evidence = ranking.of_rows(ranking.columns.evidence)
         numbers = ranking.of_rows(ranking.columns.numbers)
@@ -187,11 +189,11 @@ class _Found(NamedTuple):
             clarity=best / clear_evidence(count),
         )
 
-    def least(self, evidence: float) -> float:
+    def find_least(self, evidence: float) -> float:
         """Return what evidence is worth its room: less where half of a memory says the same."""
         return min(evidence * self.scale, _NEAR_BEST * self.best)
 
-    def first(self, rows: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
+    def keep_best(self, rows: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
         """Return the best ranked of some rows, so many at most."""
         at = rows.nonzero()[0]
         if len(at) <= most:
@@ -205,11 +207,11 @@ _Worth: TypeAlias = "tuple[NDArray[np.bool_], NDArray[np.bool_]]"
 """Which rows are worth their room, and which others only just."""
 
 
-def _worth_to_asker(found: _Found, *, wants_replies: bool) -> _Worth:
+def _select_for_asker(found: _RankedRows, *, wants_replies: bool) -> _Worth:
     near = found.evidence >= _NEAR_CLEAR * found.scale
     if not wants_replies:
         # A reply costs several statements, and it is seldom what somebody asks of themselves.
-        near &= ~found.replies | (found.evidence >= found.least(_NEAR_REPLY))
+        near &= ~found.replies | (found.evidence >= found.find_least(_NEAR_REPLY))
     loose = found.said & ~near & found.substance
     if found.two_sided:
         loose &= found.stated | (found.evidence >= _LOOSE * found.scale)
@@ -217,31 +219,31 @@ def _worth_to_asker(found: _Found, *, wants_replies: bool) -> _Worth:
     if found.few or found.clarity <= fading:
         return near, loose
     left = max((gone - found.clarity) / (gone - fading), 0.0)
-    return near, found.first(loose, round(_MOST_LOOSE * left))
+    return near, found.keep_best(loose, round(_MOST_LOOSE * left))
 
 
-def _worth_if_related(found: _Found) -> _Worth:
+def _select_if_related(found: _RankedRows) -> _Worth:
     if found.few:
         return found.said, np.zeros_like(found.said)
-    near = found.evidence >= found.least(_RELATED_EVIDENCE)
+    near = found.evidence >= found.find_least(_RELATED_EVIDENCE)
     if found.two_sided and found.clarity >= 1:
         return near, np.zeros_like(near)
-    near &= ~found.replies | (found.evidence >= found.least(_STANDING_OUT))
+    near &= ~found.replies | (found.evidence >= found.find_least(_STANDING_OUT))
     nearby = found.stated & ~near & (found.evidence >= _STATED_NEARBY * found.scale)
-    nearby = found.first(nearby, _MOST_NEARBY)
+    nearby = found.keep_best(nearby, _MOST_NEARBY)
     # Where one side alone speaks, nothing tells statements from all else: they are shown whole.
     return (near, nearby) if found.two_sided else (near | nearby, np.zeros_like(near))
 
 
-def _worth_if_unrelated(found: _Found) -> _Worth:
+def _select_if_unrelated(found: _RankedRows) -> _Worth:
     near = found.evidence >= _STANDING_OUT * max(found.scale, 1.0)
     if not found.two_sided or found.clarity >= 1:
         return near, np.zeros_like(near)
     loose = found.stated & ~near & (found.evidence >= _STATED_ALONE * max(found.scale, 1.0))
-    return near, found.first(loose, _MOST_NEARBY)
+    return near, found.keep_best(loose, _MOST_NEARBY)
 
 
-def _in_columns(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_] | None:
+def _spread_rows(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_] | None:
     """Return a mask over a ranking's rows as one over its columns; None where it is empty."""
     if not loose.any():
         return None

@@ -93,6 +93,8 @@ class OwnerIndex:
         self._cache = log if isinstance(log, SegmentCache) else None
         self._embedder_problem = problem
         self._embedder = LineEmbedder(embeddings)
+        self.embeds_later = isinstance(embeddings, MiniLMEmbeddings)
+        """Whether lines wait for `PendingLines`, instead of being embedded when they are read."""
         self._index: IndexName = index
         self._vector_bits: VectorBits = vector_bits
         self._readers = tuple(LogReader(log, owner) for owner in owners)
@@ -123,11 +125,6 @@ class OwnerIndex:
         pending = self._embedder.border.problem if self.vectors.missing else None
         found = (self._embedder_problem, self._change, pending, *self._stored.problems)
         return tuple(problem for problem in found if problem is not None)
-
-    @property
-    def embeds_later(self) -> bool:
-        """Whether lines wait for `PendingLines`, instead of being embedded when they are read."""
-        return self._embedder.embeds_later
 
     # -- keeping up with the log ---------------------------------------------------------------
 
@@ -243,7 +240,7 @@ class OwnerIndex:
     def _retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
         """Yield what was retracted at the last catch-up, and what is now, if it may differ."""
         for reader in self._readers:
-            before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted()
+            before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted
             if now is not before:
                 yield reader.owner, before, now
 
@@ -269,7 +266,11 @@ class OwnerIndex:
         if not fresh:
             return
         self.vectors.expect(len(fresh))
-        rows = self._load(fresh)
+        rows: dict[int, StoredSegment] = {}
+        # To make a few anew takes no longer than to look.
+        if not (fresh.start and len(fresh) <= _FEW and self._embedder.is_free):
+            rows, is_complete = self._stored.load(fresh)
+            self._has_overlooked |= not is_complete
         size = _SMALL_BATCH if self.embeds_later and self._sending == "anew" else _BATCH
         for done, numbers in enumerate(_batches(fresh, size)):
             self._derive_batch(numbers, rows)
@@ -277,13 +278,6 @@ class OwnerIndex:
             if progress is not None:
                 progress(min((done + 1) * size, len(fresh)), len(fresh))
         self.lexical.settle()
-
-    def _load(self, fresh: range) -> dict[int, StoredSegment]:
-        if fresh.start and len(fresh) <= _FEW and self._embedder.is_free:
-            return {}  # to make them anew takes no longer than to look
-        rows, is_whole = self._stored.load(fresh)
-        self._has_overlooked |= not is_whole
-        return rows
 
     def _derive_batch(self, numbers: Sequence[int], rows: dict[int, StoredSegment]) -> None:
         # Each row is needed once, and together they take more memory than what comes of them.
@@ -576,7 +570,8 @@ class LogReader:
         """Read from the beginning next time."""
         self._cursor = 0
         self._controls: list[Entry] = []
-        self._retracted: frozenset[str] = frozenset()
+        self.retracted: frozenset[str] = frozenset()
+        """Ids of the entries that were read and count no more; another object where more do."""
 
     def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
         """Give the lines that the log has new to `take`, in commit order.
@@ -599,17 +594,10 @@ class LogReader:
             self._cursor = changes.cursor
             if changes.controls:
                 self._controls += changes.controls
-                self._retracted = retracted_ids(self._controls)
+                self.retracted = retracted_ids(self._controls)
             take(changes.lines)
             if changes.is_last:
                 return False
-
-    def retracted(self) -> frozenset[str]:
-        """Return the ids of entries that were read and then retracted.
-
-        The same object as long as no further control entry is read.
-        """
-        return self._retracted
 
 
 class _Reading(Protocol):
@@ -795,7 +783,6 @@ class LineEmbedder:
         """Create an embedder for an index; say `begin` before anything else."""
         self.border = EmbeddingBorder(embeddings)
         self.is_free = costs_nothing(embeddings)
-        self.embeds_later = isinstance(embeddings, MiniLMEmbeddings)
         self._known: KnownTexts | None = None
         self._before: KnownTexts | None = None
 

@@ -392,7 +392,6 @@ def make_buffer_query(
     k: int | None = None,
     max_tokens: int | None = None,
     exclude: Mapping[ThreadKey, Collection[int]] | None = None,
-    now_ms: int | None = None,
     settings: RecallSettings | None = None,
 ) -> RecallQuery:
     """Return the query for what a thread's buffer shows where there is no question."""
@@ -400,7 +399,7 @@ def make_buffer_query(
     k, max_tokens = _limits(k, max_tokens, settings)
     scope = checked_scope(buffer.owner, exclude=exclude)
     shown = buffer if settings.buffer_size else None
-    return RecallQuery("", scope, settings, k, max_tokens, now_ms=_now_ms(now_ms), buffer=shown)
+    return RecallQuery("", scope, settings, k, max_tokens, now_ms=_now_ms(None), buffer=shown)
 
 
 def _limits(

@@ -335,8 +335,9 @@ def _view(
         counted = shown & ~muted[at]
         silent = muted[at].nonzero()[0]
         passing = silent[shown[silent]]
-    settings, some = query.settings, _some(counted)
-    return _View(query, settings, table, lexical, muted, scored, at, some, silent, passing)
+    # A mask that leaves nothing out would only be copied.
+    some = None if counted.all() else counted
+    return _View(query, query.settings, table, lexical, muted, scored, at, some, silent, passing)
 
 
 class _Parts(NamedTuple):
@@ -378,7 +379,8 @@ def _compare(
         crowding = vectors.crowding(view.table.line_column)[view.at]
         nearness = similarity - np.float32(settings.crowding) * crowding
     trust = vectors.trust(vector) if settings.doubt_embedder else 1.0
-    return _Cosines(similarity, nearness, _some(vectors.present[view.at]), trust)
+    present = vectors.present[view.at]
+    return _Cosines(similarity, nearness, None if present.all() else present, trust)
 
 
 def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Parts:
@@ -406,11 +408,6 @@ def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Part
     weight = settings.dense_weight * cosines.trust
     meaning = standardized(cosines.nearness, compared, weight, also=view.passing)
     return _Parts(cosines.similarity, meaning, word_part, cosines.trust)
-
-
-def _some(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """Return the mask, or None where it leaves nothing out, which saves copies."""
-    return None if mask.all() else mask
 
 
 def _with_neighbours(
@@ -722,8 +719,8 @@ def _lead_with_latest(
     )
     candidates = others[comparable].tolist()
     numbers_of = [int(numbers[at]) for at in (lead, *candidates)]
-    sameness = _sameness(view, numbers_of, vectors, terms)
-    shares = _shares_of_evidence(columns.evidence, lead, candidates)
+    sameness = _measure_sameness(view, numbers_of, vectors, terms)
+    shares = _compute_evidence_shares(columns.evidence, lead, candidates)
     same = [
         at
         for at, share, more in zip(candidates, shares, sameness, strict=True)
@@ -751,7 +748,7 @@ def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.i
     return best if rows is None else rows[best]
 
 
-def _shares_of_evidence(
+def _compute_evidence_shares(
     evidence: NDArray[np.float32], lead: int, others: Sequence[int]
 ) -> list[float]:
     """Return what share of the first one's evidence other segments have."""
@@ -763,7 +760,7 @@ def _shares_of_evidence(
     return [min(float(evidence[at]) / most, _MOST_EVIDENCE) for at in others]
 
 
-def _sameness(
+def _measure_sameness(
     view: _View, numbers: Sequence[int], vectors: SegmentVectors, terms: Sequence[str]
 ) -> list[float]:
     """Return how much words and meaning say that statements are about the same as the first one.

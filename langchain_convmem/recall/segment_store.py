@@ -81,7 +81,7 @@ class SegmentStore:
             try:
                 rows = self._cache.load_segments(owner, self.fingerprint, after=first - 1)
             except LogError as error:
-                self._failed(owner, "stored terms and vectors could not be read", error)
+                self._note_failure(owner, "stored terms and vectors could not be read", error)
                 is_complete = False
                 continue
             if not self._unsaved[owner]:
@@ -105,13 +105,13 @@ class SegmentStore:
             analysis=ANALYSIS_VERSION,
         )
         if row != old and self._cache is not None:
-            self._unsaved[self._owner(number)][place] = row
+            self._unsaved[self._find_owner(number)][place] = row
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Leave out segments that were to be stored."""
         for number in numbers:
             [place] = self._table.places([number])
-            self._unsaved[self._owner(number)].pop(place, None)
+            self._unsaved[self._find_owner(number)].pop(place, None)
 
     def save(self, *, may_wait: bool = False) -> None:
         """Store what waits; what cannot be stored waits on, since a recall has all it needs.
@@ -129,7 +129,7 @@ class SegmentStore:
                 else:
                     self._cache.save_segments(owner, self.fingerprint, rows)
             except LogError as error:
-                self._failed(owner, "terms and vectors could not be stored", error)
+                self._note_failure(owner, "terms and vectors could not be stored", error)
                 continue
             unsaved.clear()
             self._problem_of.pop(owner, None)
@@ -138,7 +138,7 @@ class SegmentStore:
         """Return, sorted, the fingerprints of vectors that others made; None: nobody knows."""
         found: set[str] = set()
         for owner in self._unsaved:
-            names = self._others_of(owner)
+            names = self._list_others(owner)
             if names is None:
                 return None
             found.update(names)
@@ -150,24 +150,26 @@ class SegmentStore:
             return
         for owner in self._unsaved:
             try:
-                for name in self._others_of(owner) or ():
+                for name in self._list_others(owner) or ():
                     self._cache.delete_segments(owner, name)
             except LogError as error:
-                self._failed(owner, "vectors of an earlier embedder could not be deleted", error)
+                self._note_failure(
+                    owner, "vectors of an earlier embedder could not be deleted", error
+                )
 
-    def _others_of(self, owner: Owner) -> list[str] | None:
+    def _list_others(self, owner: Owner) -> list[str] | None:
         """Return the fingerprints of an owner's vectors that others made; None: nobody knows."""
         if self._cache is None:
             return []
         try:
             found = self._cache.segment_fingerprints(owner)
         except LogError as error:
-            self._failed(owner, "stored terms and vectors could not be read", error)
+            self._note_failure(owner, "stored terms and vectors could not be read", error)
             return None
         own = self.fingerprint
         return [name for name in found if name != own]
 
-    def _failed(self, owner: Owner, what: str, error: LogError) -> None:
+    def _note_failure(self, owner: Owner, what: str, error: LogError) -> None:
         problem = self._problem_of[owner] = f"{what}: {error}"
         _log.warning("%s", problem, exc_info=error)
 
@@ -176,7 +178,7 @@ class SegmentStore:
         is_free = self._is_free or all(row.vector is None for row in rows)
         return is_free and len(rows) <= _FEW
 
-    def _owner(self, number: int) -> Owner:
+    def _find_owner(self, number: int) -> Owner:
         return self._only or self._table.line_of(number).key.owner
 
     def _by_owner(self, numbers: Sequence[int]) -> Mapping[Owner, Sequence[int]]:
@@ -185,7 +187,7 @@ class SegmentStore:
             return {self._only: numbers}
         found: dict[Owner, list[int]] = {}
         for number in numbers:
-            found.setdefault(self._owner(number), []).append(number)
+            found.setdefault(self._find_owner(number), []).append(number)
         return found
 
 

@@ -356,7 +356,8 @@ class SegmentTable:
 
     def find_adjacent(self, number: int) -> tuple[int, int]:
         """Return the segments before and after one in its session; -1 for none."""
-        return self._neighbours.in_session.of(number)
+        sides = self._neighbours.in_session
+        return sides.before.at(number), sides.after.at(number)
 
     # -- reading all ---------------------------------------------------------------------------
 
@@ -422,7 +423,7 @@ class SegmentTable:
     def links(self, *, cross_sessions: bool = False) -> Links:
         """Return each segment's neighbours in its session, or in its whole thread."""
         sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_session
-        return sides.links()
+        return Links(sides.before.view, sides.after.view)
 
     def allowed(
         self,
@@ -554,14 +555,6 @@ class Sides:
         self.before = Growable(np.int64)
         self.after = Growable(np.int64)
 
-    def of(self, number: int) -> tuple[int, int]:
-        """Return the neighbours of one segment."""
-        return self.before.at(number), self.after.at(number)
-
-    def links(self) -> Links:
-        """Return the neighbours of all segments; do not write."""
-        return Links(self.before.view, self.after.view)
-
 
 class Neighbours:
     """The segments next to each segment. Removing one closes the gap. Not thread-safe."""
@@ -619,7 +612,7 @@ class Neighbours:
 
     def remove(self, number: int, thread: int) -> None:
         """Take out a segment of a thread, which is there: its neighbours become each other's."""
-        before, after = self.in_thread.of(number)
+        before, after = self.in_thread.before.at(number), self.in_thread.after.at(number)
         self._is_in_rows = False
         self._join(before, after)
         if self._last_of_thread[thread] == number:

@@ -107,9 +107,7 @@ class SegmentVectors:
         self._present.extend(np.zeros(len(vectors), dtype=np.bool_))
         given = next((vector for vector in vectors if vector is not None), None)
         if self._index is None and given is not None:
-            self._index = ExactIndex(len(given))
-            self._index.add(np.zeros((first, self._index.dim), dtype=np.float32))
-            self._choose_index()
+            self._index = self._begin(len(given), first)
         rows = vectors if isinstance(vectors, np.ndarray) else self._completed(vectors)
         if self._index is None:
             return
@@ -117,6 +115,13 @@ class SegmentVectors:
         # As whole numbers without their sign: NumPy takes long over half precision.
         self._present.view[first:] = (rows.view(np.uint16) << 1).any(axis=1)
         self._choose_index()
+
+    def _begin(self, dim: int, count: int) -> ExactIndex | FaissIndex:
+        """Make the index, with zeros for the numbers so far."""
+        index = self._index = ExactIndex(dim)
+        index.add(np.zeros((count, dim), dtype=np.float32))
+        self._choose_index()
+        return self._index
 
     def _completed(self, vectors: Sequence[NDArray[np.float16] | None]) -> NDArray[np.float16]:
         """Return the vectors with zeros where there is none, which is noted."""
@@ -137,9 +142,7 @@ class SegmentVectors:
 
     def _fill_one(self, number: int, vector: NDArray[np.float32]) -> None:
         if self._index is None:
-            self._index = ExactIndex(len(vector))
-            self._index.add(np.zeros((len(self), len(vector)), dtype=np.float32))
-            self._choose_index()
+            self._index = self._begin(len(vector), len(self))
         self._index.replace(number, vector)
         self._present.view[number] = vector.any()
         self._late.add(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -216,8 +216,9 @@ class LexicalIndex:
         """Return what a term counts in a document of each shape, but for its rarity."""
         average = max(self._total_length / self._present, 1.0)
         shapes = self._postings.shapes
-        damping = k1 * (1 - b + b * shapes.lengths / average)
-        weights: NDArray[np.float64] = shapes.counts * (k1 + 1) / (shapes.counts + damping)
+        counts, lengths = shapes.counts.view, shapes.lengths.view
+        damping = k1 * (1 - b + b * lengths / average)
+        weights: NDArray[np.float64] = counts * (k1 + 1) / (counts + damping)
         return weights
 
 
@@ -256,7 +257,7 @@ class Postings:
         self.shapes = Shapes()
         self._terms = _Numbered()
         self._block = _Block(array("q", [0]), array("i"), memoryview(array("i")))
-        self._later: dict[int, tuple[array[int], array[int]]] = {}
+        self._later: defaultdict[int, tuple[array[int], array[int]]] = _make_later()
         self._looked_up: dict[str, list[TermPostings]] = {}
         self._written = 0
         # What is to be written: parts in order, and after them documents as they came.
@@ -317,7 +318,7 @@ class Postings:
         for number, length in enumerate(self._lengths, self._first_unsorted):
             counts = Counter(self._unsorted[start : start + length])
             for term, count in counts.items():
-                numbers, shapes = self._later_of(term)
+                numbers, shapes = self._later[term]
                 numbers.append(number)
                 shapes.append(self.shapes.number(count, length))
             start += length
@@ -333,7 +334,7 @@ class Postings:
         else:
             before = [self._block.part(), self._later_part()]
             self._block = _Block.of([*before, *parts], len(self._terms))
-            self._later = {}
+            self._later = _make_later()
         self._written = self._first_unsorted
 
     def _sort(self) -> None:
@@ -356,17 +357,11 @@ class Postings:
         self._lengths = []
         return self._first_unsorted
 
-    def _later_of(self, term: int) -> tuple[array[int], array[int]]:
-        found = self._later.get(term)
-        if found is None:
-            found = self._later[term] = (array("i"), array("i"))
-        return found
-
     def _write_later(self, part: _Part) -> None:
         terms, starts = np.unique(part.terms, return_index=True)
         ends = [*starts[1:].tolist(), len(part.terms)]
         for term, start, end in zip(terms.tolist(), starts.tolist(), ends, strict=True):
-            numbers, shapes = self._later_of(term)
+            numbers, shapes = self._later[term]
             numbers.frombytes(part.numbers[start:end].tobytes())
             shapes.frombytes(part.shapes[start:end].tobytes())
 
@@ -378,6 +373,10 @@ class Postings:
             joined(numbers for numbers, _ in self._later.values()),
             joined(shapes for _, shapes in self._later.values()),
         )
+
+
+def _make_later() -> defaultdict[int, tuple[array[int], array[int]]]:
+    return defaultdict(lambda: (array("i"), array("i")))
 
 
 class _Numbered(dict[str, int]):
@@ -440,26 +439,18 @@ class Shapes:
     def __init__(self) -> None:
         """Create it without any."""
         self._numbers: dict[tuple[int, int], int] = {}
-        self._counts = Growable(np.int64)
-        self._lengths = Growable(np.int64)
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """How often, by the shape's number; do not write."""
-        return self._counts.view
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """In how many terms, by the shape's number; do not write."""
-        return self._lengths.view
+        self.counts = Growable(np.int64)
+        """How often, by the shape's number."""
+        self.lengths = Growable(np.int64)
+        """In how many terms, by the shape's number."""
 
     def number(self, count: int, length: int) -> int:
         """Return the number of a shape."""
         found = self._numbers.get((count, length))
         if found is None:
             found = self._numbers[count, length] = len(self._numbers)
-            self._counts.append(count)
-            self._lengths.append(length)
+            self.counts.append(count)
+            self.lengths.append(length)
         return found
 
     def numbers(self, counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.intc]:

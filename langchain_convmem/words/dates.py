@@ -79,14 +79,14 @@ def _spans(text: str, day: int) -> tuple[Span, ...]:
     signs = _signs(text) & _SIGNS
     found: dict[Span, None] = {}
 
-    def taken(read: _Reader, match: re.Match[str]) -> str:
+    def take(read: _Reader, match: re.Match[str]) -> str:
         found.update(dict.fromkeys(_span(*days) for days in _readable(read, match, today)))
         # What one pattern has read means nothing else.
         return " ; "
 
     for needed, patterns in _PATTERNS if signs else ():
         for pattern, read in () if signs.isdisjoint(needed) else patterns:
-            text = pattern.sub(partial(taken, read), text)
+            text = pattern.sub(partial(take, read), text)
     return tuple(found)
 
 
@@ -160,7 +160,7 @@ def _whole_month(year: int, month: int) -> _Days:
 # -- before now --------------------------------------------------------------------------------
 
 
-def _ago(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _read_ago(match: re.Match[str], today: date) -> Iterator[_Days]:
     said = match["count"]
     count = _COUNTS.get(said) or int(said)
     days = {"day": 1, "week": 7, "month": 30, "year": 365}[match["unit"]]
@@ -219,7 +219,9 @@ _NAMES = (
 _YEARS = (
     (_pattern(r"(?:in|during|since|of|im jahr|en|em|nel|i)\s+(?P<year>(?:19|20)\d\d)"), _year),
 )
-_AGO = ((_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"), _ago),)
+_AGO = (
+    (_pattern(rf"(?P<count>\d\d?|{_COUNT})\s+(?P<unit>day|week|month|year)s?\s+ago"), _read_ago),
+)
 _DAYS_BEFORE = (
     (_pattern(r"(?:the day before yesterday|yesterday|last night|today|tonight)"), _day_before),
 )

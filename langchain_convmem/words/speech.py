@@ -558,7 +558,7 @@ def forms_of(language: str) -> Forms | None:
 
 
 def _compiled(language: str, phrases: Phrases) -> Forms:
-    def compiled(lines: Sequence[str]) -> re.Pattern[str]:
+    def compile_lines(lines: Sequence[str]) -> re.Pattern[str]:
         return re.compile(_alternatives(lines))
 
     finite = _alternatives(phrases.finite)
@@ -567,24 +567,24 @@ def _compiled(language: str, phrases: Phrases) -> Forms:
         # Possessive, since no opening begins with a sign: without one, nothing is tried again.
         opening=re.compile(rf"(?:\W*+{_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
         heads=(
-            ("standing", compiled(phrases.standing)),
-            ("request", compiled(phrases.request)),
-            ("question", compiled(phrases.question)),
-            ("condition", compiled(phrases.condition)),
-            ("own", compiled(phrases.own_clause)),
+            ("standing", compile_lines(phrases.standing)),
+            ("request", compile_lines(phrases.request)),
+            ("question", compile_lines(phrases.question)),
+            ("condition", compile_lines(phrases.condition)),
+            ("own", compile_lines(phrases.own_clause)),
         ),
-        own_clause=compiled(phrases.own_clause),
+        own_clause=compile_lines(phrases.own_clause),
         first_person=_anywhere(phrases.first_person),
         finite=_anywhere(phrases.finite),
         says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
-        run_on=compiled(phrases.run_on),
-        ignorant=compiled(phrases.ignorant),
+        run_on=compile_lines(phrases.run_on),
+        ignorant=compile_lines(phrases.ignorant),
         offer=_anywhere(phrases.offer),
         listener=_anywhere(phrases.listener),
         advice=_anywhere(phrases.advice),
-        unmeant=compiled(phrases.unmeant),
+        unmeant=compile_lines(phrases.unmeant),
         favour=_anywhere(phrases.favour),
-        follow_up=compiled(phrases.follow_up),
+        follow_up=compile_lines(phrases.follow_up),
         drops_subject=phrases.drops_subject,
         endings=_ENDINGS + "?\uff1f" if phrases.drops_subject else _ENDINGS,
     )

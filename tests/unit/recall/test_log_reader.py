@@ -74,7 +74,7 @@ def test_a_page_without_lines_does_not_end_the_reading(say, monkeypatch):
     assert texts(log) == ["last"]
     reader = LogReader(log, ANA)
     reader.read(lambda _: None)
-    assert reader.retracted() == {entries[0].id}
+    assert reader.retracted == {entries[0].id}
 
 
 def test_a_log_that_has_nothing_new_has_ended_wherever_its_cursor_is(monkeypatch):
