@@ -85,8 +85,6 @@ _MESSAGES: dict[str, Callable[..., BaseMessage]] = {
 
 
 # -- What every part of a history stands on: a log, and the key of a thread in it -----------------
-
-
 class LogThread:
     """A thread of a log. Holds nothing of its own; thread-safe as the log is."""
 
@@ -116,8 +114,6 @@ class LogThread:
 
 
 # -- The part of a history that takes back and replaces what was said -----------------------------
-
-
 class EditedThread(LogThread):
     """Undo, redo, replace, cut and clear. Every view follows; the log keeps everything."""
 
@@ -251,8 +247,6 @@ class EditedThread(LogThread):
 
 
 # -- The part of a history that hands out maps and tables -----------------------------------------
-
-
 DEFAULT_SINK = "default"
 
 
@@ -355,8 +349,6 @@ class ExportedThread(LogThread):
 
 
 # -- The part of a history that deals with summaries ----------------------------------------------
-
-
 class SummarizedThread(LogThread):
     """Windows to summarise, and the summaries that were made of them."""
 
@@ -464,8 +456,6 @@ class SummarizedThread(LogThread):
 
 
 # -- `ConversationHistory`: one thread of a log, read through the views ---------------------------
-
-
 class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseChatMessageHistory):
     """One thread of a log.
 
@@ -656,14 +646,10 @@ def _text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
 
 
 # -- What every part of a history stands on: a log, and the key of a thread in it -----------------
-
-
 T = TypeVar("T")
 
 
 # -- The part of a history that takes back and replaces what was said -----------------------------
-
-
 def cut_reply_steps(
     log: MessageLog, key: ThreadKey, drafting: Drafting, heard: Heard, message_id: str | None
 ) -> Steps[Entry | None]:
@@ -692,16 +678,12 @@ def _hook_words(heard: Heard, drafting: Drafting) -> Heard:
 
 
 # -- The part of a history that deals with summaries ----------------------------------------------
-
-
 def _last_summary(entries: Sequence[Entry]) -> Turn | None:
     summary = live_summary(live_entries(entries))
     return None if summary is None else turn_of([summary])
 
 
 # -- The part of a history that hands out maps and tables -----------------------------------------
-
-
 def _name_of(sink: str) -> str:
     if not isinstance(sink, str) or not sink:
         raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
@@ -709,11 +691,7 @@ def _name_of(sink: str) -> str:
 
 
 # -- `AddedTurn`: a turn of a thread whose metadata can be extended, durably ----------------------
-
-
 _PAGE = 64
-
-
 """So many of the latest entries are read first: most turns are much shorter."""
 
 
@@ -805,8 +783,6 @@ def _only(one: Step) -> Any:
 
 
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------
-
-
 def fork_steps(
     log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
 ) -> Steps[ThreadKey]:
@@ -841,14 +817,8 @@ def fork_steps(
 
 
 # -- Reading a thread for its next view -----------------------------------------------------------
-
-
 _DOCUMENT = "cache:live"
-
-
 _MANY = 40
-
-
 """So many entries read beyond those that a view shows make it worth noting what it needs."""
 
 
@@ -979,8 +949,6 @@ def _stretches(positions: Sequence[int]) -> Iterator[Stretch]:
 
 
 # -- What a turn reads and writes, in one transaction where the log can, else call by call --------
-
-
 _logger = logging.getLogger(__name__)
 
 

@@ -44,14 +44,8 @@ if TYPE_CHECKING:
 
 
 CACHE_PREFIX = "cache:"
-
-
 """How the names of state documents begin that are caches; see `ThreadState`."""
-
-
 Stretch: TypeAlias = tuple[int, int | None]
-
-
 """Positions of a thread: after the first, up to the second, itself included; None: to the end."""
 
 
@@ -437,8 +431,6 @@ def speaks_for(log: object, name: str, *others: str) -> bool:
 
 
 # -- What finds vectors ---------------------------------------------------------------------------
-
-
 class LineIndex(Protocol):
     """Vectors by consecutive number, searched by cosine similarity. Not thread-safe."""
 
@@ -494,23 +486,11 @@ class LineIndex(Protocol):
 
 
 # -- What counts tokens and writes summaries, and the tags of runs that the memory starts itself --
-
-
 TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
-
-
 """Counts the tokens of messages; the signature that `trim_messages` takes too."""
-
-
 INTERNAL_TAG = "langchain_convmem:internal"
-
-
 """Tag of every run that the memory itself starts."""
-
-
 INTERNAL_TAGS = (INTERNAL_TAG, "nostream")
-
-
 """By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
 
 
@@ -537,8 +517,6 @@ class Summarizer(Protocol):
 
 
 # -- What a conversation keeps its history in -----------------------------------------------------
-
-
 class ThreadView(NamedTuple):
     """What a model sees of a thread in one turn.
 
@@ -647,8 +625,6 @@ class ThreadMemory(Protocol):
 
 
 # -- What reads text and goes on with it: a model that knows nothing of messages ------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Media:
     """A picture or a sound within a prompt, at the place of its mark in the text."""
@@ -659,8 +635,6 @@ class Media:
 
 
 Part: TypeAlias = str | Media
-
-
 """What a session reads."""
 
 

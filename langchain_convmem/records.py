@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 Role = Literal["user", "assistant", "tool", "system", "summary", "control"]
-
-
 RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared"]
 
 
@@ -193,14 +191,8 @@ class Turn:
 
 
 # -- Dialog lines, and what a recall answers with -------------------------------------------------
-
-
 Scalar: TypeAlias = "str | int | float | bool | None"
-
-
 Verdict: TypeAlias = Literal["answered", "related", "nothing"]
-
-
 """What a recall says of itself; see `Recall.verdict`."""
 
 
@@ -318,8 +310,6 @@ class StoredSegment:
 
 
 # -- What logs and views answer with, and what summarisers are asked ------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a model gets.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 __all__ = ["ClosingStreams", "carried_through", "closed", "summed", "unbroken"]
-
 T = TypeVar("T")
 
 

@@ -28,10 +28,7 @@ from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
 from langchain_convmem.views.messages import plain_value
 
 CODEC_VERSION = 1
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 _TYPES: dict[str, type[BaseMessage]] = {
     "human": lc.HumanMessage,
@@ -48,12 +45,8 @@ _TYPES: dict[str, type[BaseMessage]] = {
     "FunctionMessageChunk": lc.FunctionMessageChunk,
 }
 
-
 _NAMES = {cls: name for name, cls in _TYPES.items()}
-
-
 _DERIVED = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
-
 
 _ROLES: dict[type[BaseMessage], Role] = {
     lc.HumanMessage: "user",
@@ -62,7 +55,6 @@ _ROLES: dict[type[BaseMessage], Role] = {
     lc.ToolMessage: "tool",
     lc.FunctionMessage: "tool",
 }
-
 
 _CHAT_ROLES: dict[str, Role] = {
     "user": "user",
@@ -224,8 +216,6 @@ def draft_of(
 
 # -- entries ------------------------------------------------------------------------------------
 DecodedBody: TypeAlias = tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]
-
-
 """Message, contents, control and cover of an entry."""
 
 
@@ -339,29 +329,13 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
 
 
 # -- Plain values to JSON text and back, exactly --------------------------------------------------
-
-
 MAX_DEPTH = 100
-
-
 """Levels of lists and maps within each other."""
-
-
 _PLAIN = frozenset({str, int, bool, type(None)})
-
-
 """What JSON has too, subclasses apart."""
-
-
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 _SECOND_TIME = "~"
-
-
 """Behind an hour that the clock shows twice, when summer time ends."""
-
-
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -382,9 +356,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     Decimal: lambda value: {"$decimal": str(value)},
 }
 
-
 _COLLECTIONS: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
-
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
@@ -505,8 +477,6 @@ def loads(text: str) -> Any:
 
 
 # -- Values that are no messages: what stands for them in a log, as JSON and text -----------------
-
-
 def to_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:

@@ -39,7 +39,6 @@ from langchain_convmem.views.tool_calls import CALL_BLOCKS
 
 NO_OUTPUT = "[no output]"
 
-
 _TEXT_BLOCKS = frozenset(
     {
         "guard_content",
@@ -55,19 +54,10 @@ _TEXT_BLOCKS = frozenset(
     }
 )
 
-
 _NOT_IN_FILE_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
-
-
 _LONGEST_FILE_NAME = 120
-
-
 _MAX_NESTING = 8
-
-
 _Place = Place | Literal["system"]
-
-
 _Block = Mapping[Any, Any]
 
 
@@ -316,11 +306,7 @@ def _with_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 # -- Who speaks: the names of several people in one thread, visible to every provider -------------
-
-
 _ROLE_KEY = "__openai_role__"
-
-
 _SEVERAL = 2
 
 
@@ -407,8 +393,6 @@ def introduced(content: Any, name: str) -> Any:
 
 
 # -- What a provider counts over a whole request --------------------------------------------------
-
-
 _KINDS = {
     "image": "image",
     "image_url": "image",

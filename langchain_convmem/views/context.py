@@ -58,11 +58,7 @@ from langchain_convmem.views.tool_calls import (
 from langchain_convmem.views.turns import PLACEHOLDER_TEXT, placeholder_turn
 
 SummaryPlace = Literal["system", "omit"]
-
-
 SUMMARY_SOURCE = "convmem_summary"
-
-
 """Marks the message that carries the summary: `additional_kwargs["source"]`."""
 
 
@@ -274,8 +270,6 @@ def _summary_piece(entry: Entry) -> Piece:
 
 
 # -- A view within a token budget -----------------------------------------------------------------
-
-
 TokenCount: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 
 
@@ -421,17 +415,9 @@ def _forget_thoughts(pieces: Sequence[Piece], repairs: list[str]) -> bool:
 
 
 # -- Where the part of a thread begins that its next view needs, so that no view reads an archive --
-
-
 _FORM = 1
-
-
 _MOST_KEPT = 32
-
-
 _RESERVE = 1.25
-
-
 """A note made for a budget reaches back so many times as far, since budgets and threads change."""
 
 

@@ -19,8 +19,6 @@ from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.views.codec import draft_of, encode_checked, role_of, text_pieces
 
 WriteHook: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
-
-
 """Gets a copy of a message before it is stored or embedded; returns what to store, or None.
 
 A plain function, called in the thread or event loop of whoever writes, so it must be quick; perhaps
@@ -197,24 +195,12 @@ def _check_returned(new: Any, message: BaseMessage) -> None:
 
 
 # -- A spoken reply, cut to what was heard of it: the rest was never said -------------------------
-
-
 INTERRUPTED = "interrupted"
-
-
 """Mark of a reply that was cut off: among the attributes of its entry, and in the message's
 `response_metadata`."""
-
-
 Heard = int | str
-
-
 """How much of a reply was heard: characters of its text, or the words themselves."""
-
-
 _AUDIO = "audio"
-
-
 """Key of `additional_kwargs` by which a provider finds what it has spoken, all of it."""
 
 

@@ -37,20 +37,10 @@ from langchain_convmem.views.summaries import (
 from langchain_convmem.views.turns import is_blank
 
 _SAID = frozenset({"user", "assistant", "tool"})
-
-
 _REDOABLE = frozenset({"undo", "cleared"})
-
-
 _OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
-
-
 """Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
-
-
 _OF_THE_ENTRY = frozenset({"attempt_of", "forked_from", "own_tokens", "provenance"})
-
-
 """Keys of `aux` that tell how an entry came into the log; what takes its place came otherwise."""
 
 
@@ -303,11 +293,7 @@ def _retracting_with_summaries(
 
 
 # -- What a new thread holds that goes on from a point of an old one ------------------------------
-
-
 FORKED_FROM = "forked_from"
-
-
 """Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 
 

@@ -18,8 +18,6 @@ from langchain_convmem.views.live import live_entries, live_summary
 from langchain_convmem.views.turns import model_turns, turns
 
 RETRACTED = "retracted"
-
-
 """Mark of a turn that a sink was given and that no longer counts."""
 
 
@@ -141,26 +139,12 @@ def _retracted(turn: Turn) -> dict[str, Any]:
 
 
 # -- A thread as a table: for people who look into it, on a terminal or in a notebook -------------
-
-
 MAX_HTML_ROWS = 200
-
-
 """How many of the latest turns a notebook shows."""
-
-
 _NOTHING = "---"
-
-
 _HEADER = "TURNS ('*' first for the model, '-' next to export, '^' last summary):"
-
-
 _CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})
-
-
 _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b"})
 
 

@@ -55,34 +55,20 @@ _SENTENCE = re.compile(
     r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
 )
 
-
 _COLON = re.compile(r":\s")
-
-
 _MOST_CHARS = 240
-
-
 _URL = r"https?://[^\s<>\"')\]]+"
-
-
 _MAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-
-
 # Codes are of ASCII letters: where words are not parted by blanks, a number stands alone.
 _CODE = r"(?=[\w/#-]*\d)(?=[\w/#-]*[a-z])[\w#](?:[\w/#-]*\w)"
-
-
 _ID = re.compile(rf"{_URL}|{_MAIL}|(?a:(?<![\w.]){_CODE}(?!\w))", re.IGNORECASE)
-
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
 
-
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-
 
 _DATE = re.compile(
     rf"\b\d{{4}}-\d\d?-\d\d?\b|\b\d\d?[./]\d\d?[./]\d\d(?:\d\d)?\b|\b\d\d?:\d\d(?::\d\d)?\b"
@@ -92,17 +78,12 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 
-
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,])[+-]?(?:\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:[.,\u2019']\d+)*(?![A-Za-z0-9_])"
 )
 
-
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
-
-
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-
 
 _PROMISE = re.compile(
     r"\b(?:i(?:'|\u2019)ll|i will|we(?:'|\u2019)ll|we will|i promise|promised? (?:to|you|me)"
@@ -112,12 +93,8 @@ _PROMISE = re.compile(
     re.IGNORECASE,
 )
 
-
 _PROMISE_SHARE = 0.6
-
-
 """A promise is told by a text that holds so much of its words."""
-
 
 # Capitalised as a matter of grammar, not because they name somebody.
 _NO_NAMES_TEXT = """
@@ -130,19 +107,10 @@ _NO_NAMES_TEXT = """
     with would wow yeah yes yesterday yet you you'll you're you've your assistant tool system
 """
 
-
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
-
-
 _NOUN_SHARE = 0.3
-
-
 """Where so many words inside sentences begin with a capital, capitals say little (German)."""
-
-
 _ENOUGH_WORDS = 60
-
-
 """Of fewer words no share can be told; then a capital counts."""
 
 

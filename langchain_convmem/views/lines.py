@@ -14,21 +14,11 @@ from langchain_convmem.views.codec import CODEC_VERSION, decode_metadata, line_t
 from langchain_convmem.views.messages import message_key
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
-
-
 """Labels of lines whose message has no name."""
-
-
 LINE_FIELDS = ("speaker", "role", "session", "thread_id", "user_id")
-
-
 """What every line has a value for; no tag has such a name."""
-
-
 # The time is a field of its own, too.
 _NO_TAGS = frozenset((*LINE_FIELDS, "timestamp"))
-
-
 # Providers put whole reasonings beside a message; nobody filters by one.
 _LONGEST_TAG = 256
 
@@ -83,16 +73,9 @@ def _is_tag(value: object) -> bool:
 
 
 # -- Dialog lines of what a log has stored, without making a message of it ------------------------
-
-
 _BODY = frozenset({"v", "m"})
-
-
 _TYPES = ("human", "ai")
-
-
 _NONE = type(None)
-
 
 _KINDS: dict[str, frozenset[type]] = {
     "content": frozenset({str}),
@@ -103,20 +86,11 @@ _KINDS: dict[str, frozenset[type]] = {
     "response_metadata": frozenset({dict}),
     "usage_metadata": frozenset({dict, _NONE}),
 }
-
-
 """What the fields of a message may hold that is certain to be one."""
 
-
 _NO_KIND: frozenset[type] = frozenset()
-
-
 _TOKENS = frozenset({"input_tokens", "output_tokens", "total_tokens"})
-
-
 _DETAILS = frozenset({"input_token_details", "output_token_details"})
-
-
 _decoded = json.JSONDecoder().raw_decode
 
 
@@ -209,8 +183,6 @@ def _is_usage(value: Any) -> bool:
 
 
 # -- Times of lines and entries as moments and as text, in UTC ------------------------------------
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

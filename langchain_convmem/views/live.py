@@ -83,8 +83,6 @@ def _place_of(entry_id: str, place: Mapping[str, int]) -> int:
 
 
 # -- summaries ----------------------------------------------------------------------------------
-
-
 class Places:
     """Spoken entries by position, so that what a summary covers is found without a scan."""
 

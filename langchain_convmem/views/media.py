@@ -19,7 +19,6 @@ from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderPro
 
 _KINDS: frozenset[str] = frozenset(get_args(Kind))
 
-
 _ALIASES = {
     "image/jpg": "image/jpeg",
     "image/pjpeg": "image/jpeg",
@@ -42,18 +41,10 @@ _ALIASES = {
     "pdf": "application/pdf",
 }
 
-
 _DATA_URI = re.compile(r"data:([^;,\s]*)(?:;[^;,\s]*)*;base64,(.*)", re.DOTALL)
-
-
 _ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")
-
-
 _BLANKS = re.compile(r"\s+")
-
-
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/x-yaml"})
-
 
 _KNOWN_KEYS = frozenset(
     {
@@ -72,13 +63,8 @@ _KNOWN_KEYS = frozenset(
     }
 )
 
-
 _DETAILS = frozenset({"auto", "low", "high"})
-
-
 _ADDRESS_SHOWN = 200
-
-
 _HEAD = 32
 
 
@@ -364,8 +350,6 @@ def _readable(size: int) -> str:
 
 
 # -- What bytes say of themselves: the media type, by how a file begins ---------------------------
-
-
 _STARTS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -381,7 +365,6 @@ _STARTS = (
     (b"\x1aE\xdf\xa3", "video/webm"),
 )
 
-
 _CONTAINERS = {
     (b"RIFF", b"WEBP"): "image/webp",
     (b"RIFF", b"WAVE"): "audio/wav",
@@ -390,10 +373,7 @@ _CONTAINERS = {
     (b"FORM", b"AIFF"): "audio/aiff",
     (b"FORM", b"AIFC"): "audio/aiff",
 }
-
-
 """Formats that say in bytes 8 to 12 what the container holds."""
-
 
 _BRANDS = {
     b"M4A ": "audio/mp4",
@@ -404,10 +384,7 @@ _BRANDS = {
     b"mif1": "image/heic",
     b"qt  ": "video/quicktime",
 }
-
-
 """What the containers of ISO hold, by their brand; the others are taken for video."""
-
 
 _FAMILIES: dict[str, Literal["audio", "image", "video"]] = {
     "audio": "audio",
@@ -415,16 +392,9 @@ _FAMILIES: dict[str, Literal["audio", "image", "video"]] = {
     "video": "video",
 }
 
-
 _BMP_RESERVED = slice(6, 10)
-
-
 _FRAME = b"\xff"
-
-
 _SYNC = 0xE0
-
-
 _MPEG_LAYER = 0x06
 
 

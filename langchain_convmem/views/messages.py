@@ -32,30 +32,19 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry, Role
 
 C = TypeVar("C", bound=BaseMessage)
-
-
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
-
-
 MessagesInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage] | Iterator[OneMessage]
-
-
 """Text is the user's; a pair is role and content; a map holds `role` and `content`; or several."""
-
 
 MESSAGE_FORMS = (
     "pass text, a LangChain message, a dict with 'role' and 'content', a pair of role and content, "
     "a list of these, {'messages': [...]}, or a prompt's value"
 )
-
-
 """What callers may pass, for errors."""
-
 
 _ROLES = frozenset(
     {"ai", "assistant", "developer", "function", "human", "model", "system", "tool", "user"}
 )
-
 
 _PAIR = 2
 
@@ -210,10 +199,7 @@ def merge_pieces(pieces: Sequence[C]) -> C:
 
 
 # -- Messages as they are handed out --------------------------------------------------------------
-
-
 M = TypeVar("M", bound=BaseMessage)
-
 
 _PLAIN: dict[Role, type[BaseMessage]] = {
     "user": HumanMessage,
@@ -222,16 +208,9 @@ _PLAIN: dict[Role, type[BaseMessage]] = {
     "tool": ToolMessage,
 }
 
-
 _USER_ROLES = frozenset({"user", "human"})
-
-
 _MESSAGES = frozenset(_PLAIN.values())
-
-
 _UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
-
-
 """Types of which nobody can change a value."""
 
 

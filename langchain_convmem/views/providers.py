@@ -18,20 +18,10 @@ from typing import Any, Literal, TypeAlias, get_args
 from langchain_convmem.errors import ConfigError
 
 Kind = Literal["image", "audio", "video", "file"]
-
-
 Form = Literal["base64", "url", "id"]
-
-
 Place = Literal["user", "assistant", "tool"]
-
-
 Origin = Literal["bedrock_converse", "anthropic", "openai", "gemini"]
-
-
 ProfileName = Literal["strict", "bedrock_converse", "anthropic", "openai", "gemini"]
-
-
 Patterns: TypeAlias = tuple[re.Pattern[str], ...]
 
 
@@ -96,8 +86,6 @@ class ProviderProfile:
 
 
 Profile: TypeAlias = ProfileName | ProviderProfile
-
-
 """How callers name a profile: by its name, or by a value of their own."""
 
 
@@ -107,8 +95,6 @@ def fits(text: object, patterns: Patterns) -> bool:
 
 
 # -- The providers --------------------------------------------------------------------------------
-
-
 def _pattern(text: str) -> Patterns:
     return (re.compile(text),)
 
@@ -119,8 +105,6 @@ def _rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
 
 
 _MB = 1_000_000
-
-
 _PICTURES = "image/png image/jpeg image/gif image/webp"
 
 
@@ -158,7 +142,6 @@ BEDROCK_CONVERSE = ProviderProfile(
     files_need_text=True,
 )
 
-
 ANTHROPIC = ProviderProfile(
     name="anthropic",
     media={
@@ -181,7 +164,6 @@ ANTHROPIC = ProviderProfile(
     errors_are_text=True,
 )
 
-
 OPENAI = ProviderProfile(
     name="openai",
     system="in_place",
@@ -202,9 +184,7 @@ OPENAI = ProviderProfile(
     takes_refusals=True,
 )
 
-
 _GEMINI_PICTURES = "image/png image/jpeg image/webp image/heic image/heif"
-
 
 GEMINI = ProviderProfile(
     name="gemini",
@@ -281,10 +261,7 @@ def _common_rules(
 
 
 STRICT = reduce(_common, (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI))
-
-
 """What all of them accept: for threads whose provider is not known, or changes."""
-
 
 PROFILES: Mapping[ProfileName, ProviderProfile] = {
     "strict": STRICT,

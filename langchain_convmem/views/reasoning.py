@@ -21,10 +21,7 @@ from langchain_convmem.views.messages import block_type, clean_text, plain_value
 from langchain_convmem.views.providers import Origin, ProviderProfile
 
 REASONING_BLOCKS = frozenset({"reasoning", "reasoning_content", "redacted_thinking", "thinking"})
-
-
 """Types of content blocks that hold what a model thought."""
-
 
 _ORIGINS: Mapping[str, Origin] = {
     "anthropic": "anthropic",
@@ -35,7 +32,6 @@ _ORIGINS: Mapping[str, Origin] = {
     "google_vertexai": "gemini",
     "openai": "openai",
 }
-
 
 _BY_TYPE: Mapping[str, Origin] = {
     "redacted_thinking": "anthropic",
@@ -198,8 +194,6 @@ def made_behind_another_beginning(
 
 
 # -- Blocks of tools that ran at a provider -------------------------------------------------------
-
-
 _USES = frozenset(
     {
         "code_interpreter_call",
@@ -219,7 +213,6 @@ _USES = frozenset(
     }
 )
 
-
 _RESULTS = frozenset(
     {
         "bash_code_execution_tool_result",
@@ -234,16 +227,9 @@ _RESULTS = frozenset(
     }
 )
 
-
 _PREFIXES = {"server_tool_use": "srvtoolu_", "mcp_tool_use": "mcptoolu_"}
-
-
 """How Anthropic's ids of such uses begin, by the type of their block."""
-
-
 _OWN_ID = re.compile("[a-zA-Z0-9_]{1,64}")
-
-
 _KEYS = ("type", "id", "name", "input", "server_name", "tool_use_id", "content", "is_error")
 
 

@@ -23,12 +23,10 @@ from langchain_core.messages import (
 from langchain_convmem.views.messages import block_type
 
 __all__ = ["TOKENS_PER_MEDIA", "TOKENS_PER_MESSAGE", "count_text_tokens", "count_tokens"]
-
 TOKENS_PER_MESSAGE = 3
 """Role and separators that every chat format adds."""
 TOKENS_PER_MEDIA = 85
 """An image, audio clip or file; its bytes are not text and are not counted as text."""
-
 _COUNTED_WITH_CALLS = frozenset({"function_call", "tool_call", "tool_call_chunk", "tool_use"})
 """Blocks that repeat what a message's tool calls say."""
 

@@ -20,13 +20,8 @@ from langchain_convmem.views.providers import STRICT, ProviderProfile, fits
 from langchain_convmem.views.reasoning import origin_of
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
-
-
 INTERRUPTED_SOURCE = "convmem_interrupted"
-
-
 """Marks the result of a call that nothing answered: `additional_kwargs["source"]`."""
-
 
 CALL_BLOCKS = frozenset(
     {
@@ -38,26 +33,13 @@ CALL_BLOCKS = frozenset(
         "tool_use",
     }
 )
-
-
 """Types of content blocks that repeat what `tool_calls` says."""
 
-
 _REFUSED_BY = {"tool_use": {"gemini"}, "function_call": {"anthropic", "gemini"}}
-
-
 """Blocks that every integration leaves to `tool_calls`, but for messages of these origins."""
-
-
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]+")
-
-
 _LONGEST_NAME = 64
-
-
 _Place = tuple[str, int]
-
-
 """Id of the entry that made a call, and the call's number in it."""
 
 
@@ -305,14 +287,8 @@ def _id_of(call: Any) -> Any:
 
 
 # -- Why a reply ended, in the words of its provider ----------------------------------------------
-
-
 _CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
-
-
 """What providers give as the reason where a reply reached its limit, and where they give it."""
-
-
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 
 
