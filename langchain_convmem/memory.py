@@ -55,6 +55,7 @@ from langchain_convmem.views.providers import Profile, resolved
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.turns import turns
+from langchain_convmem.workers import in_worker
 from langchain_convmem.wrap import chain_shape
 
 if TYPE_CHECKING:
@@ -143,8 +144,6 @@ class RecallingMemory(MemoryPart):
 
     async def _astop_recall(self) -> None:
         if self._recall is not None:
-            from langchain_convmem.recall.embedding import in_worker
-
             await in_worker(self._stop_recall)
 
     def _note_stored(self, owner: Owner) -> None:
@@ -323,8 +322,6 @@ class RecallingMemory(MemoryPart):
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
         """Return what embeds somebody's lines; see `embedder_of`."""
-        from langchain_convmem.recall.embedding import in_worker
-
         return await in_worker(lambda: self.embedder_of(user_id=user_id, thread_id=thread_id))
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 
 if TYPE_CHECKING:
     import numpy as np
-    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from numpy.typing import NDArray
 
@@ -485,9 +485,7 @@ class LineIndex(Protocol):
         ...
 
 
-# -- What counts tokens and writes summaries, and the tags of runs that the memory starts itself --
-TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
-"""Counts the tokens of messages; the signature that `trim_messages` takes too."""
+# -- What writes summaries, and the tags of runs that the memory starts itself -------------------
 INTERNAL_TAG = "langchain_convmem:internal"
 """Tag of every run that the memory itself starts."""
 INTERNAL_TAGS = (INTERNAL_TAG, "nostream")

@@ -70,6 +70,14 @@ def summed(parts: list[Any]) -> Any:
     return total
 
 
+def add_up(total: Any, chunk: Any) -> Any:
+    """Return the value of a stream so far, as LangChain adds values up."""
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk
+
+
 class ClosingStreams:
     """The streams of a Runnable that runs turns: who leaves one ends the turn, now and in order.
 

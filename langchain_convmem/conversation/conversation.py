@@ -74,7 +74,7 @@ from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import TextEngine, ThreadMemory
 from langchain_convmem.streams import ClosingStreams, summed
 from langchain_convmem.text import RenderStats
-from langchain_convmem.views.drafts import Heard
+from langchain_convmem.views.edits import Heard
 from langchain_convmem.workers import in_thread, started
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
-from langchain_convmem.views.drafts import cut_to_heard
+from langchain_convmem.views.edits import cut_to_heard
 
 __all__ = ["ListThread", "MessageStore"]
 

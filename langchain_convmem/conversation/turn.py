@@ -29,7 +29,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import ThreadMemory, ThreadView
 from langchain_convmem.text import RenderStats
-from langchain_convmem.views.drafts import INTERRUPTED
+from langchain_convmem.views.edits import INTERRUPTED
 
 _CANCELS = (TurnCancelledError, asyncio.CancelledError)
 

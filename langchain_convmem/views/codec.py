@@ -28,7 +28,7 @@ from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
 from langchain_convmem.views.messages import plain_value
 
 CODEC_VERSION = 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TYPES: dict[str, type[BaseMessage]] = {
     "human": lc.HumanMessage,
@@ -180,7 +180,7 @@ def time_ms_of(stamp: Any) -> int | None:
     try:
         moment = stamp if isinstance(stamp, datetime) else datetime.fromisoformat(stamp)
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return (zoned - _EPOCH) // timedelta(milliseconds=1)
+        return (zoned - EPOCH) // timedelta(milliseconds=1)
     except (TypeError, ValueError, OverflowError) as error:
         msg = (
             f'additional_kwargs["timestamp"] is {stamp!r}; pass ISO 8601 text such as '
@@ -483,14 +483,6 @@ def to_json(value: Any) -> str:
         return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
     except (RecursionError, TypeError, ValueError, AttributeError):
         return f"[{type(value).__name__}]"
-
-
-def add_up(total: Any, chunk: Any) -> Any:
-    """Return the value of a stream so far, as LangChain adds values up."""
-    try:
-        return total + chunk
-    except TypeError:
-        return chunk
 
 
 def make_storable(message: BaseMessage) -> BaseMessage:

@@ -26,16 +26,14 @@ from langchain_convmem.views.media import (
 )
 from langchain_convmem.views.messages import block_type, clean_text, handed_out, plain_value
 from langchain_convmem.views.providers import Kind, Place, ProviderProfile, fits
-from langchain_convmem.views.reasoning import (
-    has_reasoning,
-    is_reasoning,
+from langchain_convmem.views.reasoning import has_reasoning, is_reasoning, reasoning_blocks
+from langchain_convmem.views.tool_calls import (
+    CALL_BLOCKS,
     is_server_tool,
     is_told_by_its_use,
-    reasoning_blocks,
     sendable_server_tool,
     server_tool_name,
 )
-from langchain_convmem.views.tool_calls import CALL_BLOCKS
 
 NO_OUTPUT = "[no output]"
 
@@ -363,9 +361,8 @@ def named(
     if is_valid and (profile.sends_names or not (is_user and several)):
         return None
     message.name = None
-    label = clean_text(" ".join(name.split()))
-    if is_user and label:
-        message.content = introduced(message.content, label)
+    if is_user and name.strip():
+        message.content = introduced(message.content, name)
         return None
     return name
 

@@ -7,9 +7,9 @@ behind it and every result owned, no empty text, nothing the provider does not t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -38,7 +38,6 @@ from langchain_convmem.views.messages import (
     handed_out,
     is_blank_message,
     is_plain_text,
-    message_key,
 )
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolved
 from langchain_convmem.views.reasoning import (
@@ -49,7 +48,7 @@ from langchain_convmem.views.reasoning import (
     without_reasoning,
 )
 from langchain_convmem.views.summaries import shown_summary
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.tokens import TokenCounter, count_tokens
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
@@ -68,7 +67,7 @@ def context(
     profile: Profile = "strict",
     max_tokens: int | None = None,
     summary: SummaryPlace = "system",
-    token_counter: TokenCount = count_tokens,
+    token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
 ) -> Context:
     """Return the model's view of a thread.
@@ -152,7 +151,7 @@ class _View:
             calls.settle(message, entry)
             self._fit(message, entry)
             if is_blank_message(message):
-                self._repairs.append(f"left out {message_key(entry)}: it is blank")
+                self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
             piece = Piece(entry.role, message, {entry.position}, speaker_of(entry))
             self._add(piece, entry)
@@ -162,7 +161,7 @@ class _View:
 
     def _fit(self, message: BaseMessage, entry: Entry) -> None:
         """Give the message content, and a name, that the provider takes."""
-        key = message_key(entry)
+        key = entry.message_id
         if key in self._ids:
             message.id = entry.id  # one id twice would be one message to whoever merges by id
         self._ids.add(key)
@@ -270,7 +269,6 @@ def _summary_piece(entry: Entry) -> Piece:
 
 
 # -- A view within a token budget -----------------------------------------------------------------
-TokenCount: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 
 
 @dataclass(slots=True)
@@ -339,7 +337,7 @@ def within(
     head: Sequence[Piece],
     body: Sequence[Piece],
     max_tokens: int | None,
-    count: TokenCount,
+    count: TokenCounter,
     repairs: list[str],
 ) -> tuple[list[Piece], int]:
     """Return the head and the latest exchanges that fit, and how many tokens they are.
@@ -381,7 +379,7 @@ def within(
 
 
 def _first_that_fits(
-    body: Sequence[Piece], starts: Sequence[int], room: int, count: TokenCount
+    body: Sequence[Piece], starts: Sequence[int], room: int, count: TokenCounter
 ) -> int:
     start = starts[-1]
     for earlier in reversed(starts[:-1]):
@@ -397,7 +395,7 @@ def _kept(head: Sequence[Piece], body: Sequence[Piece], start: int) -> list[Piec
     return [*head, *earlier, *body[start:]]
 
 
-def _weight(pieces: Sequence[Piece], count: TokenCount) -> int:
+def _weight(pieces: Sequence[Piece], count: TokenCounter) -> int:
     return count([piece.message for piece in pieces])
 
 
@@ -544,7 +542,7 @@ def narrowed(
     before: LivePart | None,
     *,
     max_tokens: int | None,
-    token_counter: TokenCount,
+    token_counter: TokenCounter,
     min_saved: int = 32,
 ) -> LivePart | None:
     """Return a note of what the next view needs; None where it would save too little.
@@ -585,7 +583,7 @@ def narrowed(
     )
 
 
-def _latest(said: Sequence[Entry], tokens: int, count: TokenCount) -> Sequence[Entry]:
+def _latest(said: Sequence[Entry], tokens: int, count: TokenCounter) -> Sequence[Entry]:
     """Return the latest exchanges that weigh so much, or all there are."""
     weight = 0
     for number in range(len(said) - 1, 0, -1):

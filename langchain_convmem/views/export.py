@@ -21,11 +21,6 @@ RETRACTED = "retracted"
 """Mark of a turn that a sink was given and that no longer counts."""
 
 
-def turn_maps(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return one map per turn, in order; see `turn_map`."""
-    return [turn_map(turn) for turn in turns]
-
-
 def turn_map(turn: Turn) -> dict[str, Any]:
     """Return a turn as `id`, `message` (role, contents) and `metadata`.
 
@@ -64,9 +59,7 @@ class ExportCursor:
 
     @classmethod
     def of(cls, document: Any) -> ExportCursor:
-        """Return the cursor of a state document; of None, that of a new sink."""
-        if document is None:
-            return cls()
+        """Return the cursor of a state document."""
         return cls(document["position"], document["held"])
 
     def to_document(self) -> dict[str, Any]:

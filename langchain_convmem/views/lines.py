@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.records import DialogLine, Entry, Role, Scalar, ThreadKey
-from langchain_convmem.views.codec import CODEC_VERSION, decode_metadata, line_time_ms, time_ms_of
-from langchain_convmem.views.messages import message_key
+from langchain_convmem.views.codec import (
+    CODEC_VERSION,
+    EPOCH,
+    decode_metadata,
+    line_time_ms,
+    time_ms_of,
+)
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 """Labels of lines whose message has no name."""
@@ -35,7 +40,7 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
         return []
     session = session_of(message.additional_kwargs)
     time_ms = line_time_ms(message)
-    message_id = message_key(entry)
+    message_id = entry.message_id
     tags = tags_of(message.additional_kwargs)
     return [
         DialogLine(
@@ -183,13 +188,10 @@ def _is_usage(value: Any) -> bool:
 
 
 # -- Times of lines and entries as moments and as text, in UTC ------------------------------------
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def moment_at(time_ms: int) -> datetime | None:
     """Return the moment so many milliseconds after the epoch; None outside the calendar."""
     try:
-        return _EPOCH + timedelta(milliseconds=time_ms)
+        return EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
         return None
 

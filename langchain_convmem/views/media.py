@@ -12,7 +12,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any, TypeGuard, get_args
 
 from langchain_convmem.views.messages import block_type, clean_text
 from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
@@ -386,12 +386,6 @@ _BRANDS = {
 }
 """What the containers of ISO hold, by their brand; the others are taken for video."""
 
-_FAMILIES: dict[str, Literal["audio", "image", "video"]] = {
-    "audio": "audio",
-    "image": "image",
-    "video": "video",
-}
-
 _BMP_RESERVED = slice(6, 10)
 _FRAME = b"\xff"
 _SYNC = 0xE0
@@ -418,6 +412,7 @@ def _mpeg_audio(data: bytes) -> str:
     return "audio/mp3" if data[1] & _MPEG_LAYER else "audio/aac"
 
 
-def family_of(media_type: str) -> Literal["audio", "file", "image", "video"]:
+def family_of(media_type: str) -> Kind:
     """Return what a media type is of; `file` for all others."""
-    return _FAMILIES.get(media_type.partition("/")[0], "file")
+    family = media_type.partition("/")[0]
+    return family if _is_kind(family) else "file"

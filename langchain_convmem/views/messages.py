@@ -230,15 +230,10 @@ def handed_out(entry: Entry) -> BaseMessage:
             response_metadata=message.response_metadata,
             **more,
         )
-    key = message_key(entry)
+    key = entry.message_id
     if message.id != key:
         message.id = key
     return message
-
-
-def message_key(entry: Entry) -> str:
-    """Return what names the entry's message: its own id, else the entry's; an empty id is none."""
-    return entry.message_id or entry.id
 
 
 def is_plain_text(message: BaseMessage) -> bool:

@@ -13,9 +13,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 Kind = Literal["image", "audio", "video", "file"]
 Form = Literal["base64", "url", "id"]
@@ -107,8 +110,6 @@ def _rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
 _MB = 1_000_000
 _PICTURES = "image/png image/jpeg image/gif image/webp"
 
-
-# -- the providers --------------------------------------------------------------------------------
 BEDROCK_CONVERSE = ProviderProfile(
     name="bedrock_converse",
     media={
@@ -304,3 +305,39 @@ def profile_for(model: Any) -> ProfileName:
     while hasattr(model, "bound"):
         model = model.bound
     return _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+
+
+# -- What messages say of their provider ----------------------------------------------------------
+_ORIGINS: Mapping[str, Origin] = {
+    "anthropic": "anthropic",
+    "azure": "openai",
+    "bedrock": "bedrock_converse",
+    "bedrock_converse": "bedrock_converse",
+    "google_genai": "gemini",
+    "google_vertexai": "gemini",
+    "openai": "openai",
+}
+_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
+"""What providers give as the reason where a reply reached its limit, and where they give it."""
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+
+
+def origin_of(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
+    """Return which provider made the message; None for one without a profile of its own.
+
+    Args:
+        message: The message.
+        unnamed: What to return where it does not say.
+    """
+    named = message.response_metadata.get("model_provider")
+    return unnamed if named is None else _ORIGINS.get(str(named))
+
+
+def cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
+    """Return the provider's word for a limit that ended a reply; None if none did.
+
+    Args:
+        metadata: The reply's `response_metadata`.
+    """
+    told = (str(metadata.get(name)) for name in _REASONS)
+    return next((reason for reason in told if reason in _CUT_OFF), None)

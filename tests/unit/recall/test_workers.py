@@ -11,9 +11,9 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.embedding import in_worker
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
+from langchain_convmem.workers import in_worker
 
 
 async def test_a_recall_needs_no_thread_of_the_loops_own_executor():
