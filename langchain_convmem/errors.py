@@ -11,40 +11,6 @@ from typing import ClassVar
 
 from langchain_core.exceptions import LangChainException
 
-__all__ = [
-    "BudgetError",
-    "ChatTemplateError",
-    "ConfigError",
-    "ContextFullError",
-    "ConvMemError",
-    "ConversationBusyError",
-    "ConversationClosedError",
-    "ConversationError",
-    "CorruptEntryError",
-    "DimensionMismatchError",
-    "EmbedderChangedError",
-    "HistoryWriteError",
-    "ImportFormatError",
-    "InvalidMessageError",
-    "LineIndexError",
-    "LineStoreError",
-    "LogClosedError",
-    "LogError",
-    "LogUnavailableError",
-    "MissingExtraError",
-    "PromptSyntaxError",
-    "ReplyFormatError",
-    "SchemaVersionError",
-    "StaleWindowError",
-    "SummaryError",
-    "ThreadBusyError",
-    "ToolLoopLimitError",
-    "TurnCancelledError",
-    "TurnTimeoutError",
-    "UnknownCheckpointError",
-    "UnsupportedError",
-]
-
 
 class ConvMemError(LangChainException):
     """Base of every error raised by langchain_convmem."""

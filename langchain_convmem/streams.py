@@ -11,8 +11,6 @@ from langchain_convmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-
-__all__ = ["ClosingStreams", "carried_through", "closed", "summed", "unbroken"]
 T = TypeVar("T")
 
 

@@ -227,12 +227,9 @@ _INDENT = "  "
 
 _STYLE = TextStyle(
     tags={"user": "User", "assistant": "Assistant", "tool": "Tool"},
-    summary_tag="Summary",
     prefix="",
     postfix=": ",
     separator=" ",
-    closure="\n",
-    summary_closure="\n\n",
     transformer=lambda piece: f"\n{_INDENT}".join(piece.splitlines()),
 )
 

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.media import (
-    Media,
+    MediaBlock,
     accepts,
     media_note,
     read_media,
@@ -150,7 +150,7 @@ class BlockFitter:
         return {"cache_control": {"type": "ephemeral", **ttl}}
 
     def _medium(
-        self, media: Media, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
+        self, media: MediaBlock, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> dict[str, Any]:
         text = None if self._takes(media, message, place) else text_of_file(media)
         if text is not None and text.strip():
@@ -163,7 +163,7 @@ class BlockFitter:
             return written(media, name=name)
         return dict(block) if media.is_plain else written(media)
 
-    def _takes(self, media: Media, message: BaseMessage, place: _Place) -> bool:
+    def _takes(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
         if place == "system" or (
             self._profile.errors_are_text
             and isinstance(message, ToolMessage)
@@ -173,7 +173,7 @@ class BlockFitter:
         rule = self._profile.media.get(place, {}).get(media.kind)
         return accepts(rule, media, self._profile)
 
-    def _file_name(self, media: Media) -> str:
+    def _file_name(self, media: MediaBlock) -> str:
         """Return a name of letters and digits that no earlier file of the view has."""
         stem = media.name.rpartition(".")[0] or media.name or "file"
         plain = " ".join(_NOT_IN_FILE_NAMES.sub("-", stem).split())[:_LONGEST_FILE_NAME].strip()

@@ -2,14 +2,14 @@
 
 System text first, then a user turn, roles alternating around tool loops, every call answered right
 behind it and every result owned, no empty text, nothing the provider does not take (see
-`profiles`). What had to be mended is reported, never written back.
+`views.providers`). What had to be fixed is reported, never written back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -96,7 +96,7 @@ def context(
     live = live_entries(entries)
     shown = uncovered(live)
     several = has_several_speakers(live, earlier_speakers)
-    view = _View(rules, repairs, shown, several=several)
+    view = _ContextBuilder(rules, repairs, shown, several=several)
     view.stale = _stale(entries, live, shown, rules)
     head, body = view.pieces()
     latest = live_summary(live)
@@ -120,7 +120,7 @@ def _stale(
     return made_behind_another_beginning(entries, live, shown, hoists=hoists)
 
 
-class _View:
+class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
 
     def __init__(
@@ -137,11 +137,11 @@ class _View:
         self._shown = shown
         self._several = several
         self._fitter = BlockFitter(rules, repairs)
-        self._head: list[Piece] = []
-        self._body: list[Piece] = []
+        self._head: list[ContextPiece] = []
+        self._body: list[ContextPiece] = []
         self._ids: set[str] = set()
 
-    def pieces(self) -> tuple[list[Piece], list[Piece]]:
+    def pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
         calls = ToolCalls(self._shown, self._repairs, self._rules)
         for entry in self._shown:
@@ -153,10 +153,10 @@ class _View:
             if is_blank_message(message):
                 self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
-            piece = Piece(entry.role, message, {entry.position}, speaker_of(entry))
+            piece = ContextPiece(entry.role, message, {entry.position}, speaker_of(entry))
             self._add(piece, entry)
             for result, positions in calls.results(message, entry, self._fit):
-                self._body.append(Piece("tool", result, positions))
+                self._body.append(ContextPiece("tool", result, positions))
         return self._head, self._body
 
     def _fit(self, message: BaseMessage, entry: Entry) -> None:
@@ -167,7 +167,7 @@ class _View:
         self._ids.add(key)
         if is_plain_text(message) and entry.role != "tool":
             return  # as most are
-        self._fitter.fit(message, _PLACES[entry.role], key, stale=entry.id in self.stale)
+        self._fitter.fit(message, cast("Place", entry.role), key, stale=entry.id in self.stale)
         if without_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
         forget_dialect(message, self._rules)
@@ -179,7 +179,7 @@ class _View:
 
     # -- joining --------------------------------------------------------------------------------
 
-    def _add(self, piece: Piece, entry: Entry) -> None:
+    def _add(self, piece: ContextPiece, entry: Entry) -> None:
         if piece.role == "system":
             self._add_system(piece)
             return
@@ -198,7 +198,7 @@ class _View:
         before.message = _merge(before.message, piece.message)
         forget_dialect(before.message, self._rules)
 
-    def _add_system(self, piece: Piece) -> None:
+    def _add_system(self, piece: ContextPiece) -> None:
         if self._rules.system == "in_place" and self._body:
             self._body.append(piece)
         elif not self._head:
@@ -208,26 +208,18 @@ class _View:
             first.positions |= piece.positions
             first.message = _merge(first.message, piece.message, between="\n\n")
 
-    def _may_join(self, before: Piece, piece: Piece) -> bool:
+    def _may_join(self, before: ContextPiece, piece: ContextPiece) -> bool:
         """Return whether one message can stand for both without losing who spoke."""
         names = {one.message.name for one in (before, piece)} - {None}
         return piece.role != "user" or len(names) < 2  # noqa: PLR2004 - two people
 
 
-_PLACES: dict[str, Place | Literal["system"]] = {
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "system": "system",
-}
-
-
-def _placeholder(entry: Entry) -> Piece:
+def _placeholder(entry: Entry) -> ContextPiece:
     turn = placeholder_turn(entry)
-    return Piece("user", HumanMessage(PLACEHOLDER_TEXT, id=turn.id))
+    return ContextPiece("user", HumanMessage(PLACEHOLDER_TEXT, id=turn.id))
 
 
-def _tell_apart(before: Piece, piece: Piece) -> None:
+def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
     """Have the text say who speaks, where two assistants do in one message."""
     if piece.speaker is None or piece.speaker == before.speaker:
         return
@@ -259,20 +251,20 @@ def _blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
-def _summary_piece(entry: Entry) -> Piece:
+def _summary_piece(entry: Entry) -> ContextPiece:
     message = SystemMessage(
         shown_summary([clean_text(piece) for piece in entry.contents]),
         id=entry.id,
         additional_kwargs={"source": SUMMARY_SOURCE},
     )
-    return Piece("system", message, {entry.position})
+    return ContextPiece("system", message, {entry.position})
 
 
 # -- A view within a token budget -----------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Piece:
+class ContextPiece:
     """A message of a view under construction.
 
     Attributes:
@@ -334,12 +326,12 @@ class ContextBudget:
 
 
 def within(
-    head: Sequence[Piece],
-    body: Sequence[Piece],
+    head: Sequence[ContextPiece],
+    body: Sequence[ContextPiece],
     max_tokens: int | None,
     count: TokenCounter,
     repairs: list[str],
-) -> tuple[list[Piece], int]:
+) -> tuple[list[ContextPiece], int]:
     """Return the head and the latest exchanges that fit, and how many tokens they are.
 
     Args:
@@ -379,7 +371,7 @@ def within(
 
 
 def _first_that_fits(
-    body: Sequence[Piece], starts: Sequence[int], room: int, count: TokenCounter
+    body: Sequence[ContextPiece], starts: Sequence[int], room: int, count: TokenCounter
 ) -> int:
     start = starts[-1]
     for earlier in reversed(starts[:-1]):
@@ -390,16 +382,18 @@ def _first_that_fits(
     return start
 
 
-def _kept(head: Sequence[Piece], body: Sequence[Piece], start: int) -> list[Piece]:
+def _kept(
+    head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
+) -> list[ContextPiece]:
     earlier = (piece for piece in body[:start] if piece.role == "system")
     return [*head, *earlier, *body[start:]]
 
 
-def _weight(pieces: Sequence[Piece], count: TokenCounter) -> int:
+def _weight(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
     return count([piece.message for piece in pieces])
 
 
-def _forget_thoughts(pieces: Sequence[Piece], repairs: list[str]) -> bool:
+def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool:
     """Take reasoning out of earlier exchanges: they were thought behind what is cut now.
 
     Returns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import (
@@ -58,7 +59,7 @@ _OF_THE_ENTRY = frozenset({"attempt_of", "forked_from", "own_tokens", "provenanc
 
 def clearing(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
-    return _retracting([entry.id for entry in live_entries(entries)], "cleared")
+    return _retract([entry.id for entry in live_entries(entries)], "cleared")
 
 
 def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
@@ -74,12 +75,12 @@ def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list
         raise ConfigError(f"exchanges must be a whole number of at least 1, got {exchanges!r}")
     live = live_entries(entries)
     said = [entry for entry in live if entry.role in _SAID]
-    starts = _starts([entry for entry in said if not is_blank(entry)])
+    starts = _find_starts([entry for entry in said if not is_blank(entry)])
     if not starts:
         return [], []
     first = starts[-exchanges] if exchanges <= len(starts) else said[0]
     undone = said[said.index(first) :]
-    return _retracting_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
+    return _retract_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
 
 
 def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
@@ -101,30 +102,22 @@ def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
         kept = 1 + next((n for n, one in enumerate(said) if _is_named(one, message_id)), -2)
         if kept < 1:
             raise LookupError(message_id)
-    return _retracting_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
+    return _retract_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
 
 
-def _starts(said: Sequence[Entry]) -> list[Entry]:
+def _find_starts(said: Sequence[Entry]) -> list[Entry]:
     """Return the entries that exchanges begin with.
 
     Several messages of the user in a row are one beginning, unless they are known to belong to
     turns of their own, such as a question that was never answered before the next one.
     """
     answered = {entry.turn_id for entry in said if entry.role != "user"}
-    return [
-        entry
-        for number, entry in enumerate(said)
-        if number == 0
-        or (
-            entry.role == "user"
-            and (said[number - 1].role != "user" or _begins_turn(said, number, answered))
-        )
-    ]
-
-
-def _begins_turn(said: Sequence[Entry], number: int, answered: Collection[str]) -> bool:
-    turn_id = said[number].turn_id
-    return turn_id in answered and said[number - 1].turn_id != turn_id
+    starts = list(said[:1])
+    for before, entry in pairwise(said):
+        is_own_turn = entry.turn_id in answered and entry.turn_id != before.turn_id
+        if entry.role == "user" and (before.role != "user" or is_own_turn):
+            starts.append(entry)
+    return starts
 
 
 def redoing(entries: Sequence[Entry]) -> list[Draft]:
@@ -140,7 +133,7 @@ def redoing(entries: Sequence[Entry]) -> list[Draft]:
         if entry.control is None and entry.role != "summary":
             return []
         if _can_be_redone(entry, shown):
-            return _retracting([entry.id], "undo")
+            return _retract([entry.id], "undo")
     return []
 
 
@@ -168,9 +161,10 @@ def replacing(
     old = entry_named(live, message_id)
     new = _message_like(old, message)
     # An instruction is no part of the dialogue: nothing was said because of its place.
-    later = [] if keep_later or old.role == "system" else _later(live, old)
-    named = {entry.id for entry in later}
-    drafts = _retracting_with_summaries(live, named | {old.id}, "rewind", kept={old.id})
+    ends_here = keep_later or old.role == "system"
+    later = [] if ends_here else live[live.index(old) + 1 :]
+    named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
+    drafts = _retract_with_summaries(live, named, "rewind", kept={old.id})
     return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
 
 
@@ -195,11 +189,11 @@ def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft
     if cut is said:
         return []
     if cut is None:
-        return _retracting_with_summaries(live, {reply.id}, "cancelled")
+        return _retract_with_summaries(live, {reply.id}, "cancelled")
     known = _keep_metadata(reply)
     marks = [mark for mark in known.attributes if mark != INTERRUPTED]
     metadata = replace(known, attributes=(*marks, INTERRUPTED))
-    drafts = _retracting_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
+    drafts = _retract_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
     return [*drafts, draft_of(cut, turn_id=reply.turn_id, metadata=metadata)]
 
 
@@ -220,11 +214,6 @@ def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
         if entry.role == "assistant" and not is_blank(entry):
             return entry
     raise ConfigError("the thread shows no reply that could be cut")
-
-
-def _later(live: Sequence[Entry], old: Entry) -> list[Entry]:
-    at = next(number for number, entry in enumerate(live) if entry.id == old.id)
-    return [entry for entry in live[at + 1 :] if entry.role in _SAID]
 
 
 def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
@@ -281,11 +270,11 @@ def _text_message(old: Entry, text: str) -> BaseMessage:
     return HumanMessage(text, **more) if old.role == "user" else SystemMessage(text, **more)
 
 
-def _retracting(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
+def _retract(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
     return [Draft(role="control", control=Control(tuple(ids), reason))] if ids else []
 
 
-def _retracting_with_summaries(
+def _retract_with_summaries(
     live: Sequence[Entry],
     ids: Collection[str],
     reason: RetractReason,
@@ -300,7 +289,7 @@ def _retracting_with_summaries(
         kept: Those of `ids` that something else retracts.
     """
     named = [entry.id for entry in live if entry.id in ids and entry.id not in kept]
-    return _retracting([*named, *summaries_over(live, ids)], reason)
+    return _retract([*named, *summaries_over(live, ids)], reason)
 
 
 # -- A spoken reply, cut to what was heard of it: the rest was never said -------------------------
@@ -435,7 +424,7 @@ def kept_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
         return live
     if isinstance(at, Turn):
         if not at.entries:
-            raise ConfigError("a placeholder is not in the log; fork at the turn behind it")
+            raise ConfigError("a placeholder is not in the log; fork at the turn after it")
         at = at.entries[-1].id
     last = entry_named(live, at)
     return live[: live.index(last) + 1]
@@ -464,7 +453,7 @@ def forked(entry: Entry) -> Draft:
         message=message,
         contents=entry.contents,
         turn_id=entry.turn_id,
-        metadata=_with_origin(entry),
+        metadata=_add_origin(entry),
     )
 
 
@@ -478,7 +467,7 @@ def forked_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, E
     """
     covered = [copies[kept[number].id] for number in sorted(Places(kept).under(summary.cover))]
     spoken = [copies[entry.id] for entry in kept]
-    known = _with_origin(summary)
+    known = _add_origin(summary)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
     cover = cover_of(spoken, covered)
     if summary.cover is not None:
@@ -489,6 +478,6 @@ def forked_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, E
     return written_summary(summary.contents, cover, replace(known, summary_ids=names))
 
 
-def _with_origin(entry: Entry) -> Metadata:
+def _add_origin(entry: Entry) -> Metadata:
     origin = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
     return replace(entry.metadata, aux={**entry.metadata.aux, FORKED_FROM: origin})

@@ -7,16 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_convmem.records import Cover, Entry
 
-__all__ = [
-    "Places",
-    "covered_by",
-    "live_entries",
-    "live_summary",
-    "retracted_ids",
-    "summary_chain",
-    "uncovered",
-]
-
 
 def retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     """Return the ids that control entries take out of every view.

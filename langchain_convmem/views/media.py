@@ -69,7 +69,7 @@ _HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class MediaBlock:
     """A picture, clip or file in a message.
 
     Attributes:
@@ -107,7 +107,7 @@ class _Found:
 
 
 # -- reading --------------------------------------------------------------------------------------
-def read_media(block: Mapping[Any, Any]) -> Media | None:
+def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     """Return the media a content block holds; None for a block of another sort."""
     for shape in (_anthropic, _openai, _bedrock, _gemini, _standard):
         found = shape(block)
@@ -206,7 +206,7 @@ def _is_kind(value: object) -> TypeGuard[Kind]:
 
 
 # -- checking -------------------------------------------------------------------------------------
-def _checked(found: _Found, block: Mapping[Any, Any]) -> Media:
+def _checked(found: _Found, block: Mapping[Any, Any]) -> MediaBlock:
     named = _usual_type(found.type)
     kind: Kind = found.kind if _is_kind(found.kind) else "file"
     name = clean_text(_BLANKS.sub(" ", found.name).strip()) if isinstance(found.name, str) else ""
@@ -217,10 +217,10 @@ def _checked(found: _Found, block: Mapping[Any, Any]) -> Media:
         if uri is not None:
             return _with_data(kind, uri[2], _usual_type(uri[1]) or named, name, block)
         is_plain = _is_plain(block) and (not named or named == found.type)
-        return Media(kind, "url", found.url.strip(), named, name, is_plain)
+        return MediaBlock(kind, "url", found.url.strip(), named, name, is_plain)
     if isinstance(found.file_id, str):
-        return Media(kind, "id", found.file_id, named, name)
-    return Media(kind, "base64", "", named, name)
+        return MediaBlock(kind, "id", found.file_id, named, name)
+    return MediaBlock(kind, "base64", "", named, name)
 
 
 def _usual_type(value: object) -> str:
@@ -230,7 +230,9 @@ def _usual_type(value: object) -> str:
     return _ALIASES.get(plain, plain)
 
 
-def _with_data(kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]) -> Media:
+def _with_data(
+    kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]
+) -> MediaBlock:
     text, head = _base64(data)
     told = media_type_of(head)
     media_type = told or named
@@ -241,7 +243,7 @@ def _with_data(kind: Kind, data: object, named: str, name: str, block: Mapping[A
         and kind in block_type(block)
         and (text, media_type) == (_given(block), _declared(block))
     )
-    return Media(kind, "base64", text, media_type, name, is_plain)
+    return MediaBlock(kind, "base64", text, media_type, name, is_plain)
 
 
 def _base64(data: object) -> tuple[str, bytes]:
@@ -289,7 +291,7 @@ def _declared(block: Mapping[Any, Any]) -> object:
 
 
 # -- deciding and writing -------------------------------------------------------------------------
-def accepts(rule: MediaRule | None, media: Media, profile: ProviderProfile) -> bool:
+def accepts(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile) -> bool:
     """Return whether a place whose rule this is takes the media."""
     if rule is None or media.form not in rule.forms or not media.data:
         return False
@@ -301,7 +303,7 @@ def accepts(rule: MediaRule | None, media: Media, profile: ProviderProfile) -> b
     return media.type in rule.types and (rule.max_bytes is None or media.size <= rule.max_bytes)
 
 
-def written(media: Media, *, name: str = "") -> dict[str, Any]:
+def written(media: MediaBlock, *, name: str = "") -> dict[str, Any]:
     """Return the media as LangChain's content block.
 
     Args:
@@ -318,7 +320,7 @@ def written(media: Media, *, name: str = "") -> dict[str, Any]:
     return block
 
 
-def text_of_file(media: Media) -> str | None:
+def text_of_file(media: MediaBlock) -> str | None:
     """Return a text file as text under its name; None for files of another sort."""
     is_text = media.type.startswith("text/") or media.type in _TEXT_TYPES
     if media.form != "base64" or not is_text:
@@ -330,7 +332,7 @@ def text_of_file(media: Media) -> str | None:
     return f"[file {media.name}]\n{text}" if media.name else text
 
 
-def media_note(media: Media) -> str:
+def media_note(media: MediaBlock) -> str:
     """Return what is shown in the media's place."""
     about = [f"{media.kind} {media.name}".strip()]
     if media.type:

@@ -1,10 +1,8 @@
 """What each provider accepts in a conversation, as data: one frozen value per provider.
 
-`context` reads these values and holds no provider's name itself. Beside `rules` and `providers`,
-each module here fits one thing to them: blocks, media, reasoning, tools that ran at a provider,
-the names of speakers, and what is counted over a whole request.
-A model behind a provider's interface may take less (no pictures, for instance): derive a profile
-with `dataclasses.replace` and pass the value.
+The views read these values and hold no provider's name themselves; what a message says of its
+provider is read here, too. A model behind a provider's interface may take less (no pictures, for
+instance): derive a profile with `dataclasses.replace` and pass the value.
 """
 
 from __future__ import annotations

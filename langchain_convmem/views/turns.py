@@ -9,17 +9,6 @@ from langchain_convmem.records import Entry, Metadata, Turn
 from langchain_convmem.views.live import covered_by, live_entries, summary_chain, uncovered
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, calls_of
 
-__all__ = [
-    "PLACEHOLDER_TEXT",
-    "has_calls",
-    "is_blank",
-    "model_turns",
-    "placeholder_turn",
-    "runs",
-    "turn_of",
-    "turns",
-]
-
 PLACEHOLDER_TEXT = "..."
 """What the user is taken to have said when the assistant spoke first."""
 
