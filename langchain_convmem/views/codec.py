@@ -1,4 +1,4 @@
-"""LangChain messages to plain JSON and back, exactly.
+"""Messages, entries and plain values to JSON text and back, exactly.
 
 The encoding keeps every field that differs from its default, under a fixed table of message types:
 nothing is ever imported by a name found in data. What cannot be kept, or could not be read back,
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -26,6 +26,8 @@ from pydantic import BaseModel
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
 from langchain_convmem.views.messages import plain_value
+
+V = TypeVar("V")
 
 CODEC_VERSION = 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,15 +73,19 @@ _CHAT_ROLES: dict[str, Role] = {
 
 # -- messages -----------------------------------------------------------------------------------
 def _type_name(message: BaseMessage) -> str:
-    for cls in type(message).__mro__:
-        name = _NAMES.get(cls)
-        if name is not None:
-            return name
-    msg = (
-        f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
-        "function messages (removals are made with undo or forget)"
-    )
-    raise InvalidMessageError(msg)
+    name = _find_by_class(_NAMES, message)
+    if name is None:
+        msg = (
+            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
+            "function messages (removals are made with undo or forget)"
+        )
+        raise InvalidMessageError(msg)
+    return name
+
+
+def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -> V | None:
+    """Return what a table holds for the nearest class of a message."""
+    return next((table[cls] for cls in type(message).__mro__ if cls in table), None)
 
 
 def encode_message(message: BaseMessage) -> dict[str, Any]:
@@ -134,10 +140,9 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
 
 def role_of(message: BaseMessage) -> Role:
     """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
-    for cls in type(message).__mro__:
-        role = _ROLES.get(cls)
-        if role is not None:
-            return role
+    role = _find_by_class(_ROLES, message)
+    if role is not None:
+        return role
     return _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
 
 
@@ -146,17 +151,11 @@ def text_pieces(message: BaseMessage) -> tuple[str, ...]:
     content = message.content
     if isinstance(content, str):
         return (content,) if content.strip() else ()
-    pieces = []
-    for block in content:
-        if isinstance(block, str):
-            pieces.append(block)
-        elif isinstance(block, Mapping) and _is_text(block):
-            pieces.append(block["text"])
-    return tuple(piece for piece in pieces if piece.strip())
-
-
-def _is_text(block: Mapping[Any, Any]) -> bool:
-    return block.get("type") == "text" and isinstance(block.get("text"), str)
+    pieces = (
+        block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else block
+        for block in content
+    )
+    return tuple(piece for piece in pieces if isinstance(piece, str) and piece.strip())
 
 
 def line_time_ms(message: BaseMessage) -> int | None:

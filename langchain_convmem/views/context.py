@@ -7,8 +7,8 @@ behind it and every result owned, no empty text, nothing the provider does not t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -42,7 +42,6 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolved
 from langchain_convmem.views.reasoning import (
     forget_dialect,
-    has_reasoning,
     made_behind_another_beginning,
     without_idle_reasoning,
     without_reasoning,
@@ -96,9 +95,8 @@ def context(
     live = live_entries(entries)
     shown = uncovered(live)
     several = has_several_speakers(live, earlier_speakers)
-    view = _ContextBuilder(rules, repairs, shown, several=several)
-    view.stale = _stale(entries, live, shown, rules)
-    head, body = view.pieces()
+    stale = made_behind_another_beginning(entries, live, shown, hoists=rules.system == "head")
+    head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).pieces()
     latest = live_summary(live)
     if summary == "system" and latest is not None and "".join(latest.contents).strip():
         head.append(_summary_piece(latest))
@@ -110,16 +108,6 @@ def context(
     return Context(messages, tuple(repairs), tokens, positions, is_whole)
 
 
-def _stale(
-    entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], rules: ProviderProfile
-) -> frozenset[str]:
-    """Return the ids of entries whose reasoning may no longer be sent."""
-    if not any(has_reasoning(entry.message) for entry in shown if entry.role == "assistant"):
-        return frozenset()
-    hoists = rules.system == "head"
-    return made_behind_another_beginning(entries, live, shown, hoists=hoists)
-
-
 class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
 
@@ -128,10 +116,11 @@ class _ContextBuilder:
         rules: ProviderProfile,
         repairs: list[str],
         shown: Sequence[Entry],
+        stale: Collection[str],
         *,
         several: bool,
     ) -> None:
-        self.stale: frozenset[str] = frozenset()
+        self._stale = stale
         self._rules = rules
         self._repairs = repairs
         self._shown = shown
@@ -167,7 +156,7 @@ class _ContextBuilder:
         self._ids.add(key)
         if is_plain_text(message) and entry.role != "tool":
             return  # as most are
-        self._fitter.fit(message, cast("Place", entry.role), key, stale=entry.id in self.stale)
+        self._fitter.fit(message, cast("Place", entry.role), key, stale=entry.id in self._stale)
         if without_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
         forget_dialect(message, self._rules)
@@ -184,10 +173,11 @@ class _ContextBuilder:
             self._add_system(piece)
             return
         if piece.role == "assistant" and not any(one.role == "user" for one in self._body):
-            self._body.append(_placeholder(entry))
+            opening = HumanMessage(PLACEHOLDER_TEXT, id=placeholder_turn(entry).id)
+            self._body.append(ContextPiece("user", opening))
             self._repairs.append("opened with a placeholder user turn: the assistant spoke first")
         before = self._body[-1] if self._body else None
-        if before is None or before.role != piece.role or not self._may_join(before, piece):
+        if before is None or not _may_join(before, piece):
             self._body.append(piece)
             return
         if [one for one in (before, piece) if without_reasoning(one.message)]:
@@ -208,15 +198,11 @@ class _ContextBuilder:
             first.positions |= piece.positions
             first.message = _merge(first.message, piece.message, between="\n\n")
 
-    def _may_join(self, before: ContextPiece, piece: ContextPiece) -> bool:
-        """Return whether one message can stand for both without losing who spoke."""
-        names = {one.message.name for one in (before, piece)} - {None}
-        return piece.role != "user" or len(names) < 2  # noqa: PLR2004 - two people
 
-
-def _placeholder(entry: Entry) -> ContextPiece:
-    turn = placeholder_turn(entry)
-    return ContextPiece("user", HumanMessage(PLACEHOLDER_TEXT, id=turn.id))
+def _may_join(before: ContextPiece, piece: ContextPiece) -> bool:
+    """Return whether one message can stand for both without losing who spoke."""
+    names = {one.message.name for one in (before, piece)} - {None}
+    return before.role == piece.role and (piece.role != "user" or len(names) < 2)  # noqa: PLR2004
 
 
 def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
@@ -406,7 +392,7 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
     return bool(forgotten)
 
 
-# -- Where the part of a thread begins that its next view needs, so that no view reads an archive --
+# -- The live part of a thread: what its next view needs, so that no view reads an archive --------
 _FORM = 1
 _MOST_KEPT = 32
 _RESERVE = 1.25
@@ -449,17 +435,8 @@ class LivePart:
 
     def to_document(self) -> dict[str, Any]:
         """Return the note as a state document."""
-        return {
-            "form": _FORM,
-            "upto": self.upto,
-            "newest_id": self.newest_id,
-            "floor": self.floor,
-            "kept": list(self.kept),
-            "summary_id": self.summary_id,
-            "speakers": list(self.speakers),
-            "is_whole": self.is_whole,
-            "reach": self.reach,
-        }
+        lists = {"kept": list(self.kept), "speakers": list(self.speakers)}
+        return {"form": _FORM, **asdict(self), **lists}
 
 
 # -- reading on from a note -----------------------------------------------------------------------
@@ -592,7 +569,9 @@ def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
     """Return the position up to which nothing is needed, and no turn or tool loop is cut."""
     end = entries[-1].position if entries else 0
     floor = min(_origins(entries, needed), default=end + 1) - 1
-    reaches = [*_turn_spans(entries), *_call_spans(entries)]
+    at = {entry.id: entry.position for entry in entries}
+    calls = answered_calls(live_entries(entries))
+    reaches = [*_turn_spans(entries), *((at[call], at[result]) for call, result in calls)]
     while True:
         cut = [first for first, last in reaches if first <= floor < last]
         if not cut:
@@ -600,19 +579,13 @@ def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
         floor = min(cut) - 1
 
 
-def _turn_spans(entries: Iterable[Entry]) -> Iterator[tuple[int, int]]:
+def _turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
     spans: dict[str, tuple[int, int]] = {}
     for entry in entries:
         if entry.control is None and entry.role not in ("system", "summary"):
             first, _ = spans.get(entry.turn_id, (entry.position, 0))
             spans[entry.turn_id] = (first, entry.position)
-    return iter(spans.values())
-
-
-def _call_spans(entries: Sequence[Entry]) -> Iterator[tuple[int, int]]:
-    at = {entry.id: entry.position for entry in entries}
-    for call, result in answered_calls(live_entries(entries)):
-        yield at[call], at[result]
+    return spans.values()
 
 
 def _origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:

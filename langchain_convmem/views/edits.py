@@ -40,20 +40,18 @@ from langchain_convmem.views.summaries import (
 )
 from langchain_convmem.views.turns import is_blank
 
+FORKED_FROM = "forked_from"
+"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 INTERRUPTED = "interrupted"
 """Mark of a reply that was cut off: among the attributes of its entry, and in the message's
 `response_metadata`."""
 Heard = int | str
 """How much of a reply was heard: characters of its text, or the words themselves."""
-_AUDIO = "audio"
-"""Key of `additional_kwargs` by which a provider finds what it has spoken, all of it."""
-FORKED_FROM = "forked_from"
-"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
 _SAID = frozenset({"user", "assistant", "tool"})
 _REDOABLE = frozenset({"undo", "cleared"})
 _OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
 """Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
-_OF_THE_ENTRY = frozenset({"attempt_of", "forked_from", "own_tokens", "provenance"})
+_OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"})
 """Keys of `aux` that tell how an entry came into the log; what takes its place came otherwise."""
 
 
@@ -249,7 +247,8 @@ def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
         msg = f"a message of the role {old.role} cannot become one of {role_of(message)}"
         raise InvalidMessageError(msg)
     if not isinstance(message, BaseMessage):
-        raise InvalidMessageError(f"expected a message or a text, got {message!r:.80}")
+        kind = type(message).__name__
+        raise InvalidMessageError(f"expected a message or a text, got a value of type {kind}")
     return message.model_copy(update={"id": old.message_id})
 
 
@@ -337,7 +336,8 @@ def cut_to_heard(message: BaseMessage, heard: Heard) -> BaseMessage | None:
     content = _keep_characters(message.content, len(text[:count].rstrip()))
     if not text[:count].strip() and not getattr(message, "tool_calls", None):
         return None
-    kwargs = {key: one for key, one in message.additional_kwargs.items() if key != _AUDIO}
+    # By this key a provider finds what it has spoken, all of it.
+    kwargs = {key: one for key, one in message.additional_kwargs.items() if key != "audio"}
     metadata = {**message.response_metadata, INTERRUPTED: True}
     return message.model_copy(
         update={"content": content, "additional_kwargs": kwargs, "response_metadata": metadata}

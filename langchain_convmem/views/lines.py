@@ -1,4 +1,4 @@
-"""Dialog lines: the strings of an entry that recall searches."""
+"""Dialog lines: the strings of an entry that recall searches, and their times as text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
 
 
 def session_of(marks: Mapping[str, Any]) -> str | None:
-    """Return the sitting that a message's `additional_kwargs` name, if they do."""
+    """Return the session that a message's `additional_kwargs` name, if they do."""
     session = marks.get("session")
     return None if session is None else str(session)
 
@@ -96,7 +96,7 @@ _KINDS: dict[str, frozenset[type]] = {
 _NO_KIND: frozenset[type] = frozenset()
 _TOKENS = frozenset({"input_tokens", "output_tokens", "total_tokens"})
 _DETAILS = frozenset({"input_token_details", "output_token_details"})
-_decoded = json.JSONDecoder().raw_decode
+_decode_json = json.JSONDecoder().raw_decode
 
 
 def plain_lines(
@@ -118,15 +118,16 @@ def plain_lines(
     if label is None or ("$" in body and '"$' in body) or ("\\" in body and "\\u" in body):
         return None
     try:
-        message = _plain_message(_from_json(body))
+        fields, end = _decode_json(body)
+        message = _plain_message(fields) if end == len(body) else None
         if message is None:
             return None
         marks = message.get("additional_kwargs", {})
         stamp = marks.get("timestamp")
         time_ms = stamp if type(stamp) is int else time_ms_of(stamp)
         if time_ms is None or metadata is not None:
-            created_ms = _created_ms(entry_id, metadata)
-            time_ms = created_ms if time_ms is None else time_ms
+            known = decode_metadata(metadata, created_ms=ulid_ms(entry_id))
+            time_ms = known.timing["creation"] if time_ms is None else time_ms
     except (ValueError, InvalidMessageError):
         return None
     text = message.get("content", "")
@@ -146,16 +147,6 @@ def plain_lines(
         tags=tags_of(marks),
     )
     return [line]
-
-
-def _from_json(text: str) -> Any:
-    """Return the value of JSON text without blanks around it; None for what is not quite that."""
-    value, end = _decoded(text)
-    return value if end == len(text) else None
-
-
-def _created_ms(entry_id: str, metadata: str | None) -> int:
-    return decode_metadata(metadata, created_ms=ulid_ms(entry_id)).timing["creation"]
 
 
 def _plain_message(body: Any) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
-"""Messages out of whatever callers pass for them: the one place where forms become messages.
+"""Messages: read out of whatever callers pass for them, and copied for whoever gets them.
 
-LangChain's own conversion comes first; what it refuses with the words of the message in its error
-is refused here by its type, since what was said belongs in no error and no log.
+The one place where forms become messages. LangChain's own conversion comes first; what it refuses
+with the words of the message in its error is refused here by its type, since what was said belongs
+in no error and no log.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry, Role
 
-C = TypeVar("C", bound=BaseMessage)
+M = TypeVar("M", bound=BaseMessage)
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
 MessagesInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage] | Iterator[OneMessage]
 """Text is the user's; a pair is role and content; a map holds `role` and `content`; or several."""
@@ -169,7 +170,7 @@ def _continues(before: BaseMessage, item: Any) -> bool:
     return before.id is None or item.id is None or before.id == item.id
 
 
-def change_class(message: BaseMessage, kind: type[C]) -> C:
+def change_class(message: BaseMessage, kind: type[M]) -> M:
     """Return a message as one of another class, which says the same under the same id and name."""
     return kind(
         message.content,
@@ -180,7 +181,7 @@ def change_class(message: BaseMessage, kind: type[C]) -> C:
     )
 
 
-def merge_pieces(pieces: Sequence[C]) -> C:
+def merge_pieces(pieces: Sequence[M]) -> M:
     """Return the sum of the chunks of one message; nothing of their text is lost.
 
     An empty list as first content would swallow text that follows; so all empty contents are made
@@ -193,13 +194,12 @@ def merge_pieces(pieces: Sequence[C]) -> C:
     even = [
         piece if piece.content else piece.model_copy(update={"content": kind()}) for piece in pieces
     ]
-    total: C = even[0] + even[1:]  # type: ignore[assignment]  # chunks add up
+    total: M = even[0] + even[1:]  # type: ignore[assignment]  # chunks add up
     total.name = next((piece.name for piece in pieces if piece.name), None)
     return total
 
 
 # -- Messages as they are handed out --------------------------------------------------------------
-M = TypeVar("M", bound=BaseMessage)
 
 _PLAIN: dict[Role, type[BaseMessage]] = {
     "user": HumanMessage,

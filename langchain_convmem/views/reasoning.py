@@ -139,7 +139,7 @@ def _is_base64(text: str) -> bool:
 def made_behind_another_beginning(
     entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool
 ) -> frozenset[str]:
-    """Return the ids of assistant entries that were made when the view began differently.
+    """Return the ids of entries whose reasoning was made when the view began differently.
 
     Args:
         entries: The thread's entries, control entries included.
@@ -147,6 +147,8 @@ def made_behind_another_beginning(
         shown: Those that the view shows, in its order.
         hoists: Whether the view puts system messages first, wherever they were written.
     """
+    if not any(has_reasoning(entry.message) for entry in shown if entry.role == "assistant"):
+        return frozenset()
     dead = retracted_ids(entries)
     at = {entry.id: entry.position for entry in entries}
     changes = [

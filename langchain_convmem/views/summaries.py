@@ -240,12 +240,8 @@ def cover_of(entries: Iterable[Entry], covered: Sequence[Entry]) -> Cover:
             first = ranges.pop()[0] if is_open else entry.position
             ranges.append((first, entry.position))
         is_open = entry.id in wanted
-    return Cover(tuple(ranges), _digest(covered))
-
-
-def _digest(covered: Iterable[Entry]) -> str:
     ids = "\n".join(entry.id for entry in covered)
-    return hashlib.blake2b(ids.encode(), digest_size=16).hexdigest()
+    return Cover(tuple(ranges), hashlib.blake2b(ids.encode(), digest_size=16).hexdigest())
 
 
 # -- Turns as the text that a summariser reads, and a summary as a model reads it -----------------
@@ -275,14 +271,11 @@ def turn_lines(turn: Turn, style: TextStyle) -> Iterator[tuple[str, str]]:
     tag = style.tags.get(turn.role, turn.role)
     if tag is None:
         return
-    for speaker, said in groupby(turn.entries, key=lambda entry: _name(entry) or tag):
+    named = groupby(turn.entries, key=lambda entry: (entry.message and entry.message.name) or tag)
+    for speaker, said in named:
         pieces = [piece for entry in said for piece in _pieces(entry, style)]
         if pieces:
             yield speaker, _line(speaker, pieces, style)
-
-
-def _name(entry: Entry) -> str | None:
-    return None if entry.message is None else entry.message.name
 
 
 def _line(tag: str, pieces: Sequence[str], style: TextStyle) -> str:
@@ -319,10 +312,10 @@ def checked_pieces(contents: str | Sequence[str], *, what: str) -> tuple[str, ..
     """
     pieces = [contents] if isinstance(contents, str) else list(contents)
     if not all(isinstance(piece, str) for piece in pieces):
-        raise InvalidMessageError(f"{what} must be text or a list of texts, got {contents!r:.80}")
+        raise InvalidMessageError(f"{what} must be text or a list of texts alone")
     spoken = tuple(piece for piece in pieces if piece.strip())
     if not spoken:
-        raise InvalidMessageError(f"{what} must not be blank: {contents!r:.80}")
+        raise InvalidMessageError(f"{what} must not be blank")
     return spoken
 
 

@@ -21,7 +21,7 @@ from langchain_convmem.views.messages import (
     handed_out,
     plain_value,
 )
-from langchain_convmem.views.providers import STRICT, ProviderProfile, fits, origin_of
+from langchain_convmem.views.providers import ProviderProfile, fits, origin_of
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
 INTERRUPTED_SOURCE = "convmem_interrupted"
@@ -51,7 +51,7 @@ class ToolCalls:
     """The tool loops of a view. Not thread-safe."""
 
     def __init__(
-        self, entries: Sequence[Entry], repairs: list[str], profile: ProviderProfile = STRICT
+        self, entries: Sequence[Entry], repairs: list[str], profile: ProviderProfile
     ) -> None:
         """Match the results among `entries` with their calls.
 
@@ -116,7 +116,7 @@ class ToolCalls:
         self,
         message: BaseMessage,
         entry: Entry,
-        fit: Callable[[BaseMessage, Entry], None] = lambda _message, _entry: None,
+        fit: Callable[[BaseMessage, Entry], None],
     ) -> list[tuple[ToolMessage, set[int]]]:
         """Return one result per call of a settled message, each with the positions it shows.
 

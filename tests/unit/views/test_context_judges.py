@@ -182,7 +182,7 @@ FAULTS = {
     "half searches stay": (blocks, "sendable_server_tool", lambda block, *_: dict(block)),
     "names stay": (context, "named", lambda *_, **__: None),
     "forms are not forgotten": (context, "forget_dialect", lambda *_: None),
-    "placeholders are forgotten": (context._View, "_add",
+    "placeholders are forgotten": (context._ContextBuilder, "_add",
                                    lambda view, piece, _entry: view._body.append(piece)),
     "open calls stay open": (tool_calls.ToolCalls, "results", lambda *_: []),
     "nothing is counted": (limits._Newest, "shown", lambda _, block: block),
