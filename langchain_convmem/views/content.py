@@ -22,16 +22,16 @@ from langchain_convmem.views.media import (
     media_note,
     read_media,
     text_of_file,
-    written,
+    write_block,
 )
 from langchain_convmem.views.messages import block_type, clean_text, handed_out, plain_value
 from langchain_convmem.views.providers import Kind, Place, ProviderProfile, fits
-from langchain_convmem.views.reasoning import has_reasoning, is_reasoning, reasoning_blocks
+from langchain_convmem.views.reasoning import find_reasoning_blocks, has_reasoning, is_reasoning
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
+    find_sendable_server_tool,
     is_server_tool,
     is_told_by_its_use,
-    sendable_server_tool,
     server_tool_name,
 )
 
@@ -160,8 +160,8 @@ class BlockFitter:
             return _text(media_note(media))
         if media.kind == "file":
             name = self._file_name(media) if self._profile.files_need_text else ""
-            return written(media, name=name)
-        return dict(block) if media.is_plain else written(media)
+            return write_block(media, name=name)
+        return dict(block) if media.is_plain else write_block(media)
 
     def _takes(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
         if place == "system" or (
@@ -195,7 +195,7 @@ class BlockFitter:
             return iter(())
         shown = None
         if place == "assistant" and isinstance(message, AIMessage) and not stale:
-            shown = reasoning_blocks(message, self._profile)
+            shown = find_reasoning_blocks(message, self._profile)
         if shown is None:
             lost.append("left out the reasoning")
         return iter(shown or ())
@@ -204,7 +204,7 @@ class BlockFitter:
         self, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
         if place == "assistant":
-            whole = sendable_server_tool(block, message, self._profile)
+            whole = find_sendable_server_tool(block, message, self._profile)
             if whole is not None:
                 yield whole
                 return
@@ -338,7 +338,7 @@ def speaker_of(entry: Entry) -> str | None:
     return handed_out(entry).name if message.type == "chat" else None
 
 
-def named(
+def place_name(
     message: BaseMessage, profile: ProviderProfile, *, is_user: bool, several: bool
 ) -> str | None:
     """Put the speaker's name where the model will see it.
@@ -409,15 +409,15 @@ def keep_newest(
         profile: Whose limits to keep.
         repairs: Receives a sentence for each kind of media that had to go.
     """
-    newest = _Newest(profile)
+    newest = _MediaLimiter(profile)
     for message in reversed(messages):
         if isinstance(message.content, list):
-            kept = [newest.shown(block) for block in reversed(message.content)]
+            kept = [newest.show_block(block) for block in reversed(message.content)]
             message.content = kept[::-1]
     repairs.extend(newest.repairs())
 
 
-class _Newest:
+class _MediaLimiter:
     """Counts from the newest block on. Not thread-safe."""
 
     def __init__(self, profile: ProviderProfile) -> None:
@@ -426,7 +426,7 @@ class _Newest:
         self._marks = profile.cache_marks
         self._gone: Counter[Kind] = Counter()
 
-    def shown(self, block: Any) -> Any:
+    def show_block(self, block: Any) -> Any:
         """Return the block, or what stands in its place."""
         kind = _KINDS.get(block_type(block))
         if kind in self._room:

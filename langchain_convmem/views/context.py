@@ -22,7 +22,7 @@ from langchain_convmem.views.content import (
     has_several_speakers,
     introduced,
     keep_newest,
-    named,
+    place_name,
     speaker_of,
 )
 from langchain_convmem.views.live import (
@@ -41,9 +41,9 @@ from langchain_convmem.views.messages import (
 )
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolved
 from langchain_convmem.views.reasoning import (
+    drop_idle_reasoning,
     forget_dialect,
     made_behind_another_beginning,
-    without_idle_reasoning,
     without_reasoning,
 )
 from langchain_convmem.views.summaries import shown_summary
@@ -101,7 +101,7 @@ def context(
     if summary == "system" and latest is not None and "".join(latest.contents).strip():
         head.append(_summary_piece(latest))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    pieces, tokens = within(head, body, max_tokens, token_counter, repairs)
+    pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
     positions = frozenset(position for piece in pieces for position in piece.positions)
     is_whole = len(pieces) == len(head) + len(body)
@@ -144,7 +144,7 @@ class _ContextBuilder:
                 continue
             piece = ContextPiece(entry.role, message, {entry.position}, speaker_of(entry))
             self._add(piece, entry)
-            for result, positions in calls.results(message, entry, self._fit):
+            for result, positions in calls.find_results(message, entry, self._fit):
                 self._body.append(ContextPiece("tool", result, positions))
         return self._head, self._body
 
@@ -157,12 +157,12 @@ class _ContextBuilder:
         if is_plain_text(message) and entry.role != "tool":
             return  # as most are
         self._fitter.fit(message, cast("Place", entry.role), key, stale=entry.id in self._stale)
-        if without_idle_reasoning(message):
+        if drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
         forget_dialect(message, self._rules)
         if entry.role == "tool":
             return
-        lost = named(message, self._rules, is_user=entry.role == "user", several=self._several)
+        lost = place_name(message, self._rules, is_user=entry.role == "user", several=self._several)
         if lost is not None:
             self._repairs.append(f"left out the name {lost!r} of {key}")
 
@@ -311,7 +311,7 @@ class ContextBudget:
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
-def within(
+def fit_budget(
     head: Sequence[ContextPiece],
     body: Sequence[ContextPiece],
     max_tokens: int | None,
@@ -341,7 +341,7 @@ def within(
             f"more than the budget of {max_tokens}; raise it or shorten them"
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
-    start = _first_that_fits(body, starts, max_tokens - needed, count)
+    start = _find_start(body, starts, max_tokens - needed, count)
     kept = _kept(head, body, start)
     weight = _weight(kept, count)
     # Counters need not be additive: the whole may weigh more than its parts.
@@ -356,7 +356,7 @@ def within(
     return kept, weight
 
 
-def _first_that_fits(
+def _find_start(
     body: Sequence[ContextPiece], starts: Sequence[int], room: int, count: TokenCounter
 ) -> int:
     start = starts[-1]

@@ -303,7 +303,7 @@ def accepts(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile)
     return media.type in rule.types and (rule.max_bytes is None or media.size <= rule.max_bytes)
 
 
-def written(media: MediaBlock, *, name: str = "") -> dict[str, Any]:
+def write_block(media: MediaBlock, *, name: str = "") -> dict[str, Any]:
     """Return the media as LangChain's content block.
 
     Args:

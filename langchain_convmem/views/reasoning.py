@@ -67,7 +67,7 @@ def forget_dialect(message: BaseMessage, profile: ProviderProfile) -> None:
         told.pop("model_provider", None)
 
 
-def without_idle_reasoning(message: BaseMessage) -> bool:
+def drop_idle_reasoning(message: BaseMessage) -> bool:
     """Take out reasoning that nothing follows; return whether any was.
 
     Call it once the message holds all its blocks: what is thought must lead to a text or a call.
@@ -82,7 +82,9 @@ def without_idle_reasoning(message: BaseMessage) -> bool:
 
 
 # -- what may be sent back ------------------------------------------------------------------------
-def reasoning_blocks(message: AIMessage, profile: ProviderProfile) -> list[dict[str, Any]] | None:
+def find_reasoning_blocks(
+    message: AIMessage, profile: ProviderProfile
+) -> list[dict[str, Any]] | None:
     """Return the message's reasoning as the provider takes it back, block for block.
 
     None where it has none or where a block of it may not be sent.

@@ -112,7 +112,7 @@ class ToolCalls:
 
     # -- results --------------------------------------------------------------------------------
 
-    def results(
+    def find_results(
         self,
         message: BaseMessage,
         entry: Entry,
@@ -355,7 +355,7 @@ def is_told_by_its_use(block: Mapping[Any, Any], message: BaseMessage) -> bool:
     return any(isinstance(other, Mapping) and other.get("id") == own for other in uses)
 
 
-def sendable_server_tool(
+def find_sendable_server_tool(
     block: Mapping[Any, Any], message: BaseMessage, profile: ProviderProfile
 ) -> dict[str, Any] | None:
     """Return the use or result as its provider takes it back; None where it may not be sent.
