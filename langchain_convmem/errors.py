@@ -33,7 +33,7 @@ class MissingExtraError(ConvMemError, ImportError):
 
     @classmethod
     def for_extra(cls, what: str, extra: str) -> MissingExtraError:
-        """Return the error for `what`, which needs `extra`, with the command that mends it."""
+        """Return the error for `what`, which needs `extra`, with the command that fixes it."""
         return cls(
             f"{what} needs the '{extra}' extra. "
             f"Install it with: pip install 'langchain-convmem[{extra}]'",

@@ -114,12 +114,12 @@ class ConversationHistory(BaseChatMessageHistory):
         Args:
             log: Where entries are kept; stays the caller's to close.
             thread_id: The thread.
-            user_id: Its user; None is a thread of its own, shared with nobody.
+            user_id: Its user; None is an anonymous thread, shared with nobody.
             before_write: Gets a copy of each message before it is stored, and returns what to
                 store, or None; see `WriteHook`. Histories made by a memory have the memory's.
 
         Raises:
-            ConfigError: If an id is empty, or `before_write` is no plain function.
+            ConfigError: If an id is empty, or `before_write` is not a plain function.
         """
         super().__init__()
         self.log = log
@@ -214,7 +214,7 @@ class ConversationHistory(BaseChatMessageHistory):
         summary: SummaryPlace = "system",
         token_counter: TokenCounter = count_tokens,
     ) -> Context:
-        """Return what a model gets: valid messages within budget, and what had to be mended.
+        """Return what a model gets: valid messages within budget, and what had to be repaired.
 
         Args:
             profile: Whose rules to keep.
@@ -420,7 +420,7 @@ class ConversationHistory(BaseChatMessageHistory):
     def summary_window(self) -> SummaryWindow:
         """Return what the next summary must cover, as it is now.
 
-        It ends with the last reply behind which no tool is awaited, so that what the user said
+        It ends with the last reply after which no tool is awaited, so that what the user said
         last stays out; placeholders and system messages stay out too. Empty when there is nothing
         new. Taking a window changes nothing.
         """
@@ -441,7 +441,7 @@ class ConversationHistory(BaseChatMessageHistory):
         """Put a summary in the place of a window's turns, and return its turn.
 
         The log keeps what it covers. What was added since the window was taken stays as it is,
-        behind the summary. Adding the same text to the same window again changes nothing.
+        after the summary. Adding the same text to the same window again changes nothing.
 
         Args:
             text: The summary; blank pieces are left out.
@@ -653,7 +653,7 @@ def _name_cursor(sink: str) -> str:
 
 # -- A turn whose metadata can be extended, durably -----------------------------------------------
 _PAGE = 64
-"""So many of the latest entries are read first: most turns are much shorter."""
+"""How many of the latest entries are read first: most turns are much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -690,7 +690,7 @@ class AddedTurn(Turn):
         if len(page) < _PAGE:
             return cls.holding(added, page, log)
         latest = turns(page[1:]) if reads_alone(page) else []
-        holder = _find_holder(added, latest[1:])  # behind another turn it begins where it seems to
+        holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
         if holder is not None:
             return cls.of(holder, log)
         return cls.holding(added, (yield step(log, "entries", added.key)), log)
@@ -805,7 +805,7 @@ def fork_steps(
 # -- The live part of a thread: what its next view needs, read without the archive before it ------
 _DOCUMENT = "cache:live"
 _MANY = 40
-"""So many entries read beyond those that a view shows make it worth noting what it needs."""
+"""From this many entries read beyond those shown on, it is worth noting what a view needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def new_ulid() -> str:
 def numbered_ulid(number: int) -> str:
     """Return a new ULID that `ulid_number` reads `number` from; half of its randomness is left.
 
-    Among those of one time the higher number sorts behind the lower.
+    Among those of one time the higher number sorts after the lower.
     """
     fresh = _CLOCK.next()
     time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS

@@ -85,7 +85,7 @@ def _give_up(cancelled: Future[Any] | None) -> None:
 def started(call: Callable[[], T]) -> Future[T]:
     """Start a call in a thread with the caller's context variables, and return its outcome.
 
-    Whoever does not want the outcome any more may forget it; the process does not wait for it.
+    A caller that no longer wants the outcome may drop it; the process does not wait for it.
     """
     outcome: Future[T] = Future()
     context = contextvars.copy_context()
@@ -103,7 +103,7 @@ def _settle(outcome: Future[T], call: Callable[[], T]) -> None:
         failure = RuntimeError("the call raised StopIteration")
         failure.__cause__ = error
         outcome.set_exception(failure)
-    except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+    except BaseException as error:  # noqa: BLE001 - handed to the waiter
         outcome.set_exception(error)
 
 

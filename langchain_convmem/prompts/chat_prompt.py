@@ -6,7 +6,6 @@ namespace `langchain_convmem`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -42,6 +41,7 @@ from langchain_convmem.prompts.variables import (
     fill_pieces,
     split_pieces,
 )
+from langchain_convmem.views.messages import defuse_tag
 from langchain_convmem.views.summaries import shown_summary
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class InputPlaceholder(MessagesPlaceholder):
     def _message_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
         values = yield from self.sections.value_steps(given)
         # What the file says is left as it is; only a value could end the block against its will.
-        defused = {name: _FENCE.sub("&lt;", value) for name, value in values.items()}
+        defused = {name: defuse_tag(value, "context") for name, value in values.items()}
         texts = [_fenced(join_blocks(self.sections.blocks(defused))), _recalled_of(given)]
         return _folded(_messages_of(given[self.variable_name]), [text for text in texts if text])
 
@@ -384,9 +384,6 @@ _MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
     "human": HumanMessage,
     "ai": AIMessage,
 }
-
-
-_FENCE = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
 
 
 class LateValue:

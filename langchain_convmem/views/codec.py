@@ -128,7 +128,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     values.setdefault("content", "")
     # Chunks change their content while they are made.
     message = cls(**(copy.deepcopy(values) if issubclass(cls, lc.AIMessageChunk) else values))
-    # The constructor refuses what is no such message, but it also completes and derives fields
+    # The constructor refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     for key in message.__dict__:
         if key in values:
@@ -194,7 +194,7 @@ def draft_of(
     """Return the draft that logs `message` verbatim.
 
     Raises:
-        InvalidMessageError: If it is no message or carries a timestamp nobody can read.
+        InvalidMessageError: If it is not a message or carries a timestamp that cannot be read.
     """
     if not isinstance(message, BaseMessage):
         msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
@@ -475,7 +475,7 @@ def loads(text: str) -> Any:
     return _from_json(text)
 
 
-# -- Values that are no messages: what stands for them in a log, as JSON and text -----------------
+# -- Values that are not messages, as a log keeps them --------------------------------------------
 def to_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:

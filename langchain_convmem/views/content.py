@@ -75,7 +75,7 @@ class BlockFitter:
             message: The message; it is changed.
             place: Whose message it is.
             key: What the repairs call it.
-            stale: Whether it was made behind a beginning other than the view's.
+            stale: Whether it was made after a beginning other than the view's.
         """
         lost: list[str] = []
         whole = _as_blocks(message)

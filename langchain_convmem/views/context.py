@@ -1,7 +1,7 @@
 """What a model gets: a list of messages that its provider accepts, within a token budget.
 
 System text first, then a user turn, roles alternating around tool loops, every call answered right
-behind it and every result owned, no empty text, nothing the provider does not take (see
+after it and every result owned, no empty text, nothing the provider does not take (see
 `views.providers`). What had to be fixed is reported, never written back.
 """
 
@@ -135,7 +135,7 @@ class _ContextBuilder:
         calls = ToolCalls(self._shown, self._repairs, self._rules)
         for entry in self._shown:
             if entry.role == "tool":
-                continue  # pulled up behind its call
+                continue  # pulled up to stand after its call
             message = handed_out(entry)
             calls.settle(message, entry)
             self._fit(message, entry)
@@ -152,7 +152,7 @@ class _ContextBuilder:
         """Give the message content, and a name, that the provider takes."""
         key = entry.message_id
         if key in self._ids:
-            message.id = entry.id  # one id twice would be one message to whoever merges by id
+            message.id = entry.id  # one id twice would be one message to callers that merge by id
         self._ids.add(key)
         if is_plain_text(message) and entry.role != "tool":
             return  # as most are
@@ -217,7 +217,7 @@ def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
 
 
 def _merge(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:
-    """Return `first` with the content of `second` behind its own; nothing is summed up."""
+    """Return `first` with the content of `second` after its own; nothing is summarised."""
     merged = first.model_copy()
     if isinstance(first.content, str) and isinstance(second.content, str):
         merged.content = between.join(text for text in (first.content, second.content) if text)
@@ -277,7 +277,7 @@ class ContextBudget:
 
     Attributes:
         tokens: All of it.
-        reserved: Of these so many stay free for what stands outside the messages, such as the
+        reserved: How many of these stay free for what stands outside the messages, such as the
             prompt's own words and the descriptions of tools.
     """
 
@@ -303,11 +303,11 @@ class ContextBudget:
         return (room - wished, room) if 0 < wished < room else (room,)
 
     def without(self, tokens: int) -> ContextBudget:
-        """Return the budget with so many more tokens reserved, as far as there are any."""
+        """Return the budget with more tokens reserved, as far as there are any."""
         return replace(self, reserved=min(self.reserved + tokens, self.tokens - 1))
 
     def of_recall(self, wished: int, messages: int) -> int:
-        """Return how many tokens of recalled lines fit behind messages of so many tokens."""
+        """Return how many tokens of recalled lines fit beside messages of a known size."""
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
@@ -380,14 +380,14 @@ def _weight(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
 
 
 def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool:
-    """Take reasoning out of earlier exchanges: they were thought behind what is cut now.
+    """Take reasoning out of earlier exchanges: they were thought after what is cut now.
 
     Returns:
         Whether there was any.
     """
     forgotten = [piece.message.id for piece in pieces if without_reasoning(piece.message)]
     repairs.extend(
-        f"left out the reasoning of {name}: it was thought behind what is cut" for name in forgotten
+        f"left out the reasoning of {name}: it was thought after what is cut" for name in forgotten
     )
     return bool(forgotten)
 
@@ -396,7 +396,7 @@ def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool
 _FORM = 1
 _MOST_KEPT = 32
 _RESERVE = 1.25
-"""A note made for a budget reaches back so many times as far, since budgets and threads change."""
+"""How much further than its budget a note reaches back, since budgets and threads change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +412,7 @@ class LivePart:
         speakers: Up to two names that messages up to `floor` bear.
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
-        reach: So many tokens lie behind `floor` at least; 0 if all that counts does.
+        reach: At least this many tokens lie after `floor`; 0 if all that counts does.
     """
 
     upto: int
@@ -445,7 +445,7 @@ def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
 
     Args:
         part: What was noted.
-        entries: The thread's entries at `part.kept` and behind `part.floor`, by position.
+        entries: The thread's entries at `part.kept` and after `part.floor`, by position.
     """
     by_id = {entry.id: entry for entry in entries}
     positions = {entry.position for entry in entries}

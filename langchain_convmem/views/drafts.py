@@ -20,24 +20,12 @@ from langchain_convmem.views.codec import draft_of, encode_checked, role_of, tex
 WriteHook: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
 """Gets a copy of a message before it is stored or embedded; returns what to store, or None.
 
-A plain function, called in the thread or event loop of whoever writes, so it must be quick; perhaps
+A plain function, called in the writer's thread or event loop, so it must be quick; perhaps
 more than once for one message. It must return equal messages for equal messages, or what is said
 twice under one id is not recognised, and must leave alone what it returned itself. The message
 keeps its role and, whatever the hook does, its id. What the hook raises goes to the caller as it
 is, and nothing is written.
 """
-
-
-def is_remembered(message: BaseMessage | None) -> bool:
-    """Return whether there is a message, and not one marked as not to be stored."""
-    return message is not None and message.additional_kwargs.get("remember") is not False
-
-
-def content_of(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
-    """Return the content of a message that says these pieces."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return [{"type": "text", "text": piece} for piece in pieces]
 
 
 class Drafting:
@@ -47,7 +35,7 @@ class Drafting:
         """Take the hook; None stores every message as it is.
 
         Raises:
-            ConfigError: If it is no plain function.
+            ConfigError: If it is not a plain function.
         """
         if hook is not None and not callable(hook):
             raise ConfigError(f"before_write must be a function of a message, got {hook!r:.80}")
@@ -191,3 +179,15 @@ def _check_returned(new: Any, message: BaseMessage) -> None:
     if role_of(new) != role:
         msg = f"before_write made {name} one of the role {role_of(new)}; the role must stay"
         raise InvalidMessageError(msg)
+
+
+def is_remembered(message: BaseMessage | None) -> bool:
+    """Return whether there is a message, and not one marked as not to be stored."""
+    return message is not None and message.additional_kwargs.get("remember") is not False
+
+
+def content_of(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
+    """Return the content of a message that says these pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return [{"type": "text", "text": piece} for piece in pieces]

@@ -52,7 +52,7 @@ _REDOABLE = frozenset({"undo", "cleared"})
 _OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
 """Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
 _OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"})
-"""Keys of `aux` that tell how an entry came into the log; what takes its place came otherwise."""
+"""Keys of `aux` that say how an entry came into the log; what takes its place came otherwise."""
 
 
 def clearing(entries: Sequence[Entry]) -> list[Draft]:
@@ -158,7 +158,7 @@ def replacing(
     live = live_entries(entries)
     old = entry_named(live, message_id)
     new = _message_like(old, message)
-    # An instruction is no part of the dialogue: nothing was said because of its place.
+    # An instruction is not part of the dialogue: nothing was said because of its place.
     ends_here = keep_later or old.role == "system"
     later = [] if ends_here else live[live.index(old) + 1 :]
     named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
@@ -320,7 +320,7 @@ def count_heard(text: str, heard: Heard) -> int:
 def cut_to_heard(message: BaseMessage, heard: Heard) -> BaseMessage | None:
     """Return a reply as far as it was heard, marked `interrupted`; its tool calls stay.
 
-    Id, usage and what else the model's provider told are kept.
+    Id, usage and what else the model's provider reported are kept.
 
     Args:
         message: The reply.
@@ -434,7 +434,7 @@ def check_target(key: ThreadKey, entries: Sequence[Entry], origin: ThreadKey) ->
     """Refuse to mix a fork with another conversation; a fork that was cut short may go on.
 
     Raises:
-        ConfigError: If the thread holds anything that is no copy from `origin`.
+        ConfigError: If the thread holds anything that is not a copy from `origin`.
     """
     for entry in entries:
         known = entry.metadata.aux.get(FORKED_FROM)

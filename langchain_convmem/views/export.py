@@ -1,6 +1,6 @@
 """Export: turns as plain maps, in the shape a NoSQL log stores, and what a sink has not got yet.
 
-A sink is whoever takes the maps and keeps them by id. What it was given is not remembered map by
+A sink takes the maps and keeps them by id. What it was given is not remembered map by
 map: since a log only grows, the view that it was given can be computed again from the position up
 to which the log was read.
 """
@@ -93,7 +93,7 @@ def export(
 
 
 def first_unexported(entries: Sequence[Entry], cursor: ExportCursor) -> int:
-    """Return the number of the first turn that the sink lacks; behind the last if it has all."""
+    """Return the number of the first turn that the sink lacks; one past the last if it has all."""
     sink = _Sink(entries, cursor)
     shown = turns(entries)
     return next((n for n, turn in enumerate(shown) if not sink.has(turn)), len(shown))
@@ -144,7 +144,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "
 def text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
     """Return one line per turn: number, marks, role, pieces, id and metadata.
 
-    Line ends, tabs and other control characters are escaped. A mark that stands behind the last
+    Line ends, tabs and other control characters are escaped. A mark that stands after the last
     turn is named in a line of its own.
 
     Args:

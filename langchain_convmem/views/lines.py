@@ -24,7 +24,7 @@ LINE_FIELDS = ("speaker", "role", "session", "thread_id", "user_id")
 """What every line has a value for; no tag has such a name."""
 # The time is a field of its own, too.
 _NO_TAGS = frozenset((*LINE_FIELDS, "timestamp"))
-# Providers put whole reasonings beside a message; nobody filters by one.
+# Providers put whole chains of thought beside a message; nobody filters by those.
 _LONGEST_TAG = 256
 
 
@@ -180,7 +180,7 @@ def _is_usage(value: Any) -> bool:
 
 # -- Times of lines and entries as moments and as text, in UTC ------------------------------------
 def moment_at(time_ms: int) -> datetime | None:
-    """Return the moment so many milliseconds after the epoch; None outside the calendar."""
+    """Return the moment of a time in milliseconds since the epoch; None outside the calendar."""
     try:
         return EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:

@@ -25,7 +25,7 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
 
     Entries of one turn stand together, turns in the order of their first entry: two turns that
     ran at once read question, answer, question, answer. A replacement takes the place of what it
-    replaces. A summary stands right behind the last entry it covers.
+    replaces. A summary stands right after the last entry it covers.
 
     Args:
         entries: A thread's entries by ascending position, control entries included.
@@ -66,7 +66,7 @@ def _is_in_order(entries: Iterable[Entry]) -> bool:
 
 
 def _place_of(entry_id: str, place: Mapping[str, int]) -> int:
-    """Return where an entry stood; one that was forgotten stood behind the ids before its own."""
+    """Return where an entry stood; one that was forgotten stood after the ids before its own."""
     if entry_id in place:
         return place[entry_id]
     return max((at for other, at in place.items() if other < entry_id), default=0)
@@ -96,13 +96,13 @@ class Places:
 
 
 def _with_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Entry]:
-    """Return both in one list; a later summary of the same stretch stands behind the earlier."""
+    """Return both in one list; a later summary of the same stretch stands after the earlier."""
     if not summaries:
         return spoken
     places = Places(spoken)
     behind: dict[int, list[Entry]] = {}
     for summary in summaries:
-        # Where nothing it covers is left, it stays behind what was said before it.
+        # Where nothing it covers is left, it stays after what was said before it.
         covered = places.under(summary.cover) or places.up_to(_end_of(summary))
         behind.setdefault(max(covered, default=-1), []).append(summary)
     ordered = list(behind.get(-1, ()))

@@ -76,7 +76,7 @@ class MediaBlock:
         kind: What it is.
         form: How its data comes.
         data: Base64 text, an address or a file id; empty where it cannot be read.
-        type: Media type in its usual spelling; empty where nobody said and its bytes do not tell.
+        type: Media type in its usual spelling; empty where neither the block nor its bytes say.
         name: Its file name, if any.
         is_plain: Whether its block is already one that every integration translates.
     """
@@ -395,7 +395,7 @@ _MPEG_LAYER = 0x06
 
 
 def media_type_of(data: bytes) -> str:
-    """Return the media type that the first bytes tell; empty if they tell none."""
+    """Return the media type that the first bytes show; empty if they show none."""
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "video/mp4")
     held = _CONTAINERS.get((data[:4], data[8:12]))

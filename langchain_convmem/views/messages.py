@@ -1,4 +1,4 @@
-"""Messages: read out of whatever callers pass for them, and copied for whoever gets them.
+"""Messages: read out of whatever callers pass for them, and copied for those who get them.
 
 The one place where forms become messages. LangChain's own conversion comes first; what it refuses
 with the words of the message in its error is refused here by its type, since what was said belongs
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import NoneType
@@ -62,7 +63,7 @@ def read_messages(value: Any) -> list[BaseMessage]:
             `{"messages": ...}` with any of these; or the value of a prompt.
 
     Raises:
-        InvalidMessageError: If a part of it is no message. The error names types and places,
+        InvalidMessageError: If a part of it is not a message. The error names types and places,
             never the text.
     """
     items = unpack_messages(value)
@@ -211,7 +212,7 @@ _PLAIN: dict[Role, type[BaseMessage]] = {
 _USER_ROLES = frozenset({"user", "human"})
 _MESSAGES = frozenset(_PLAIN.values())
 _UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
-"""Types of which nobody can change a value."""
+"""Types whose values cannot be changed."""
 
 
 def handed_out(entry: Entry) -> BaseMessage:
@@ -321,6 +322,11 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def defuse_tag(text: str, tag: str) -> str:
+    """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
+    return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
 def plain_value(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """Reasoning blocks: which may be sent back to whom, and when they no longer may.
 
 Reasoning is signed by the provider that made it; another one refuses it, and a provider may refuse
-it behind a conversation other than the one it was made in, or when a part of it is missing. So a
-message's reasoning is shown whole to its own provider behind an unchanged beginning, or not at all.
+it after a conversation other than the one it was made in, or when a part of it is missing. So a
+message's reasoning is shown whole to its own provider after an unchanged beginning, or not at all.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def drop_idle_reasoning(message: BaseMessage) -> bool:
         return False
     told = [block.get("id") for block in content if isinstance(block, Mapping)]
     if any(call["id"] not in told for call in getattr(message, "tool_calls", ())):
-        return False  # integrations put calls that no block tells behind the blocks
+        return False  # integrations put calls without a block after the blocks
     return without_reasoning(message)
 
 

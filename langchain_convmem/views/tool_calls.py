@@ -57,7 +57,7 @@ class ToolCalls:
 
         Args:
             entries: The view, in order.
-            repairs: Receives a sentence for whatever had to be mended.
+            repairs: Receives a sentence for each repair.
             profile: Whose ids and names to use.
         """
         self._repairs = repairs
@@ -76,7 +76,7 @@ class ToolCalls:
     # -- calls ----------------------------------------------------------------------------------
 
     def settle(self, message: BaseMessage, entry: Entry) -> None:
-        """Give every call of `message` an id of its own and take out what is no whole call."""
+        """Give every call of `message` an id of its own and take out what is not a whole call."""
         if not isinstance(message, AIMessage) or _is_without_calls(message):
             return
         message.tool_calls = calls_of(message)
@@ -96,7 +96,7 @@ class ToolCalls:
         _drop_calls(message, kept=set() if renamed else whole)
 
     def _rename(self, call: ToolCall, own: str, key: str, is_valid: bool) -> None:
-        # Models that count their calls anew in every reply, or not at all, are nothing to mend.
+        # Models that count their calls anew in every reply, or not at all, need no repair.
         if call["id"] and not is_valid:
             self._repairs.append(f"gave the tool call {call['id']!r} of {key} the id {own}")
         call["id"] = own
@@ -331,7 +331,7 @@ _KEYS = ("type", "id", "name", "input", "server_name", "tool_use_id", "content",
 
 
 def is_server_tool(block: object) -> bool:
-    """Return whether a content block tells of a tool that ran at a provider."""
+    """Return whether a content block is of a tool that ran at a provider."""
     kind = block_type(block)
     return kind in _USES or kind in _RESULTS
 
