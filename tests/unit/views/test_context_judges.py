@@ -162,8 +162,6 @@ def test_a_sound_conversation_passes_every_judge(profile):
 
 
 # -- seeded faults ------------------------------------------------------------------------------
-
-
 def _as_it_is(value, *_args, **_more):
     return value
 
@@ -203,8 +201,6 @@ def test_a_fault_in_the_view_does_not_get_past_the_judges(fault, monkeypatch):
 
 
 # -- the run itself -----------------------------------------------------------------------------
-
-
 def test_a_seed_makes_the_same_history_every_time():
     def told(seed):
         return [(e.role, e.contents, repr(e.message and e.message.content)) for e in history(seed)]

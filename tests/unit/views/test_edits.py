@@ -78,8 +78,6 @@ def test_every_beginning_of_a_text_is_found_as_it_is(text, length):
 
 
 # -- messages -----------------------------------------------------------------------------------
-
-
 def test_a_cut_reply_keeps_all_that_is_known_of_it():
     reply = AIMessage(
         REPLY,
