@@ -278,7 +278,7 @@ class ConversationHistory(BaseChatMessageHistory):
         return self._wrap_turns(model_turns(await self.log.aentries(self.key)))
 
     def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
-        return [AddedTurn.of(turn, self.log) for turn in shown]
+        return [AddedTurn.wrap(turn, self.log) for turn in shown]
 
     @property
     def entries(self) -> list[Entry]:
@@ -612,7 +612,7 @@ class ConversationHistory(BaseChatMessageHistory):
         document = yield step(self.log, "get_state", self.key, _name_cursor(sink))
         if document is None:
             return ExportCursor(), None
-        return ExportCursor.of(document.value), document.version
+        return ExportCursor.read(document.value), document.version
 
     # -- reading and writing the log --------------------------------------------------------------
 
@@ -668,7 +668,7 @@ class AddedTurn(Turn):
     log: MessageLog = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
-    def of(cls, turn: Turn, log: MessageLog) -> Self:
+    def wrap(cls, turn: Turn, log: MessageLog) -> Self:
         """Return the turn, as one of the log."""
         return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
 
@@ -681,7 +681,7 @@ class AddedTurn(Turn):
     def holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
         """Return the turn among `entries` that holds the entry."""
         # Another process may have cleared or forgotten it already; it was added all the same.
-        return cls.of(_find_holder(added, turns(entries)) or turn_of([added]), log)
+        return cls.wrap(_find_holder(added, turns(entries)) or turn_of([added]), log)
 
     @classmethod
     def holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
@@ -692,7 +692,7 @@ class AddedTurn(Turn):
         latest = turns(page[1:]) if reads_alone(page) else []
         holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
         if holder is not None:
-            return cls.of(holder, log)
+            return cls.wrap(holder, log)
         return cls.holding(added, (yield step(log, "entries", added.key)), log)
 
     def add_attribute(self, name: str) -> None:
@@ -912,7 +912,7 @@ def note_of(thread: LiveThread, view: Context, options: dict[str, Any]) -> Cache
 
 
 def _read_part(document: StateDocument | None) -> LivePart | None:
-    return None if document is None else LivePart.of(document.value)
+    return None if document is None else LivePart.read(document.value)
 
 
 def _find_needed(document: StateDocument | None) -> list[Stretch]:

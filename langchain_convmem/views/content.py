@@ -414,7 +414,7 @@ def keep_newest(
         if isinstance(message.content, list):
             kept = [newest.show_block(block) for block in reversed(message.content)]
             message.content = kept[::-1]
-    repairs.extend(newest.repairs())
+    repairs.extend(newest.list_repairs())
 
 
 class _MediaLimiter:
@@ -442,7 +442,7 @@ class _MediaLimiter:
                 return {key: item for key, item in block.items() if key != "cache_control"}
         return block
 
-    def repairs(self) -> Iterator[str]:
+    def list_repairs(self) -> Iterator[str]:
         """Yield a sentence for each kind of which some had to go."""
         for kind, number in sorted(self._gone.items()):
             limit = self._profile.max_media[kind]

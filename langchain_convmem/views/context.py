@@ -96,7 +96,7 @@ def context(
     shown = uncovered(live)
     several = has_several_speakers(live, earlier_speakers)
     stale = made_behind_another_beginning(entries, live, shown, hoists=rules.system == "head")
-    head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).pieces()
+    head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
     latest = live_summary(live)
     if summary == "system" and latest is not None and "".join(latest.contents).strip():
         head.append(_summary_piece(latest))
@@ -130,7 +130,7 @@ class _ContextBuilder:
         self._body: list[ContextPiece] = []
         self._ids: set[str] = set()
 
-    def pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
+    def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
         calls = ToolCalls(self._shown, self._repairs, self._rules)
         for entry in self._shown:
@@ -425,7 +425,7 @@ class LivePart:
     reach: int
 
     @classmethod
-    def of(cls, document: Any) -> Self | None:
+    def read(cls, document: Any) -> Self | None:
         """Return the note of a state document; None if it is none that this release wrote."""
         if not isinstance(document, dict) or document.get("form") != _FORM:
             return None

@@ -58,7 +58,7 @@ class ExportCursor:
     held: Mapping[str, bool] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, document: Any) -> ExportCursor:
+    def read(cls, document: Any) -> ExportCursor:
         """Return the cursor of a state document."""
         return cls(document["position"], document["held"])
 

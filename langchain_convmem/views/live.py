@@ -90,7 +90,7 @@ class Places:
             found.extend(self._numbers[start : bisect_right(self._positions, last)])
         return found
 
-    def up_to(self, position: int) -> list[int]:
+    def find_up_to(self, position: int) -> list[int]:
         """Return the numbers of the entries at this position and before it."""
         return self._numbers[: bisect_right(self._positions, position)]
 
@@ -103,7 +103,7 @@ def _with_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Ent
     behind: dict[int, list[Entry]] = {}
     for summary in summaries:
         # Where nothing it covers is left, it stays after what was said before it.
-        covered = places.under(summary.cover) or places.up_to(_end_of(summary))
+        covered = places.under(summary.cover) or places.find_up_to(_end_of(summary))
         behind.setdefault(max(covered, default=-1), []).append(summary)
     ordered = list(behind.get(-1, ()))
     for number, entry in enumerate(spoken):
