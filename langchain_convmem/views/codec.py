@@ -85,7 +85,11 @@ def _type_name(message: BaseMessage) -> str:
 
 def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -> V | None:
     """Return what a table holds for the nearest class of a message."""
-    return next((table[cls] for cls in type(message).__mro__ if cls in table), None)
+    for cls in type(message).__mro__:
+        found = table.get(cls)
+        if found is not None:
+            return found
+    return None
 
 
 def encode_message(message: BaseMessage) -> dict[str, Any]:

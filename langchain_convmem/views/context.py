@@ -201,8 +201,9 @@ class _ContextBuilder:
 
 def _may_join(before: ContextPiece, piece: ContextPiece) -> bool:
     """Return whether one message can stand for both without losing who spoke."""
-    names = {one.message.name for one in (before, piece)} - {None}
-    return before.role == piece.role and (piece.role != "user" or len(names) < 2)  # noqa: PLR2004
+    if before.role != piece.role or piece.role != "user":
+        return before.role == piece.role
+    return len({before.message.name, piece.message.name} - {None}) < 2  # noqa: PLR2004 - two people
 
 
 def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
