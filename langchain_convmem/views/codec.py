@@ -71,27 +71,7 @@ _CHAT_ROLES: dict[str, Role] = {
 }
 
 
-# -- messages -----------------------------------------------------------------------------------
-def _type_name(message: BaseMessage) -> str:
-    name = _find_by_class(_NAMES, message)
-    if name is None:
-        msg = (
-            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
-            "function messages (removals are made with undo or forget)"
-        )
-        raise InvalidMessageError(msg)
-    return name
-
-
-def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -> V | None:
-    """Return what a table holds for the nearest class of a message."""
-    for cls in type(message).__mro__:
-        found = table.get(cls)
-        if found is not None:
-            return found
-    return None
-
-
+# -- Messages -------------------------------------------------------------------------------------
 def encode_message(message: BaseMessage) -> dict[str, Any]:
     """Return the message's type and every field that differs from its default."""
     name = _type_name(message)
@@ -140,6 +120,26 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
         elif key in _DERIVED:
             message.__dict__[key] = []
     return message
+
+
+def _type_name(message: BaseMessage) -> str:
+    name = _find_by_class(_NAMES, message)
+    if name is None:
+        msg = (
+            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
+            "function messages (removals are made with undo or forget)"
+        )
+        raise InvalidMessageError(msg)
+    return name
+
+
+def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -> V | None:
+    """Return what a table holds for the nearest class of a message."""
+    for cls in type(message).__mro__:
+        found = table.get(cls)
+        if found is not None:
+            return found
+    return None
 
 
 def role_of(message: BaseMessage) -> Role:
@@ -217,7 +217,7 @@ def draft_of(
     )
 
 
-# -- entries ------------------------------------------------------------------------------------
+# -- Entries --------------------------------------------------------------------------------------
 DecodedBody: TypeAlias = tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]
 """Message, contents, control and cover of an entry."""
 

@@ -214,7 +214,7 @@ class BlockFitter:
             yield _text(f"[{name}: not shown]")
 
 
-# -- shapes of blocks -----------------------------------------------------------------------------
+# -- Shapes of blocks -----------------------------------------------------------------------------
 def _as_blocks(message: BaseMessage) -> str | list[Any]:
     """Return the content; sound that a model spoke is its transcript."""
     spoken = message.additional_kwargs.pop("audio", None)  # sent back by an id that expires

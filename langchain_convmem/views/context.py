@@ -440,7 +440,7 @@ class LivePart:
         return {"form": _FORM, **asdict(self), **lists}
 
 
-# -- reading on from a note -----------------------------------------------------------------------
+# -- Reading on from a note -----------------------------------------------------------------------
 def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
     """Return whether a view of these entries is the view of the whole thread.
 
@@ -508,7 +508,7 @@ def reads_alone(page: Sequence[Entry]) -> bool:
     return is_current(part, page[1:])
 
 
-# -- noting ---------------------------------------------------------------------------------------
+# -- Noting ---------------------------------------------------------------------------------------
 def narrowed(
     entries: Sequence[Entry],
     before: LivePart | None,

@@ -408,7 +408,7 @@ def _skip_marks(text: str, end: int, heard: str) -> int:
     return end
 
 
-# -- What a new thread holds that goes on from a point of an old one ------------------------------
+# -- Forking: what a new thread holds that goes on from a point of an old one ---------------------
 def kept_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
     """Return the live entries up to a point, in display order.
 

@@ -43,7 +43,7 @@ def turn_map(turn: Turn) -> dict[str, Any]:
     }
 
 
-# -- increments ---------------------------------------------------------------------------------
+# -- Increments -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ExportCursor:
     """How far a sink was served; a few numbers and ids, whatever the length of the thread.

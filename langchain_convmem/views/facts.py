@@ -164,7 +164,7 @@ def _blanked(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: " " * len(match.group()), text)
 
 
-# -- names -----------------------------------------------------------------------------------
+# -- Names ----------------------------------------------------------------------------------------
 def _capitalises_nouns(texts: Iterable[Said]) -> bool:
     inside = [word for said in texts for word in _inside(said.text)]
     upper = sum(word[0].isupper() for word in inside)
@@ -185,7 +185,7 @@ def _inside(text: str) -> Iterator[str]:
             yield from (word for word in _WORD.findall(clause)[1:] if len(word) > 1)
 
 
-# -- comparing -------------------------------------------------------------------------------
+# -- Comparing ------------------------------------------------------------------------------------
 def told(facts: Sequence[Fact], text: str) -> list[bool]:
     """Return for each fact whether a text states it."""
     body = _Body(text)

@@ -72,7 +72,7 @@ def _place_of(entry_id: str, place: Mapping[str, int]) -> int:
     return max((at for other, at in place.items() if other < entry_id), default=0)
 
 
-# -- summaries ----------------------------------------------------------------------------------
+# -- Summaries ------------------------------------------------------------------------------------
 class Places:
     """Spoken entries by position, so that what a summary covers is found without a scan."""
 

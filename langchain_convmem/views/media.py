@@ -106,7 +106,7 @@ class _Found:
     name: object = None
 
 
-# -- reading --------------------------------------------------------------------------------------
+# -- Reading --------------------------------------------------------------------------------------
 def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     """Return the media a content block holds; None for a block of another sort."""
     for shape in (_anthropic, _openai, _bedrock, _gemini, _standard):
@@ -205,7 +205,7 @@ def _is_kind(value: object) -> TypeGuard[Kind]:
     return isinstance(value, str) and value in _KINDS
 
 
-# -- checking -------------------------------------------------------------------------------------
+# -- Checking -------------------------------------------------------------------------------------
 def _checked(found: _Found, block: Mapping[Any, Any]) -> MediaBlock:
     named = _usual_type(found.type)
     kind: Kind = found.kind if _is_kind(found.kind) else "file"
@@ -290,7 +290,7 @@ def _declared(block: Mapping[Any, Any]) -> object:
     return block.get("mime_type")
 
 
-# -- deciding and writing -------------------------------------------------------------------------
+# -- Deciding and writing -------------------------------------------------------------------------
 def accepts(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile) -> bool:
     """Return whether a place whose rule this is takes the media."""
     if rule is None or media.form not in rule.forms or not media.data:

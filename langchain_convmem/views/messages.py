@@ -149,7 +149,7 @@ def _convert(item: Any) -> list[BaseMessage]:
     return convert_to_messages([item])
 
 
-# -- chunks ---------------------------------------------------------------------------------------
+# -- Chunks ---------------------------------------------------------------------------------------
 def _merge_chunks(items: Iterable[Any]) -> Iterator[Any]:
     """Yield the items, chunks of one message as that message."""
     pieces: list[BaseMessage] = []

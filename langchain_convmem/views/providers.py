@@ -213,7 +213,7 @@ GEMINI = ProviderProfile(
 )
 
 
-# -- their intersection ---------------------------------------------------------------------------
+# -- Their intersection ---------------------------------------------------------------------------
 def _common(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
     """Return what both accept."""
     return ProviderProfile(

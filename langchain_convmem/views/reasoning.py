@@ -81,7 +81,7 @@ def drop_idle_reasoning(message: BaseMessage) -> bool:
     return without_reasoning(message)
 
 
-# -- what may be sent back ------------------------------------------------------------------------
+# -- What may be sent back ------------------------------------------------------------------------
 def find_reasoning_blocks(
     message: AIMessage, profile: ProviderProfile
 ) -> list[dict[str, Any]] | None:
@@ -137,7 +137,7 @@ def _is_base64(text: str) -> bool:
         return False
 
 
-# -- when it no longer may ------------------------------------------------------------------------
+# -- When it no longer may ------------------------------------------------------------------------
 def made_behind_another_beginning(
     entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], *, hoists: bool
 ) -> frozenset[str]:

@@ -159,7 +159,7 @@ def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
     )
 
 
-# -- which result answers which call --------------------------------------------------------------
+# -- Which result answers which call --------------------------------------------------------------
 def answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """Return the entry ids of each answered call and its result, in the order of the results.
 
@@ -184,7 +184,7 @@ def _answered_id(entry: Entry) -> str:
     return getattr(entry.message, "tool_call_id", "")
 
 
-# -- which calls a message makes ------------------------------------------------------------------
+# -- Which calls a message makes ------------------------------------------------------------------
 def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
     calls: dict[str, list[_Place]] = {}
     if entry.role == "assistant":
@@ -213,10 +213,10 @@ def calls_of(message: BaseMessage | None) -> list[ToolCall]:
 def _legacy_calls(message: AIMessage) -> list[ToolCall]:
     """Return the call of the times before there were ids, if its arguments are whole."""
     call = message.additional_kwargs.get("function_call")
-    if call is None:
+    if not isinstance(call, Mapping):
         return []
-    name = call.get("name") if isinstance(call, Mapping) else None
-    if not isinstance(name, str) or not name or not isinstance(call, Mapping):
+    name = call.get("name")
+    if not isinstance(name, str) or not name:
         return []
     try:
         args = json.loads(call.get("arguments") or "{}")
