@@ -100,15 +100,15 @@ def _with_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Ent
     if not summaries:
         return spoken
     places = Places(spoken)
-    behind: dict[int, list[Entry]] = {}
+    following: dict[int, list[Entry]] = {}
     for summary in summaries:
         # Where nothing it covers is left, it stays after what was said before it.
         covered = places.under(summary.cover) or places.find_up_to(_end_of(summary))
-        behind.setdefault(max(covered, default=-1), []).append(summary)
-    ordered = list(behind.get(-1, ()))
+        following.setdefault(max(covered, default=-1), []).append(summary)
+    ordered = list(following.get(-1, ()))
     for number, entry in enumerate(spoken):
         ordered.append(entry)
-        ordered.extend(behind.get(number, ()))
+        ordered.extend(following.get(number, ()))
     return ordered
 
 
