@@ -308,18 +308,13 @@ _ROLE_KEY = "__openai_role__"
 _SEVERAL = 2
 
 
-def has_several_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> bool:
-    """Return whether user messages of the thread bear different names.
+def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the first two names that user messages of the thread bear, or fewer.
 
     Args:
         live: Live entries.
         earlier: Names that entries before these bear.
     """
-    return len(first_speakers(live, earlier)) == _SEVERAL
-
-
-def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the first two names that user messages of the thread bear, or fewer."""
     found = list(earlier)
     for entry in live:
         if len(found) >= _SEVERAL:

@@ -19,7 +19,6 @@ from langchain_convmem.records import Context, Entry, Role
 from langchain_convmem.views.content import (
     BlockFitter,
     first_speakers,
-    has_several_speakers,
     introduced,
     keep_newest,
     place_name,
@@ -94,7 +93,7 @@ def context(
     repairs: list[str] = []
     live = live_entries(entries)
     shown = uncovered(live)
-    several = has_several_speakers(live, earlier_speakers)
+    several = len(first_speakers(live, earlier_speakers)) > 1
     stale = made_behind_another_beginning(entries, live, shown, hoists=rules.system == "head")
     head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
     latest = live_summary(live)
