@@ -39,16 +39,10 @@ from langchain_convmem.views.summaries import SummaryWindow, shown_summary, wind
 
 _logger = logging.getLogger("langchain_convmem")
 
-
 _PIECES = "summary"
-
-
 """Key of a summary message's `additional_kwargs`: its text without the fence."""
 
-
 _REMOVE_ALL = "__remove_all__"
-
-
 _KEY = ThreadKey(None, "messages")
 
 

@@ -30,8 +30,6 @@ from langchain_convmem.offline.matching import (
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
 MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
-
-
 _WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+\Z")
 
 
@@ -236,12 +234,8 @@ IDENTITY = (
     "in the conversation and the memories I am given."
 )
 
-
 NOTHING_ANSWERS = "I found nothing in what I was given that answers this."
-
-
 NOTHING_FITS = "I can only quote, and I found nothing else in what I was given that fits this."
-
 
 _WHO_ARE_YOU = re.compile(
     r"\b(?:who|what)(?: exactly| on earth| kind of \w+| sort of \w+)? are you(?: really| exactly)?$"
@@ -253,12 +247,10 @@ _WHO_ARE_YOU = re.compile(
     r"|\btell me about yourself\b|^who (?:is|am) (?:this|speaking)$"
 )
 
-
 _GREETING = re.compile(
     r"(?:(?:hello|hi|hey|greetings|good (?:morning|afternoon|evening|day))"
     r"(?: there| again)?[\s,]*)+"
 )
-
 
 _QUOTING = re.compile(
     r"(?:[^\"\n]{1,60} said(?: on \d{4}-\d{2}-\d{2})?|(?:A tool|The tool [^\"\n]{1,60}) returned|"

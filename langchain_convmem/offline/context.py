@@ -21,23 +21,11 @@ from langchain_convmem.views.lines import day_text
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]
-
-
 _ASSISTANT_TYPES = frozenset({"ai", "AIMessageChunk", "assistant"})
-
-
 _USER_TYPES = frozenset({"human", "HumanMessageChunk", "user"})
-
-
 _TOOL_TYPES = frozenset({"tool", "ToolMessageChunk", "function", "FunctionMessageChunk"})
-
-
 _SYSTEM_TYPES = frozenset({"system", "SystemMessageChunk", "developer"})
-
-
 _YOU = frozenset({"user", "human"})
-
-
 _ASSISTANT = frozenset({"assistant", "ai"})
 
 
@@ -221,22 +209,11 @@ _FENCE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 
-
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
-
-
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
-
-
 _DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*summary\b)", re.IGNORECASE)
-
-
 _UTTERANCE = re.compile(r"(?P<speaker>[^\s:\[\]<>\"*#-][^:\n\[\]<>\"]{0,39}):(?: (?P<text>.*))?")
-
-
 _ROLE_NAMES = frozenset({"user", "assistant", "human", "ai"})
-
-
 _MAX_NAME_WORDS = 4
 
 

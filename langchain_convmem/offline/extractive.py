@@ -11,7 +11,6 @@ from langchain_convmem.views.facts import KnownFacts, Said, facts_in, sentences
 from langchain_convmem.views.tokens import count_text_tokens
 
 __all__ = ["ExtractiveSummarizer"]
-
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
 _DAY = re.compile(r"\(\d{4}-\d\d-\d\d\)")
 _WEIGHTS = {"promise": 3.0, "id": 2.0, "date": 1.5, "number": 1.5, "name": 1.0}

@@ -23,66 +23,32 @@ from langchain_convmem.offline.context import ContextLine, Source
 
 MAX_QUOTES = 3
 
-
 WHOLE_LINE_CHARS = 240
-
-
 """Lines up to this size are quoted whole: half a thought misleads more often than it saves."""
-
 
 _MIN_SCORE = 0.3
 
-
 _RUNNER_UP = 0.8
-
-
 """A further quote must reach this share of the best score."""
 
-
 _BACKGROUND = 20
-
-
 """Sentences that are thought to stand beside the context: in one line alone no word is frequent."""
 
-
 _UNSEEN = 0.5
-
-
 _REPORTING_WEIGHT = 0.15
-
-
 _PREAMBLE_WEIGHT = 0.4
-
-
 _NAME_WEIGHT = 1.1
-
-
 _LINE_SHARE = 0.45
-
-
 _SPEAKER_SHARE = 0.6
-
-
 _DATE_SHARE = 0.5
 
-
 _ANSWER_SHARE = 0.7
-
-
 """Share of the line before if that line asked something: what follows is likely its answer."""
 
-
 _BIGRAM_BONUS = 0.15
-
-
 _KIND_BONUS = 1.2
-
-
 _VOICE_BONUS = 1.15
-
-
 _QUESTION_FACTOR = 0.55
-
 
 _SOURCE_FACTORS: Mapping[Source, float] = {
     "dialogue": 1.0,
@@ -91,27 +57,22 @@ _SOURCE_FACTORS: Mapping[Source, float] = {
     "system": 0.6,
 }
 
-
 _MONTHS_TEXT = (
     "january february march april may june july august september october november december"
 )
 
-
 _MONTHS = _MONTHS_TEXT.split()
-
 
 _NUMBER_WORDS = (
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|"
     r"half|dozen|once|twice|couple"
 )
 
-
 _TIME_WORDS = (
     r"yesterday|today|tonight|tomorrow|ago|last|next|week|weekend|month|year|morning|evening|"
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|spring|summer|autumn|winter|o'clock|"
     + "|".join(_MONTHS)
 )
-
 
 _EXPECTED = (
     (re.compile(r"\bwhen\b|\bwhat (?:time|day|date|month|year)\b"), rf"\d|\b(?:{_TIME_WORDS})\b"),
@@ -123,9 +84,7 @@ _EXPECTED = (
     (re.compile(r"\bwhy\b"), r"\b(?:because|since|so that|due to|to help|reason|for)\b"),
 )
 
-
 _ABOUT_YOU = re.compile(r"\b(?:i|my|mine|me)\b")
-
 
 _ABOUT_ASSISTANT = re.compile(
     r"\b(?:did|have|had|do|could|would) you\b|\byou (?:said|told|recommend|suggest|advise|mention)|"
@@ -339,18 +298,13 @@ def find_matches(question: str, lines: Sequence[ContextLine]) -> list[Match]:
 
 
 MAX_SENTENCE_CHARS = 300
-
-
 """Longer sentences are cut at a blank: nobody wants to hear a page quoted."""
-
 
 _BREAK = re.compile(
     r"(?<=[.!?\u2026])[\"'\u201d\u2019)\]]*\s+(?=[^\sa-z])|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
 )
 
-
 _ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|vs|etc|e\.g|i\.e|a\.m|p\.m)\.$")
-
 
 _QUESTION_OPENER = re.compile(
     r"(?:(?:and|but|so|ok|okay|well|hey|hi|please|sorry)[\s,]+)*"
@@ -358,7 +312,6 @@ _QUESTION_OPENER = re.compile(
     r"will|would|should|shall|has|have|had|may|might)(?:'s|'re|s)?\b",
     re.IGNORECASE,
 )
-
 
 _REQUEST_OPENER = re.compile(
     r"(?:(?:and|but|so|ok|okay|well|hey|hi|please|sorry)[\s,]+)*"
@@ -434,16 +387,9 @@ def is_question(sentence: str, *, requests: bool = False) -> bool:
 
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-
-
 _TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['\u2019][^\W_{_CJK}]+)*")
-
-
 _CJK_RUN = re.compile(rf"[{_CJK}]+")
-
-
 _NAME = re.compile(r"(?<![.!?\n\"] )(?<!^)\b[A-Z][^\W\d_]+")
-
 
 _STOP_WORDS_TEXT = """
     a about above after again all also am an and any anything are as at be because been before being
@@ -458,15 +404,12 @@ _STOP_WORDS_TEXT = """
     yourself yourselves
 """
 
-
 _STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
-
 
 _REPORTING_WORDS_TEXT = """
     again answer ask know mean mention name recall recommend remember remind say said speak suggest
     talk tell think told discuss call bring exactly earlier previously
 """
-
 
 _IRREGULAR = {
     form: base
@@ -545,10 +488,7 @@ _IRREGULAR = {
     for form in forms.split()
 }
 
-
 _STEMMER = snowballstemmer.stemmer("english")
-
-
 _STEMMER_LOCK = threading.Lock()
 
 

@@ -239,10 +239,7 @@ CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (
     SectionText,
     SectionsMessagePromptTemplate,
 )
-
-
 """What `langchain_core.load.load` must be allowed to make for a prompt of `build_chat_prompt`."""
-
 
 _VARIABLE_PREFIX = "variable_"
 
@@ -378,13 +375,11 @@ def _variables(prompt: PromptFile, titles: Iterable[str], evaluation: Evaluation
 
 Role: TypeAlias = Literal["system", "human", "ai"]
 
-
 _MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
     "system": SystemMessage,
     "human": HumanMessage,
     "ai": AIMessage,
 }
-
 
 _FENCE = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
 

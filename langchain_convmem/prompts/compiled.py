@@ -22,9 +22,7 @@ from langchain_convmem.prompts.parser import ParsedPrompt
 from langchain_convmem.prompts.variables import Occurrence, clean_name
 
 __all__ = ["CompiledForm", "CompiledPrompt", "Source", "compile_prompt", "read_compiled"]
-
 CompiledForm: TypeAlias = Literal["json", "binary"]
-
 _FORMAT = "langchain-convmem prompt"
 _VERSION = 1
 _OCCURRENCE_KEYS = ("functionName", "indexStart", "indexEnd")

@@ -18,17 +18,10 @@ from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts.variables import Occurrence
 
 Level: TypeAlias = Literal["error", "warning", "info"]
-
-
 """`error`: what was written has no effect; `warning`: hardly meant so; `info`: worth knowing."""
 
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
-
-
 _SHOWN_COLUMNS = 120
-
-
 _CUT = "..."
 
 
@@ -151,8 +144,6 @@ def _pad(char: str) -> str:
 
 
 OnProblem: TypeAlias = Callable[[Diagnostic], object]
-
-
 """Is told what went wrong in a call that goes on."""
 
 

@@ -29,14 +29,8 @@ from langchain_convmem.prompts.variables import (
 )
 
 _META, _CONST, _VAR = _SPECIAL = ("meta", "const", "var")
-
-
 _PROMPT = "prompt"
-
-
 _BETWEEN = "\n\n"
-
-
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -262,11 +256,7 @@ def _merge(
 
 
 _MARK = "__"
-
-
 _OPENER = re.compile(r"(?<!\w)__[ \t]+[^ \t_]")
-
-
 _CLOSER = re.compile(r"[ \t]__(?!\w)")
 
 
@@ -446,10 +436,7 @@ def _suggestion(function: str, known: Iterable[str]) -> str:
 
 ExampleRole: TypeAlias = Literal["human", "ai"]
 
-
 _KEYS: Mapping[str, ExampleRole] = {"*HumanExamples*": "human", "*AIExamples*": "ai"}
-
-
 """Keys of the Meta section whose values are titles, separated by commas."""
 
 

@@ -424,10 +424,7 @@ def _as_titles(titles: Iterable[str]) -> list[str]:
 
 
 _COMPILED_GROWTH = 32
-
-
 """So many times as large may a compiled file be: constants are filled in there."""
-
 
 _FORMS: dict[str, CompiledForm] = {".json": "json", ".bytes": "binary"}
 
@@ -572,8 +569,6 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 _MARKS = re.compile(r"\{+|_{2,}|/?\*+/?|/{2,}")
-
-
 """What may mean something in a line; all of it is quoted in a line that needs quotes at all."""
 
 

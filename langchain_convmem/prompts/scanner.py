@@ -19,15 +19,11 @@ from langchain_convmem.prompts.diagnostics import Findings
 from langchain_convmem.prompts.variables import QUOTED
 
 Range: TypeAlias = tuple[int, int]
-
-
 """Positions of a piece of the text in code points, half-open."""
 
 
 # Without groups: with them, the search for the first character of a mark takes ten times as long.
 _MARK = re.compile(rf"{QUOTED.pattern}|://[^ \t\r\n]*|//[^\r\n]*|/\*|\*/")
-
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -155,8 +151,6 @@ def _joined(text: str, pieces: list[Range], end: int) -> Line:
 
 
 SUMMARY_TITLE_KEY = "*MessageSummaryTitle*"
-
-
 """Key of the Meta section whose value is the title over a conversation's summary."""
 
 

@@ -18,23 +18,13 @@ from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError
 
 VariableFunction: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
-
-
 """Returns the text that takes the place of a variable; called anew for every render."""
 
-
 Failed: TypeAlias = Callable[[str, Exception], None]
-
-
 """Is told the name of a variable function, and what it raised."""
 
-
 F = TypeVar("F", bound=VariableFunction)
-
-
 _LOG = logging.getLogger(__name__)
-
-
 _REGISTRY: dict[str, VariableFunction] = {}
 
 
@@ -223,16 +213,10 @@ def get_time() -> str:
 
 
 MAX_FILLED = 1 << 24
-
-
 """Code points that constants may fill into one file: a small file cannot grow without limit."""
 
-
 QUOTED = re.compile(r'\{\{[ \t]*"[^"\s](?:[^"\r\n]*[^"\s])?"[ \t]*\}\}')
-
-
 """Quoted text; it starts and ends with a visible character, so it cannot undo cleaning."""
-
 
 _BLANK_RUN = re.compile(r"[ \t]+")
 

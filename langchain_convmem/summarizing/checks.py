@@ -16,14 +16,8 @@ from langchain_convmem.views.summaries import SummaryWindow
 from langchain_convmem.views.tokens import count_text_tokens
 
 _TITLE = "Details, word for word:"
-
-
 _KINDS = ("promise", "id", "date", "number", "name")
-
-
 _ENOUGH_FACTS = 5
-
-
 _MOST_WANTED = 40
 
 

@@ -41,16 +41,10 @@ from langchain_convmem.views.summaries import (
 )
 
 ReadThread: TypeAlias = "Callable[[ThreadKey], Steps[Sequence[Entry]]]"
-
-
 """Reads the entries of a thread that its next view needs, by position."""
 
-
 Findable: TypeAlias = "Callable[[ThreadKey, Sequence[Fact]], Steps[list[bool]]]"
-
-
 """Tells which facts recall finds by the sentence that they were said in."""
-
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -255,8 +249,6 @@ class _MakePlan(NamedTuple):
 
 
 Outcome = Literal["written", "not_due", "busy", "stale", "failed"]
-
-
 """`busy`: another one is at it, or the thread rests after a failure; `stale`: what was summarised
 has changed meanwhile, and nothing was written."""
 
@@ -311,15 +303,10 @@ class SummaryReport:
 
 
 Ended = Literal["done", "failed", "stopped"]
-
-
 """How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
 summariser; failures before it still count, and the thread does not rest."""
 
-
 _DOCUMENT = "summary:lease"
-
-
 _LONGEST_PAUSE_MS = 3_600_000
 
 

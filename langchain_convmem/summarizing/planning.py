@@ -26,28 +26,16 @@ from langchain_convmem.views.summaries import (
 from langchain_convmem.views.tokens import count_tokens
 
 Measure: TypeAlias = Literal["tokens", "messages", "fraction"]
-
-
 """What is counted: tokens, messages, or tokens as a share of the model's window."""
 
-
 Amount: TypeAlias = tuple[Measure, float]
-
-
 """So much of a measure: `("tokens", 6000)`, `("messages", 40)`, `("fraction", 0.6)`."""
 
-
 Clause: TypeAlias = Mapping[Measure, float]
-
-
 """Amounts that must all be reached, by their measure."""
 
-
 Trigger: TypeAlias = Amount | Clause | Sequence[Amount | Clause]
-
-
 """When to compact: an amount, amounts that must all be reached, or a list of which one suffices."""
-
 
 _MEASURES = ("tokens", "messages", "fraction")
 
@@ -228,10 +216,7 @@ def _check_amounts(name: str, amounts: Mapping[str, Any], window_tokens: int | N
 
 
 ROLLED = "rolled"
-
-
 """Key of a summary's record: how many summaries since the last that was made of what was said."""
-
 
 TokenCount = Callable[[Sequence[BaseMessage]], int]
 

@@ -33,13 +33,9 @@ from langchain_convmem.views.tool_calls import cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
 
-
 SummarizerLike = Summarizer | Runnable[Any, Any] | Callable[..., Any]
-
-
 """What may summarise: a `Summarizer`; a chat model or other Runnable, or a plain or async function,
 that gets messages and returns a message or text."""
-
 
 _CONFIG: RunnableConfig = {
     "run_name": "convmem_summary",
@@ -169,10 +165,7 @@ def called(on_due: Callable[[ThreadKey], object], key: ThreadKey) -> None:
 
 
 PROMPT_VERSION = "1"
-
-
 """Stands with every summary; raise it when the words below change."""
-
 
 _INSTRUCTIONS = """\
 You keep the memory of a conversation. Write the summary that takes the place of the transcript, \
@@ -218,12 +211,8 @@ def _fenced(tag: str, text: str) -> str:
 
 _TAGS = re.compile(r"<(?=\s*/?\s*(?:transcript|previous_summary|missing)\b)", re.IGNORECASE)
 
-
 _INDENT = "  "
-
-
 """Before further lines of a text, so that none of them passes for a line of a speaker."""
-
 
 _STYLE = TextStyle(
     tags={"user": "User", "assistant": "Assistant", "tool": "Tool"},
@@ -324,14 +313,9 @@ def _short(text: str, max_tokens: int) -> str:
 
 
 _PROMPT_TOKENS = 400
-
-
 """What a request holds besides transcript and previous summary."""
 
-
 _TOO_LONG = 2
-
-
 """A summary may be so many times as long as asked for before it is shortened."""
 
 

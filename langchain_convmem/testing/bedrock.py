@@ -2,7 +2,7 @@
 
 Speaks `POST /model/{modelId}/converse` (JSON) and `POST /model/{modelId}/converse-stream` (the
 binary event stream), with nothing but the standard library, and refuses what the real service
-refuses (see `bedrock_converse_rules`).
+refuses, in its words.
 """
 
 from __future__ import annotations
@@ -19,14 +19,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.testing.loopback_server import (
-    Listener,
-    LoopbackConnection,
-    LoopbackServer,
-)
+from langchain_convmem.testing.loopback_server import LoopbackConnection, LoopbackServer
 from langchain_convmem.testing.scripted_replies import (
-    ReplySource,
-    Script,
+    RecordedRequest,
     ScriptedError,
     ScriptedReply,
     ScriptedToolCall,
@@ -36,8 +31,6 @@ from langchain_convmem.testing.scripted_replies import (
 from langchain_convmem.views.tokens import count_text_tokens
 
 _ADDRESS = re.compile(r"POST /model/[^/]+/(converse|converse-stream)")
-
-
 _SIGNED = ("AWS4-HMAC-SHA256 ", "Bearer ")
 
 
@@ -64,100 +57,74 @@ class BedrockConverseServer(LoopbackServer):
         ```
     """
 
-    def __init__(self, reply: ReplySource) -> None:
-        """Create the server; it listens from `__enter__` on.
-
-        Args:
-            reply: What to answer: a text, a `ScriptedReply`, a `ScriptedError`; a list of them,
-                one for each valid request in order, one request too many being an error; or a
-                callable that gets each valid request's body and returns one of them. It runs in
-                the thread of its connection.
-        """
-        script = Script(reply)
-        super().__init__(script, lambda: Listener(script, _Connection))
-
     @property
     def url(self) -> str:
         """What to pass as `endpoint_url`."""
         return self.origin
 
+    @property
+    def connection(self) -> type[LoopbackConnection]:
+        """What serves the requests of one connection."""
+        return _Connection
+
 
 class _Connection(LoopbackConnection):
-    def heard(self, raw: bytes) -> None:
-        if _ADDRESS.fullmatch(f"{self.command} {self.bare_path()}") is None:
-            message = f"Unknown operation: {self.command} {self.path}"
-            self._refuse(ConverseFault(message, "UnknownOperationException", 404))
-            return
-        request = self.recorded(raw)
-        fault = _unsigned(request.headers) or find_converse_fault(request.body)
-        if fault is not None:
-            self._refuse(fault)
-        else:
-            self.answer(request.body)
+    def find_wrong_address(self) -> ScriptedError | None:
+        if _ADDRESS.fullmatch(f"{self.command} {self.bare_path}") is not None:
+            return None
+        message = f"Unknown operation: {self.command} {self.path}"
+        return ScriptedError(status=404, message=message, code="UnknownOperationException")
 
-    def say(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        if not self.bare_path().endswith("-stream"):
+    def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
+        if request.headers.get("authorization", "").startswith(_SIGNED):
+            return find_converse_fault(request.body)
+        return ScriptedError(
+            status=403,
+            message="Missing Authentication Token",
+            code="MissingAuthenticationTokenException",
+        )
+
+    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
+        if not self.bare_path.endswith("-stream"):
             self.send_whole(converse_body(request, reply), reply)
             return
         cut = reply.cut_with
         self.send_stream(
-            EVENT_STREAM,
+            "application/vnd.amazon.eventstream",
             [event_frame(event) for event in stream_events(request, reply)],
             reply,
             None if cut is None else exception_frame(cut),
         )
 
-    def say_error(self, error: ScriptedError) -> None:
-        headers = {"x-amzn-ErrorType": exception_name(error), **self.when_to_retry(error)}
-        self.send_json(error.status, {"message": error.message}, headers=headers)
-
-    def _refuse(self, fault: ConverseFault) -> None:
-        headers = {"x-amzn-ErrorType": fault.exception}
-        self.send_json(fault.status, {"message": fault.message}, headers=headers)
-
-
-def _unsigned(headers: Mapping[str, str]) -> ConverseFault | None:
-    if headers.get("authorization", "").startswith(_SIGNED):
-        return None
-    return ConverseFault("Missing Authentication Token", "MissingAuthenticationTokenException", 403)
+    def send_fault(self, error: ScriptedError) -> None:
+        self.send_json(
+            error.status,
+            {"message": error.message},
+            headers={"x-amzn-ErrorType": _name_exception(error)},
+            retry_after_s=error.retry_after_s,
+        )
 
 
 # -- Which requests Converse and ConverseStream refuse, and with which exception ------------------
 
 
 _ROLES = ("user", "assistant")
-
-
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 _MOST = {"image": 20, "document": 5, "video": 1}
-
-
 _Messages: TypeAlias = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class ConverseFault:
-    """Why a request is refused.
+def find_converse_fault(request: object) -> ScriptedError | None:
+    """Return the first reason to refuse the parsed body of a request, or None.
 
-    Attributes:
-        message: One or two sentences; names the place as `messages.0.content.1`.
-        exception: Name of the exception.
-        status: HTTP status.
+    Its message names the place as `messages.0.content.1`.
     """
-
-    message: str
-    exception: str = "ValidationException"
-    status: int = 400
-
-
-def find_converse_fault(request: object) -> ConverseFault | None:
-    """Return the first reason to refuse the parsed body of a request, or None."""
-    if not isinstance(request, Mapping):
-        message = "The body of the request must be a JSON object."
-        return ConverseFault(message, "SerializationException")
-    return next(map(ConverseFault, _faults(request)), None)
+    code = "ValidationException"
+    if isinstance(request, Mapping):
+        message = next(_faults(request), None)
+    else:
+        message, code = "The body of the request must be a JSON object.", "SerializationException"
+    return None if message is None else ScriptedError(status=400, message=message, code=code)
 
 
 def _faults(request: Mapping[str, Any]) -> Iterator[str]:
@@ -189,15 +156,15 @@ def _system_faults(system: object) -> Iterator[str]:
         kinds = set(block) if isinstance(block, Mapping) else set()
         if len(kinds & {"text", "guardContent", "cachePoint"}) != 1:
             yield f"The content block at system.{number} must have exactly one known member."
-        elif "text" in kinds and not _says_something(block["text"]):
+        elif "text" in kinds and _is_blank(block["text"]):
             yield (
                 f"The text field in the SystemContentBlock object at system.{number} is blank. "
                 "Add text to the text field, and try again."
             )
 
 
-def _says_something(text: object) -> bool:
-    return isinstance(text, str) and bool(text.strip())
+def _is_blank(text: object) -> bool:
+    return not isinstance(text, str) or not text.strip()
 
 
 def _tool_config_faults(config: object) -> Iterator[str]:
@@ -221,15 +188,9 @@ def _tool_spec_faults(spec: object, at: str) -> Iterator[str]:
         return
     name = spec.get("name")
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        yield (
-            f"1 validation error detected: Value {name!r} at '{at}.name' failed to satisfy "
-            "constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_-]+"
-        )
+        yield _constraint(name, f"{at}.name", "satisfy regular expression pattern: [a-zA-Z0-9_-]+")
     if spec.get("description") == "":
-        yield (
-            f"1 validation error detected: Value '' at '{at}.description' failed to satisfy "
-            "constraint: Member must have length greater than or equal to 1"
-        )
+        yield _constraint("", f"{at}.description", "have length greater than or equal to 1")
     schema = spec.get("inputSchema")
     inner = schema.get("json") if isinstance(schema, Mapping) else None
     if not isinstance(inner, Mapping) or inner.get("type") != "object":
@@ -242,10 +203,7 @@ def _message_faults(message: object, at: str) -> Iterator[str]:
         return
     role = message.get("role")
     if role not in _ROLES:
-        yield (
-            f"1 validation error detected: Value {role!r} at '{at}.role' failed to satisfy "
-            "constraint: Member must satisfy enum value set: [user, assistant]"
-        )
+        yield _constraint(role, f"{at}.role", "satisfy enum value set: [user, assistant]")
         return
     content = message.get("content")
     if not isinstance(content, list) or not content:
@@ -364,21 +322,10 @@ def _with_results(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 
 _KNOWN = frozenset(
     {
-        "audio",
-        "cachePoint",
-        "citationsContent",
-        "document",
-        "guardContent",
-        "image",
-        "reasoningContent",
-        "searchResult",
-        "text",
-        "toolResult",
-        "toolUse",
-        "video",
+        *("audio", "cachePoint", "citationsContent", "document", "guardContent", "image"),
+        *("reasoningContent", "searchResult", "text", "toolResult", "toolUse", "video"),
     }
 )
-
 
 _ONLY_FROM = {
     "audio": "user",
@@ -391,9 +338,7 @@ _ONLY_FROM = {
     "video": "user",
 }
 
-
 _IN_RESULTS = frozenset({"document", "image", "json", "searchResult", "text", "video"})
-
 
 _FORMATS = {
     "document": frozenset({"csv", "doc", "docx", "html", "md", "pdf", "txt", "xls", "xlsx"}),
@@ -401,13 +346,8 @@ _FORMATS = {
     "video": frozenset({"flv", "mkv", "mov", "mp4", "mpeg", "mpg", "three_gp", "webm", "wmv"}),
 }
 
-
 _MOST_BYTES = {"document": 4_500_000, "image": 3_750_000, "video": 25_000_000}
-
-
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
-
 _DOCUMENT_NAME = re.compile(r"(?!.{201})[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
 
@@ -454,7 +394,7 @@ def _inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
 
 
 def _text_faults(text: object, at: str) -> Iterator[str]:
-    if not isinstance(text, str) or not text.strip():
+    if _is_blank(text):
         yield (
             f"The text field in the ContentBlock object at {at} is blank. Add text to the text "
             "field, and try again."
@@ -477,10 +417,15 @@ def _call_faults(call: object, at: str) -> Iterator[str]:
 
 def _pattern_faults(value: object, pattern: re.Pattern[str], at: str) -> Iterator[str]:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        yield (
-            f"1 validation error detected: Value {value!r} at '{at}' failed to satisfy "
-            f"constraint: Member must satisfy regular expression pattern: {pattern.pattern}"
-        )
+        yield _constraint(value, at, f"satisfy regular expression pattern: {pattern.pattern}")
+
+
+def _constraint(value: object, at: str, wanted: str) -> str:
+    """Return how the service says that the value at a place breaks a rule of its schema."""
+    return (
+        f"1 validation error detected: Value {value!r} at '{at}' failed to satisfy constraint: "
+        f"Member must {wanted}"
+    )
 
 
 def _result_faults(result: object, at: str) -> Iterator[str]:
@@ -489,10 +434,8 @@ def _result_faults(result: object, at: str) -> Iterator[str]:
         return
     yield from _pattern_faults(result.get("toolUseId"), _CALL_ID, f"{at}.toolResult.toolUseId")
     if result.get("status", "success") not in ("success", "error"):
-        yield (
-            f"1 validation error detected: Value {result['status']!r} at "
-            f"'{at}.toolResult.status' failed to satisfy constraint: Member must satisfy enum "
-            "value set: [success, error]"
+        yield _constraint(
+            result["status"], f"{at}.toolResult.status", "satisfy enum value set: [success, error]"
         )
     content = result.get("content")
     if not isinstance(content, list) or not content:
@@ -535,10 +478,10 @@ def _media_faults(kind: str, value: object, at: str) -> Iterator[str]:
         yield f"The value at {at}.{kind} is no {kind}."
         return
     if value.get("format") not in _FORMATS[kind]:
-        yield (
-            f"1 validation error detected: Value {value.get('format')!r} at '{at}.{kind}.format' "
-            f"failed to satisfy constraint: Member must satisfy enum value set: "
-            f"{sorted(_FORMATS[kind])}"
+        yield _constraint(
+            value.get("format"),
+            f"{at}.{kind}.format",
+            f"satisfy enum value set: {sorted(_FORMATS[kind])}",
         )
     yield from _source_faults(kind, value.get("source"), at)
     name = value.get("name")
@@ -578,14 +521,8 @@ def _decoded(data: object) -> bytes:
 # -- Scripted replies as Bedrock says them --------------------------------------------------------
 
 
-EVENT_STREAM = "application/vnd.amazon.eventstream"
-
-
 OWN_SIGNATURE = "scripted:"
-
-
 """How the signatures of scripted reasoning begin: those can be checked when they come back."""
-
 
 _EXCEPTIONS = {
     400: "ValidationException",
@@ -598,23 +535,15 @@ _EXCEPTIONS = {
     503: "ServiceUnavailableException",
 }
 
-
 _STREAM_EXCEPTIONS = {**_EXCEPTIONS, 424: "ModelStreamErrorException"}
 
 
 # -- frames ---------------------------------------------------------------------------------------
 _PRELUDE = struct.Struct(">II")
-
-
 _CHECKSUM = struct.Struct(">I")
-
-
 _PRELUDE_BYTES = _PRELUDE.size + _CHECKSUM.size
 
-
 _STRING = 7
-
-
 """The header type whose value is UTF-8 text."""
 
 
@@ -663,11 +592,11 @@ def event_frame(event: StreamEvent) -> bytes:
 
 def exception_frame(error: ScriptedError) -> bytes:
     """Return the frame with which a stream fails after it has begun."""
-    name = exception_name(error, _STREAM_EXCEPTIONS)
+    name = _name_exception(error, _STREAM_EXCEPTIONS)
     return _json_frame("exception", name[:1].lower() + name[1:], {"message": error.message})
 
 
-def exception_name(error: ScriptedError, names: Mapping[int, str] = _EXCEPTIONS) -> str:
+def _name_exception(error: ScriptedError, names: Mapping[int, str] = _EXCEPTIONS) -> str:
     """Return the name of the exception that an error is at Bedrock."""
     usual = "ValidationException" if error.status < 500 else "InternalServerException"
     return error.code or names.get(error.status, usual)

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -18,28 +18,29 @@ from typing import Any, Self
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
+    ReplySource,
     Script,
     ScriptedError,
     ScriptedReply,
 )
 
 __all__ = ["Listener", "LoopbackConnection", "LoopbackServer"]
-
 _IDLE_TIMEOUT_S = 60
 
 
-class LoopbackServer:
+class LoopbackServer(ABC):
     """A service on 127.0.0.1, for the time of a `with` block. Safe to use from several threads."""
 
-    def __init__(self, script: Script, listen: Callable[[], Listener]) -> None:
+    def __init__(self, reply: ReplySource) -> None:
         """Create the server; it listens from `__enter__` on.
 
         Args:
-            script: What it answers.
-            listen: Makes the listener; called once.
+            reply: What to answer: a text, a `ScriptedReply`, a `ScriptedError`; a list of them,
+                one for each valid request in order, one request too many being an error; or a
+                callable that gets each valid request's body and returns one of them. It runs in
+                the thread of its connection.
         """
-        self._script = script
-        self._listen = listen
+        self.script = Script(reply)
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
 
@@ -47,7 +48,7 @@ class LoopbackServer:
         """Start listening on a free port."""
         if self._listener is not None:
             raise ConfigError("the server is already running; create one per `with` block")
-        self._listener = self._listen()
+        self._listener = Listener(self)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name=type(self).__name__
         )
@@ -75,9 +76,14 @@ class LoopbackServer:
             error.add_note(f"the server's reply raised first: {listener.errors[0]!r}")
 
     @property
+    @abstractmethod
+    def connection(self) -> type[LoopbackConnection]:
+        """What serves the requests of one connection."""
+
+    @property
     def requests(self) -> list[RecordedRequest]:
         """Copies of the requests so far, in the order of their arrival."""
-        return self._script.recorded()
+        return self.script.recorded()
 
     @property
     def origin(self) -> str:
@@ -96,12 +102,12 @@ class Listener(ThreadingHTTPServer):
     # The default of 5 drops connections when a test opens more of them at once.
     request_queue_size = 128
 
-    def __init__(self, script: Script, connection: type[LoopbackConnection]) -> None:
-        self.script = script
+    def __init__(self, service: LoopbackServer) -> None:
+        self.service = service
         self.errors: list[BaseException] = []
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        super().__init__(("127.0.0.1", 0), connection)
+        super().__init__(("127.0.0.1", 0), service.connection)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
@@ -148,60 +154,78 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
 
     def do_GET(self) -> None:
         """Answer a request without a body."""
-        self.heard(b"")
+        page = self.find_page()
+        if page is None:
+            self._serve(b"")
+        else:
+            self.send_json(200, page)
 
     def do_POST(self) -> None:
         """Answer a request with a body."""
-        self.heard(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        self._serve(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
-    @abstractmethod
-    def heard(self, raw: bytes) -> None:
-        """Answer a request, given its body."""
+    def _serve(self, raw: bytes) -> None:
+        fault = self.find_wrong_address()
+        if fault is None:
+            request = self._record(raw)
+            fault = self.find_fault(request)
+        if fault is None:
+            self._answer(request.body)
+        else:
+            self.send_fault(fault)
 
-    def bare_path(self) -> str:
-        """Return the path alone, without a slash at its end."""
-        return self.path.partition("?")[0].rstrip("/")
-
-    def recorded(self, raw: bytes) -> RecordedRequest:
-        """Record the request for the test, and return it."""
+    def _record(self, raw: bytes) -> RecordedRequest:
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
             body = json.loads(raw)
         except ValueError:
             body = None
         request = RecordedRequest(headers, body, self.path)
-        self.server.script.record(request)
+        self.server.service.script.record(request)
         return request
+
+    @property
+    def bare_path(self) -> str:
+        """The path alone, without a slash at its end."""
+        return self.path.partition("?")[0].rstrip("/")
+
+    # -- what each service says in its own way ------------------------------------------------
+
+    def find_page(self) -> dict[str, Any] | None:
+        """Return what a GET of this path shows, or None."""
+        return None
+
+    @abstractmethod
+    def find_wrong_address(self) -> ScriptedError | None:
+        """Return the error for a method and path that the service does not have, or None."""
+
+    @abstractmethod
+    def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
+        """Return the first reason to refuse a request, or None."""
+
+    @abstractmethod
+    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
+        """Send a reply, streamed if the request asks for that."""
+
+    @abstractmethod
+    def send_fault(self, error: ScriptedError) -> None:
+        """Send an error."""
 
     # -- answering ----------------------------------------------------------------------------
 
-    @abstractmethod
-    def say(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        """Send a reply."""
-
-    @abstractmethod
-    def say_error(self, error: ScriptedError) -> None:
-        """Send an error."""
-
-    @staticmethod
-    def when_to_retry(error: ScriptedError) -> dict[str, str]:
-        """Return the header that says when to come back, if the error says it."""
-        wait = error.retry_after_s
-        return {} if wait is None else {"Retry-After": f"{wait:g}"}
-
-    def answer(self, request: dict[str, Any]) -> None:
+    def _answer(self, request: dict[str, Any]) -> None:
         """Send what the script has for a valid request."""
         reply: ScriptedReply | ScriptedError | None = None
         try:
-            reply = self.server.script.answer_to(request)
+            reply = self.server.service.script.answer_to(request)
         finally:
             # The client must not wait for a retry; the exception itself goes to `handle_error`.
             if reply is None:
-                self.say_error(ScriptedError(status=500, message="the test's reply() raised"))
+                self.send_fault(ScriptedError(status=500, message="the test's reply() raised"))
         if isinstance(reply, ScriptedError):
-            self.say_error(reply)
+            self.send_fault(reply)
         else:
-            self.say(request, reply)
+            self.send_reply(request, reply)
 
     def send_json(
         self,
@@ -209,6 +233,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         body: Mapping[str, Any],
         *,
         headers: Mapping[str, str] | None = None,
+        retry_after_s: float | None = None,
         cut: bool = False,
     ) -> None:
         """Send a body; `cut` breaks the connection in its middle."""
@@ -218,6 +243,8 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         self.send_header("Content-Length", str(len(payload)))
         for name, value in (headers or {}).items():
             self.send_header(name, value)
+        if retry_after_s is not None:
+            self.send_header("Retry-After", f"{retry_after_s:g}")
         self.end_headers()
         self.wfile.write(payload[: len(payload) // 2] if cut else payload)
         self.close_connection = self.close_connection or cut
@@ -225,7 +252,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
     def send_whole(self, body: Mapping[str, Any], reply: ScriptedReply) -> None:
         """Send a reply that is not streamed."""
         if reply.cut_with is not None:
-            self.say_error(reply.cut_with)
+            self.send_fault(reply.cut_with)
         else:
             self.send_json(200, body, cut=reply.cut_after_chunks is not None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError, ConversationClosedError, UnknownCheckpointError
 from langchain_convmem.protocols import Media, Part
-from langchain_convmem.testing.scripted_replies import words_of
+from langchain_convmem.testing.scripted_replies import ReplyQueue, words_of
 from langchain_convmem.text import ChatTemplate
 
 
@@ -418,15 +418,10 @@ Action: TypeAlias = Literal[
     "create", "prefill", "decode", "checkpoint", "rewind", "clone", "score", "reset", "close"
 ]
 
-
 SessionReply: TypeAlias = str | BaseException | Callable[[str], str]
-
-
 """What a session writes: a text, an error, or what a callable makes of all that it holds."""
 
-
 Chunking: TypeAlias = Literal["words", "characters", "whole"] | Callable[[str], Sequence[str]]
-
 
 _CHUNKINGS: Mapping[str, Callable[[str], Sequence[str]]] = {
     "words": words_of,
@@ -501,29 +496,16 @@ class SessionScript:
     def __init__(
         self, replies: SessionReply | Sequence[SessionReply], faults: Sequence[SessionFault]
     ) -> None:
-        self._always: SessionReply | None = None
-        self._left: deque[SessionReply] = deque()
-        if isinstance(replies, str | BaseException) or callable(replies):
-            self._always = replies
-        else:
-            self._left.extend(replies)
-        self._length = len(self._left)
+        self._replies: ReplyQueue[SessionReply] = ReplyQueue(replies, str | BaseException, "decode")
         self._faults = list(faults)
         self._counts: Counter[Action] = Counter()
         self._lock = threading.Lock()
 
     def next_reply(self, text: str) -> str:
-        reply = self._taken() if self._always is None else self._always
+        reply = self._replies.take()
         if isinstance(reply, BaseException):
             raise reply
         return str(reply(text)) if callable(reply) else reply
-
-    def _taken(self) -> SessionReply:
-        with self._lock:
-            if not self._left:
-                msg = f"the script has {self._length} replies, and one more decode came"
-                raise ConfigError(msg)
-            return self._left.popleft()
 
     def fault_at(self, action: Action) -> SessionFault | None:
         with self._lock:

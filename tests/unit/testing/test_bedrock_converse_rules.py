@@ -290,7 +290,7 @@ def test_a_request_is_refused_with_the_reason(name):
     request, reason = REFUSED[name]
     fault = find_converse_fault(request)
     assert fault is not None
-    assert (fault.exception, fault.status) == ("ValidationException", 400)
+    assert (fault.code, fault.status) == ("ValidationException", 400)
     assert re.search(reason, fault.message), fault.message
 
 
@@ -298,4 +298,4 @@ def test_a_request_is_refused_with_the_reason(name):
 def test_a_body_that_is_no_object_is_no_request(body):
     fault = find_converse_fault(body)
     assert fault is not None
-    assert (fault.exception, fault.status) == ("SerializationException", 400)
+    assert (fault.code, fault.status) == ("SerializationException", 400)

@@ -9,8 +9,8 @@ from langchain_convmem.testing import ScriptedReply, ScriptedToolCall
 from langchain_convmem.testing.chat_completions import (
     Envelope,
     find_completion_fault,
-    text_completion,
-    text_stream_events,
+    stream_text_events,
+    write_text_completion,
 )
 
 ASKED = {"model": "m", "prompt": "Once"}
@@ -72,15 +72,15 @@ def test_a_request_without_a_prompt_is_refused():
 def test_a_body_and_a_stream_say_the_same(asked, text, reason):
     request = {"model": "m", "prompt": "Once upon", **asked}
     reply = ScriptedReply(text="one two three")
-    (choice,) = text_completion(request, reply, ENVELOPE)["choices"]
+    (choice,) = write_text_completion(request, reply, ENVELOPE)["choices"]
     assert (choice["text"], choice["finish_reason"]) == (text, reason)
-    pieces = [event["choices"][0] for event in text_stream_events(request, reply, ENVELOPE)]
+    pieces = [event["choices"][0] for event in stream_text_events(request, reply, ENVELOPE)]
     assert "".join(piece["text"] for piece in pieces) == text
     assert [piece["finish_reason"] for piece in pieces[-2:]][-1] == reason
 
 
 def test_sixteen_tokens_are_written_if_nobody_says_how_many():
-    body = text_completion(ASKED, ScriptedReply(text="word " * 17), ENVELOPE)
+    body = write_text_completion(ASKED, ScriptedReply(text="word " * 17), ENVELOPE)
     assert body["choices"][0]["text"].split() == ["word"] * 16
     assert body["choices"][0]["finish_reason"] == "length"
 
@@ -91,4 +91,4 @@ def test_a_completion_is_text():
         ScriptedReply(reasoning="Hm."),
     ):
         with pytest.raises(ConfigError, match="text"):
-            text_completion(ASKED, reply, ENVELOPE)
+            write_text_completion(ASKED, reply, ENVELOPE)
