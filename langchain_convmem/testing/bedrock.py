@@ -86,14 +86,14 @@ class _Connection(LoopbackConnection):
 
     def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
         if not self.bare_path.endswith("-stream"):
-            self.send_whole(converse_body(request, reply), reply)
+            self.send_whole(write_converse_body(request, reply), reply)
             return
         cut = reply.cut_with
         self.send_stream(
             "application/vnd.amazon.eventstream",
-            [event_frame(event) for event in stream_events(request, reply)],
+            [encode_event(event) for event in stream_events(request, reply)],
             reply,
-            None if cut is None else exception_frame(cut),
+            None if cut is None else encode_exception(cut),
         )
 
     def send_fault(self, error: ScriptedError) -> None:
@@ -106,7 +106,6 @@ class _Connection(LoopbackConnection):
 
 
 # -- Which requests Converse and ConverseStream refuse, and with which exception ------------------
-
 
 _ROLES = ("user", "assistant")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -121,13 +120,13 @@ def find_converse_fault(request: object) -> ScriptedError | None:
     """
     code = "ValidationException"
     if isinstance(request, Mapping):
-        message = next(_faults(request), None)
+        message = next(_find_faults(request), None)
     else:
         message, code = "The body of the request must be a JSON object.", "SerializationException"
     return None if message is None else ScriptedError(status=400, message=message, code=code)
 
 
-def _faults(request: Mapping[str, Any]) -> Iterator[str]:
+def _find_faults(request: Mapping[str, Any]) -> Iterator[str]:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         yield (
@@ -135,18 +134,17 @@ def _faults(request: Mapping[str, Any]) -> Iterator[str]:
             "again with a conversation that starts with a user message."
         )
         return
-    yield from _system_faults(request.get("system"))
-    yield from _tool_config_faults(request.get("toolConfig"))
+    yield from _find_system_faults(request.get("system"))
+    yield from _find_tool_config_faults(request.get("toolConfig"))
     for number, message in enumerate(messages):
-        yield from _message_faults(message, f"messages.{number}")
-    yield from _order_faults(messages)
-    yield from _pairing_faults(messages)
-    yield from _tools_missing(messages, request.get("toolConfig"))
-    yield from _count_faults(messages)
+        yield from _find_message_faults(message, f"messages.{number}")
+    yield from _find_order_faults(messages)
+    yield from _find_pairing_faults(messages)
+    yield from _find_missing_tools(messages, request.get("toolConfig"))
+    yield from _find_count_faults(messages)
 
 
-# -- one part alone -------------------------------------------------------------------------------
-def _system_faults(system: object) -> Iterator[str]:
+def _find_system_faults(system: object) -> Iterator[str]:
     if system is None:
         return
     if not isinstance(system, list):
@@ -167,7 +165,7 @@ def _is_blank(text: object) -> bool:
     return not isinstance(text, str) or not text.strip()
 
 
-def _tool_config_faults(config: object) -> Iterator[str]:
+def _find_tool_config_faults(config: object) -> Iterator[str]:
     if config is None:
         return
     tools = config.get("tools") if isinstance(config, Mapping) else None
@@ -176,34 +174,36 @@ def _tool_config_faults(config: object) -> Iterator[str]:
         return
     specs = [t["toolSpec"] for t in tools if isinstance(t, Mapping) and "toolSpec" in t]
     for number, spec in enumerate(specs):
-        yield from _tool_spec_faults(spec, f"toolConfig.tools.{number}.toolSpec")
+        yield from _find_tool_spec_faults(spec, f"toolConfig.tools.{number}.toolSpec")
     names = [spec.get("name") for spec in specs if isinstance(spec, Mapping)]
     if len(set(map(str, names))) < len(names):
         yield f"The names of tools in toolConfig.tools must be unique, got {names}."
 
 
-def _tool_spec_faults(spec: object, at: str) -> Iterator[str]:
+def _find_tool_spec_faults(spec: object, at: str) -> Iterator[str]:
     if not isinstance(spec, Mapping):
         yield f"The value at {at} is invalid. Provide a tool specification and try again."
         return
     name = spec.get("name")
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        yield _constraint(name, f"{at}.name", "satisfy regular expression pattern: [a-zA-Z0-9_-]+")
+        yield _describe_breach(
+            name, f"{at}.name", "satisfy regular expression pattern: [a-zA-Z0-9_-]+"
+        )
     if spec.get("description") == "":
-        yield _constraint("", f"{at}.description", "have length greater than or equal to 1")
+        yield _describe_breach("", f"{at}.description", "have length greater than or equal to 1")
     schema = spec.get("inputSchema")
     inner = schema.get("json") if isinstance(schema, Mapping) else None
     if not isinstance(inner, Mapping) or inner.get("type") != "object":
         yield (f"The value at {at}.inputSchema.json.type must be one of the following: object.")
 
 
-def _message_faults(message: object, at: str) -> Iterator[str]:
+def _find_message_faults(message: object, at: str) -> Iterator[str]:
     if not isinstance(message, Mapping):
         yield f"The value at {at} is no message."
         return
     role = message.get("role")
     if role not in _ROLES:
-        yield _constraint(role, f"{at}.role", "satisfy enum value set: [user, assistant]")
+        yield _describe_breach(role, f"{at}.role", "satisfy enum value set: [user, assistant]")
         return
     content = message.get("content")
     if not isinstance(content, list) or not content:
@@ -213,11 +213,11 @@ def _message_faults(message: object, at: str) -> Iterator[str]:
         )
         return
     for number, block in enumerate(content):
-        yield from block_faults(block, role, f"{at}.content.{number}")
-    yield from _content_faults(content, role, at)
+        yield from _find_block_faults(block, role, f"{at}.content.{number}")
+    yield from _find_content_faults(content, role, at)
 
 
-def _content_faults(content: Sequence[Mapping[str, Any]], role: str, at: str) -> Iterator[str]:
+def _find_content_faults(content: Sequence[Mapping[str, Any]], role: str, at: str) -> Iterator[str]:
     kinds = [kind for block in content for kind in block]
     if "document" in kinds and "text" not in kinds:
         yield (
@@ -237,8 +237,7 @@ def _content_faults(content: Sequence[Mapping[str, Any]], role: str, at: str) ->
         )
 
 
-# -- the whole ------------------------------------------------------------------------------------
-def _order_faults(messages: _Messages) -> Iterator[str]:
+def _find_order_faults(messages: _Messages) -> Iterator[str]:
     roles = [message["role"] for message in messages]
     if roles[0] != "user":
         yield (
@@ -252,24 +251,24 @@ def _order_faults(messages: _Messages) -> Iterator[str]:
                 "conversation alternates between user and assistant roles and try again: "
                 f"messages.{number} repeats {roles[number]!r}."
             )
-    if roles[-1] != "user" and not _ids(messages[-1], "toolUse"):
+    if roles[-1] != "user" and not _list_ids(messages[-1], "toolUse"):
         yield (
             "This model does not support assistant message prefill. The conversation must end "
             "with a user message."
         )
 
 
-def _ids(message: Mapping[str, Any], kind: str) -> list[str]:
+def _list_ids(message: Mapping[str, Any], kind: str) -> list[str]:
     return [block[kind]["toolUseId"] for block in message["content"] if kind in block]
 
 
-def _pairing_faults(messages: _Messages) -> Iterator[str]:
+def _find_pairing_faults(messages: _Messages) -> Iterator[str]:
     """Yield breaches of the pairing: the next message answers each call, and nothing else."""
     used: set[str] = set()
     owed: list[str] = []
     for number, message in enumerate(messages):
         at = f"messages.{number}.content"
-        found = _ids(message, "toolResult")
+        found = _list_ids(message, "toolResult")
         missing = [call_id for call_id in owed if call_id not in found]
         if missing:
             yield f"Expected toolResult blocks at {at} for the following Ids: {', '.join(missing)}"
@@ -280,7 +279,7 @@ def _pairing_faults(messages: _Messages) -> Iterator[str]:
                 f"The number of toolResult blocks at {at} exceeds the number of toolUse blocks of "
                 f"previous turn: {', '.join(found)}"
             )
-        owed = _ids(message, "toolUse")
+        owed = _list_ids(message, "toolUse")
         if len(set(owed)) < len(owed) or used & set(owed):
             yield f"The toolUse blocks at {at} contain duplicate Ids: {', '.join(owed)}"
         used |= set(owed)
@@ -291,7 +290,7 @@ def _pairing_faults(messages: _Messages) -> Iterator[str]:
         )
 
 
-def _tools_missing(messages: _Messages, config: object) -> Iterator[str]:
+def _find_missing_tools(messages: _Messages, config: object) -> Iterator[str]:
     kinds = {kind for message in messages for block in message["content"] for kind in block}
     if config is None and kinds & {"toolUse", "toolResult"}:
         yield (
@@ -299,8 +298,8 @@ def _tools_missing(messages: _Messages, config: object) -> Iterator[str]:
         )
 
 
-def _count_faults(messages: _Messages) -> Iterator[str]:
-    flat = [block for message in messages for block in _with_results(message["content"])]
+def _find_count_faults(messages: _Messages) -> Iterator[str]:
+    flat = [block for message in messages for block in _iter_blocks(message["content"])]
     for kind, most in _MOST.items():
         count = sum(kind in block for block in flat)
         if count > most:
@@ -310,15 +309,14 @@ def _count_faults(messages: _Messages) -> Iterator[str]:
         yield f"The request has duplicate document names: {', '.join(names)}"
 
 
-def _with_results(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _iter_blocks(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for block in content:
         yield block
         if "toolResult" in block:
             yield from block["toolResult"]["content"]
 
 
-# -- Which content blocks Converse refuses wherever they stand ------------------------------------
-
+# -- Which content blocks are refused wherever they stand -----------------------------------------
 
 _KNOWN = frozenset(
     {
@@ -351,7 +349,7 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DOCUMENT_NAME = re.compile(r"(?!.{201})[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
 
-def block_faults(block: object, role: str, at: str) -> Iterator[str]:
+def _find_block_faults(block: object, role: str, at: str) -> Iterator[str]:
     """Yield what is wrong with one block of a message.
 
     Args:
@@ -359,7 +357,7 @@ def block_faults(block: object, role: str, at: str) -> Iterator[str]:
         role: Whose message it stands in.
         at: Its place, such as `messages.0.content.1`.
     """
-    kind = _kind_of(block, _KNOWN)
+    kind = _get_kind(block, _KNOWN)
     if kind is None or not isinstance(block, Mapping):
         yield f"The ContentBlock object at {at} must set exactly one known field, got {block!r:.60}"
         return
@@ -369,10 +367,10 @@ def block_faults(block: object, role: str, at: str) -> Iterator[str]:
             f"{_ONLY_FROM[kind]}, not of {role}."
         )
         return
-    yield from _inner_faults(kind, block[kind], at)
+    yield from _find_inner_faults(kind, block[kind], at)
 
 
-def _kind_of(block: object, known: frozenset[str]) -> str | None:
+def _get_kind(block: object, known: frozenset[str]) -> str | None:
     """Return the one member that a union has; None where it has none, another, or more."""
     if not isinstance(block, Mapping) or len(block) != 1:
         return None
@@ -380,20 +378,20 @@ def _kind_of(block: object, known: frozenset[str]) -> str | None:
     return kind if kind in known else None
 
 
-def _inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
+def _find_inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
     if kind == "text":
-        yield from _text_faults(value, at)
+        yield from _find_text_faults(value, at)
     elif kind == "toolUse":
-        yield from _call_faults(value, at)
+        yield from _find_call_faults(value, at)
     elif kind == "toolResult":
-        yield from _result_faults(value, at)
+        yield from _find_result_faults(value, at)
     elif kind == "reasoningContent":
-        yield from _reasoning_faults(value, at)
+        yield from _find_reasoning_faults(value, at)
     elif kind in _FORMATS:
-        yield from _media_faults(kind, value, at)
+        yield from _find_media_faults(kind, value, at)
 
 
-def _text_faults(text: object, at: str) -> Iterator[str]:
+def _find_text_faults(text: object, at: str) -> Iterator[str]:
     if _is_blank(text):
         yield (
             f"The text field in the ContentBlock object at {at} is blank. Add text to the text "
@@ -401,13 +399,12 @@ def _text_faults(text: object, at: str) -> Iterator[str]:
         )
 
 
-# -- tools ----------------------------------------------------------------------------------------
-def _call_faults(call: object, at: str) -> Iterator[str]:
+def _find_call_faults(call: object, at: str) -> Iterator[str]:
     if not isinstance(call, Mapping):
         yield f"The value at {at}.toolUse is no tool use."
         return
-    yield from _pattern_faults(call.get("toolUseId"), _CALL_ID, f"{at}.toolUse.toolUseId")
-    yield from _pattern_faults(call.get("name"), _TOOL_NAME, f"{at}.toolUse.name")
+    yield from _find_pattern_faults(call.get("toolUseId"), _CALL_ID, f"{at}.toolUse.toolUseId")
+    yield from _find_pattern_faults(call.get("name"), _TOOL_NAME, f"{at}.toolUse.name")
     if not isinstance(call.get("input"), Mapping):
         yield (
             f"The format of the value at {at}.toolUse.input is invalid. Provide a json object for "
@@ -415,12 +412,12 @@ def _call_faults(call: object, at: str) -> Iterator[str]:
         )
 
 
-def _pattern_faults(value: object, pattern: re.Pattern[str], at: str) -> Iterator[str]:
+def _find_pattern_faults(value: object, pattern: re.Pattern[str], at: str) -> Iterator[str]:
     if not isinstance(value, str) or not pattern.fullmatch(value):
-        yield _constraint(value, at, f"satisfy regular expression pattern: {pattern.pattern}")
+        yield _describe_breach(value, at, f"satisfy regular expression pattern: {pattern.pattern}")
 
 
-def _constraint(value: object, at: str, wanted: str) -> str:
+def _describe_breach(value: object, at: str, wanted: str) -> str:
     """Return how the service says that the value at a place breaks a rule of its schema."""
     return (
         f"1 validation error detected: Value {value!r} at '{at}' failed to satisfy constraint: "
@@ -428,13 +425,13 @@ def _constraint(value: object, at: str, wanted: str) -> str:
     )
 
 
-def _result_faults(result: object, at: str) -> Iterator[str]:
+def _find_result_faults(result: object, at: str) -> Iterator[str]:
     if not isinstance(result, Mapping):
         yield f"The value at {at}.toolResult is no tool result."
         return
-    yield from _pattern_faults(result.get("toolUseId"), _CALL_ID, f"{at}.toolResult.toolUseId")
+    yield from _find_pattern_faults(result.get("toolUseId"), _CALL_ID, f"{at}.toolResult.toolUseId")
     if result.get("status", "success") not in ("success", "error"):
-        yield _constraint(
+        yield _describe_breach(
             result["status"], f"{at}.toolResult.status", "satisfy enum value set: [success, error]"
         )
     content = result.get("content")
@@ -446,15 +443,14 @@ def _result_faults(result: object, at: str) -> Iterator[str]:
         return
     for number, block in enumerate(content):
         inside = f"{at}.toolResult.content.{number}"
-        kind = _kind_of(block, _IN_RESULTS)
+        kind = _get_kind(block, _IN_RESULTS)
         if kind is None:
             yield f"The ToolResultContentBlock object at {inside} must set exactly one known field."
         elif kind != "json":
-            yield from _inner_faults(kind, block[kind], inside)
+            yield from _find_inner_faults(kind, block[kind], inside)
 
 
-# -- reasoning ------------------------------------------------------------------------------------
-def _reasoning_faults(value: object, at: str) -> Iterator[str]:
+def _find_reasoning_faults(value: object, at: str) -> Iterator[str]:
     told = value.get("reasoningText") if isinstance(value, Mapping) else None
     if not isinstance(told, Mapping):
         if not (isinstance(value, Mapping) and value.get("redactedContent")):
@@ -465,25 +461,24 @@ def _reasoning_faults(value: object, at: str) -> Iterator[str]:
         yield f"The text field at {at}.reasoningContent.reasoningText must be text."
     elif not isinstance(signature, str) or not signature:
         yield f"The signature field at {at}.reasoningContent.reasoningText is missing."
-    elif signature.startswith(OWN_SIGNATURE) and signature != signature_of(text):
+    elif signature.startswith(_OWN_SIGNATURE) and signature != sign(text):
         yield (
             "The model returned the following errors: "
             f"{at}: Invalid `signature` in `thinking` block"
         )
 
 
-# -- media ----------------------------------------------------------------------------------------
-def _media_faults(kind: str, value: object, at: str) -> Iterator[str]:
+def _find_media_faults(kind: str, value: object, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"The value at {at}.{kind} is no {kind}."
         return
     if value.get("format") not in _FORMATS[kind]:
-        yield _constraint(
+        yield _describe_breach(
             value.get("format"),
             f"{at}.{kind}.format",
             f"satisfy enum value set: {sorted(_FORMATS[kind])}",
         )
-    yield from _source_faults(kind, value.get("source"), at)
+    yield from _find_source_faults(kind, value.get("source"), at)
     name = value.get("name")
     if kind == "document" and not (isinstance(name, str) and _DOCUMENT_NAME.fullmatch(name)):
         yield (
@@ -493,14 +488,14 @@ def _media_faults(kind: str, value: object, at: str) -> Iterator[str]:
         )
 
 
-def _source_faults(kind: str, source: object, at: str) -> Iterator[str]:
-    form = _kind_of(source, frozenset({"bytes", "content", "s3Location", "text"}))
+def _find_source_faults(kind: str, source: object, at: str) -> Iterator[str]:
+    form = _get_kind(source, frozenset({"bytes", "content", "s3Location", "text"}))
     if form is None or not isinstance(source, Mapping):
         yield f"The source field at {at}.{kind} must set exactly one known field."
         return
     if form != "bytes":
         return
-    data = _decoded(source["bytes"])
+    data = _decode(source["bytes"])
     if not data:
         yield f"The bytes field at {at}.{kind}.source is empty or no base64."
     elif len(data) > _MOST_BYTES[kind]:
@@ -509,7 +504,7 @@ def _source_faults(kind: str, source: object, at: str) -> Iterator[str]:
         )
 
 
-def _decoded(data: object) -> bytes:
+def _decode(data: object) -> bytes:
     if not isinstance(data, str):
         return b""
     try:
@@ -520,56 +515,72 @@ def _decoded(data: object) -> bytes:
 
 # -- Scripted replies as Bedrock says them --------------------------------------------------------
 
-
-OWN_SIGNATURE = "scripted:"
+_OWN_SIGNATURE = "scripted:"
 """How the signatures of scripted reasoning begin: those can be checked when they come back."""
 
-_EXCEPTIONS = {
-    400: "ValidationException",
-    403: "AccessDeniedException",
-    404: "ResourceNotFoundException",
-    408: "ModelTimeoutException",
-    424: "ModelErrorException",
-    429: "ThrottlingException",
-    500: "InternalServerException",
-    503: "ServiceUnavailableException",
-}
 
-_STREAM_EXCEPTIONS = {**_EXCEPTIONS, 424: "ModelStreamErrorException"}
+def write_converse_body(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
+    """Return the body of a response that is not streamed.
 
-
-# -- frames ---------------------------------------------------------------------------------------
-_PRELUDE = struct.Struct(">II")
-_CHECKSUM = struct.Struct(">I")
-_PRELUDE_BYTES = _PRELUDE.size + _CHECKSUM.size
-
-_STRING = 7
-"""The header type whose value is UTF-8 text."""
-
-
-def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """Return one message of an event stream.
-
-    Args:
-        headers: By name, in order; sent as text.
-        payload: What follows them.
+    Raises:
+        ConfigError: If the arguments of a call are no JSON object.
     """
-    head = b"".join(_header(name, value) for name, value in headers.items())
-    total = _PRELUDE_BYTES + len(head) + len(payload) + _CHECKSUM.size
-    lengths = _PRELUDE.pack(total, len(head))
-    prelude = lengths + _CHECKSUM.pack(zlib.crc32(lengths))
-    body = prelude + head + payload
-    return body + _CHECKSUM.pack(zlib.crc32(body))
-
-
-def _header(name: str, value: str) -> bytes:
-    raw_name, raw_value = name.encode(), value.encode()
-    return (
-        struct.pack(">B", len(raw_name))
-        + raw_name
-        + struct.pack(">BH", _STRING, len(raw_value))
-        + raw_value
+    content: list[dict[str, Any]] = []
+    if reply.reasoning:
+        told = {"text": reply.reasoning, "signature": sign(reply.reasoning)}
+        content.append({"reasoningContent": {"reasoningText": told}})
+    if reply.text:
+        content.append({"text": reply.text})
+    content.extend(
+        {"toolUse": {"toolUseId": call.call_id, "name": call.name, "input": _parse_input(call)}}
+        for call in reply.tool_calls
     )
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": _get_stop_reason(reply),
+        **_build_metadata(request, reply),
+    }
+
+
+def _parse_input(call: ScriptedToolCall) -> dict[str, Any]:
+    try:
+        given = json.loads(call.arguments_text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        msg = (
+            f"the arguments of {call.name!r} are no JSON object: {call.arguments_text!r:.80}; "
+            "Converse can only stream such a call"
+        )
+        raise ConfigError(msg)
+    return given
+
+
+def _get_stop_reason(reply: ScriptedReply) -> str:
+    return "tool_use" if reply.tool_calls else "end_turn"
+
+
+def _build_metadata(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
+    blocks = [block for message in request["messages"] for block in message["content"]]
+    asked = sum(_count_block_tokens(block) for block in [*(request.get("system") or ()), *blocks])
+    usage = {
+        "inputTokens": asked,
+        "outputTokens": reply.tokens,
+        "totalTokens": asked + reply.tokens,
+    }
+    return {"usage": usage, "metrics": {"latencyMs": 1}}
+
+
+def _count_block_tokens(block: Mapping[str, Any]) -> int:
+    text = block.get("text")
+    told = text if isinstance(text, str) else json.dumps(block, ensure_ascii=False)
+    return count_text_tokens(told)
+
+
+def sign(reasoning: str) -> str:
+    """Return how scripted reasoning is signed; another text has another signature."""
+    digest = hashlib.sha256(reasoning.encode()).digest()
+    return _OWN_SIGNATURE + base64.b64encode(digest).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -585,15 +596,81 @@ class StreamEvent:
     body: Mapping[str, Any]
 
 
-def event_frame(event: StreamEvent) -> bytes:
-    """Return the frame of an event."""
-    return _json_frame("event", event.kind, event.body)
+def stream_events(request: Mapping[str, Any], reply: ScriptedReply) -> Iterator[StreamEvent]:
+    """Yield the events of a streamed response in order.
+
+    Text comes word by word and arguments in pieces; only calls have a `contentBlockStart`.
+    """
+    yield StreamEvent("messageStart", {"role": "assistant"})
+    for number, block in enumerate(_stream_blocks(reply)):
+        for kind, body in block:
+            yield StreamEvent(kind, {**body, "contentBlockIndex": number})
+        yield StreamEvent("contentBlockStop", {"contentBlockIndex": number})
+    yield StreamEvent("messageStop", {"stopReason": _get_stop_reason(reply)})
+    yield StreamEvent("metadata", _build_metadata(request, reply))
 
 
-def exception_frame(error: ScriptedError) -> bytes:
-    """Return the frame with which a stream fails after it has begun."""
+def _stream_blocks(reply: ScriptedReply) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
+    if reply.reasoning:
+        yield _stream_deltas(*_stream_reasoning(reply.reasoning))
+    if reply.text:
+        yield _stream_deltas(*({"text": word} for word in words_of(reply.text)))
+    for call in reply.tool_calls:
+        yield _stream_call(call)
+
+
+def _stream_deltas(*deltas: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for delta in deltas:
+        yield "contentBlockDelta", {"delta": delta}
+
+
+def _stream_reasoning(reasoning: str) -> Iterator[dict[str, Any]]:
+    for word in words_of(reasoning):
+        yield {"reasoningContent": {"text": word}}
+    yield {"reasoningContent": {"signature": sign(reasoning)}}
+
+
+def _stream_call(call: ScriptedToolCall) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield (
+        "contentBlockStart",
+        {"start": {"toolUse": {"toolUseId": call.call_id, "name": call.name}}},
+    )
+    yield from _stream_deltas(
+        *({"toolUse": {"input": piece}} for piece in pieces_of(call.arguments_text))
+    )
+
+
+# -- The binary event stream ----------------------------------------------------------------------
+
+_EXCEPTIONS = {
+    400: "ValidationException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    500: "InternalServerException",
+    503: "ServiceUnavailableException",
+}
+
+_STREAM_EXCEPTIONS = {**_EXCEPTIONS, 424: "ModelStreamErrorException"}
+_PRELUDE = struct.Struct(">II")
+_CHECKSUM = struct.Struct(">I")
+_PRELUDE_BYTES = _PRELUDE.size + _CHECKSUM.size
+
+_STRING = 7
+"""The header type whose value is UTF-8 text."""
+
+
+def encode_event(event: StreamEvent) -> bytes:
+    """Return the encode_frame of an event."""
+    return _encode_json("event", event.kind, event.body)
+
+
+def encode_exception(error: ScriptedError) -> bytes:
+    """Return the encode_frame with which a stream fails after it has begun."""
     name = _name_exception(error, _STREAM_EXCEPTIONS)
-    return _json_frame("exception", name[:1].lower() + name[1:], {"message": error.message})
+    return _encode_json("exception", name[:1].lower() + name[1:], {"message": error.message})
 
 
 def _name_exception(error: ScriptedError, names: Mapping[int, str] = _EXCEPTIONS) -> str:
@@ -602,117 +679,35 @@ def _name_exception(error: ScriptedError, names: Mapping[int, str] = _EXCEPTIONS
     return error.code or names.get(error.status, usual)
 
 
-def _json_frame(message_type: str, kind: str, body: Mapping[str, Any]) -> bytes:
+def _encode_json(message_type: str, kind: str, body: Mapping[str, Any]) -> bytes:
     headers = {
         f":{message_type}-type": kind,
         ":content-type": "application/json",
         ":message-type": message_type,
     }
-    return frame(headers, json.dumps(body, ensure_ascii=False).encode())
+    return encode_frame(headers, json.dumps(body, ensure_ascii=False).encode())
 
 
-# -- replies --------------------------------------------------------------------------------------
-def signature_of(reasoning: str) -> str:
-    """Return how scripted reasoning is signed; another text has another signature."""
-    digest = hashlib.sha256(reasoning.encode()).digest()
-    return OWN_SIGNATURE + base64.b64encode(digest).decode()
+def encode_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """Return one message of an event stream.
 
-
-def converse_body(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
-    """Return the body of a response that is not streamed.
-
-    Raises:
-        ConfigError: If the arguments of a call are no JSON object.
+    Args:
+        headers: By name, in order; sent as text.
+        payload: What follows them.
     """
-    content: list[dict[str, Any]] = []
-    if reply.reasoning:
-        told = {"text": reply.reasoning, "signature": signature_of(reply.reasoning)}
-        content.append({"reasoningContent": {"reasoningText": told}})
-    if reply.text:
-        content.append({"text": reply.text})
-    content.extend(
-        {"toolUse": {"toolUseId": call.call_id, "name": call.name, "input": _input(call)}}
-        for call in reply.tool_calls
+    head = b"".join(_encode_header(name, value) for name, value in headers.items())
+    total = _PRELUDE_BYTES + len(head) + len(payload) + _CHECKSUM.size
+    lengths = _PRELUDE.pack(total, len(head))
+    prelude = lengths + _CHECKSUM.pack(zlib.crc32(lengths))
+    body = prelude + head + payload
+    return body + _CHECKSUM.pack(zlib.crc32(body))
+
+
+def _encode_header(name: str, value: str) -> bytes:
+    raw_name, raw_value = name.encode(), value.encode()
+    return (
+        struct.pack(">B", len(raw_name))
+        + raw_name
+        + struct.pack(">BH", _STRING, len(raw_value))
+        + raw_value
     )
-    return {
-        "output": {"message": {"role": "assistant", "content": content}},
-        "stopReason": _stop_reason(reply),
-        **_metadata(request, reply),
-    }
-
-
-def stream_events(request: Mapping[str, Any], reply: ScriptedReply) -> Iterator[StreamEvent]:
-    """Yield the events of a streamed response in order.
-
-    Text comes word by word and arguments in pieces; only calls have a `contentBlockStart`.
-    """
-    yield StreamEvent("messageStart", {"role": "assistant"})
-    for number, block in enumerate(_blocks(reply)):
-        for kind, body in block:
-            yield StreamEvent(kind, {**body, "contentBlockIndex": number})
-        yield StreamEvent("contentBlockStop", {"contentBlockIndex": number})
-    yield StreamEvent("messageStop", {"stopReason": _stop_reason(reply)})
-    yield StreamEvent("metadata", _metadata(request, reply))
-
-
-def _blocks(reply: ScriptedReply) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
-    if reply.reasoning:
-        yield _deltas(*_reasoning_deltas(reply.reasoning))
-    if reply.text:
-        yield _deltas(*({"text": word} for word in words_of(reply.text)))
-    for call in reply.tool_calls:
-        yield _call_events(call)
-
-
-def _deltas(*deltas: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for delta in deltas:
-        yield "contentBlockDelta", {"delta": delta}
-
-
-def _reasoning_deltas(reasoning: str) -> Iterator[dict[str, Any]]:
-    for word in words_of(reasoning):
-        yield {"reasoningContent": {"text": word}}
-    yield {"reasoningContent": {"signature": signature_of(reasoning)}}
-
-
-def _call_events(call: ScriptedToolCall) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield (
-        "contentBlockStart",
-        {"start": {"toolUse": {"toolUseId": call.call_id, "name": call.name}}},
-    )
-    yield from _deltas(*({"toolUse": {"input": piece}} for piece in pieces_of(call.arguments_text)))
-
-
-def _input(call: ScriptedToolCall) -> dict[str, Any]:
-    try:
-        given = json.loads(call.arguments_text)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        msg = (
-            f"the arguments of {call.name!r} are no JSON object: {call.arguments_text!r:.80}; "
-            "Converse can only stream such a call"
-        )
-        raise ConfigError(msg)
-    return given
-
-
-def _stop_reason(reply: ScriptedReply) -> str:
-    return "tool_use" if reply.tool_calls else "end_turn"
-
-
-def _metadata(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, Any]:
-    blocks = [block for message in request["messages"] for block in message["content"]]
-    asked = sum(_block_tokens(block) for block in [*(request.get("system") or ()), *blocks])
-    usage = {
-        "inputTokens": asked,
-        "outputTokens": reply.tokens,
-        "totalTokens": asked + reply.tokens,
-    }
-    return {"usage": usage, "metrics": {"latencyMs": 1}}
-
-
-def _block_tokens(block: Mapping[str, Any]) -> int:
-    text = block.get("text")
-    told = text if isinstance(text, str) else json.dumps(block, ensure_ascii=False)
-    return count_text_tokens(told)

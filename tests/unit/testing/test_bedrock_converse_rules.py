@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from langchain_convmem.testing.bedrock import find_converse_fault, signature_of
+from langchain_convmem.testing.bedrock import find_converse_fault, sign
 
 PICTURE = {"format": "png", "source": {"bytes": base64.b64encode(b"png").decode()}}
 PAPER = {"format": "pdf", "name": "A paper (1)", "source": PICTURE["source"]}
 CALL = {"toolUseId": "c1", "name": "look", "input": {"where": "here"}}
 RESULT = {"toolUseId": "c1", "content": [{"text": "found"}], "status": "success"}
-THOUGHT = {"reasoningText": {"text": "Hm.", "signature": signature_of("Hm.")}}
+THOUGHT = {"reasoningText": {"text": "Hm.", "signature": sign("Hm.")}}
 SPEC = {"name": "look", "description": "Look.", "inputSchema": {"json": {"type": "object"}}}
 TOOLS = {"tools": [{"toolSpec": SPEC}]}
 
