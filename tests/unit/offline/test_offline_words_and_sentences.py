@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.offline import matching as words
 from langchain_convmem.offline.matching import (
     MAX_SENTENCE_CHARS,
     content_terms,
@@ -16,6 +15,7 @@ from langchain_convmem.offline.matching import (
     name_terms,
     split_sentences,
 )
+from langchain_convmem.words.languages import stem
 
 
 def _sentences(text):
@@ -38,11 +38,11 @@ def test_forms_of_a_word_are_one_term(one, other):
 
 
 def test_words_without_a_subject_of_their_own_are_left_out():
-    assert content_terms("What did you do with the ticket?") == ["ticket"]
+    assert content_terms("What did you do with the ticket?") == ("ticket",)
 
 
 def test_chinese_and_japanese_match_by_pairs_of_characters():
-    assert content_terms("我喜欢茶") == ["我喜", "喜欢", "欢茶"]
+    assert content_terms("我喜欢茶") == ("我喜", "喜欢", "欢茶")
 
 
 def test_names_are_capitalised_words_that_do_not_open_a_sentence():
@@ -54,9 +54,9 @@ def test_stemming_in_many_threads_at_once_gives_the_same_terms():
         f"{word}ing {word}ed {word}s number{n}" for n in range(200) for word in ("walk", "talk")
     ]
     expected = [content_terms(text) for text in texts]
-    words._stem.cache_clear()
-    words._analyse.cache_clear()
-    results: list[list[list[str]]] = []
+    stem.cache_clear()
+    content_terms.cache_clear()
+    results: list[list[tuple[str, ...]]] = []
 
     def work():
         results.append([content_terms(text) for text in texts])
