@@ -117,11 +117,11 @@ class OfflineChatModel(BaseChatModel):
         messages: Sequence[BaseMessage],
         stop: Sequence[str] | None,
         options: Mapping[str, Any],
-    ) -> _Reply:
+    ) -> _QuotingReply:
         text = _cut_at_stop(answer(messages), self._list_stops(stop))
         max_tokens = options.get("max_tokens", self.max_tokens)
         kept = text if max_tokens is None else _cut_to_tokens(text, max_tokens)
-        return _Reply(kept, "stop" if kept == text else "length", count_tokens(messages))
+        return _QuotingReply(kept, "stop" if kept == text else "length", count_tokens(messages))
 
     def _generate(
         self,
@@ -168,7 +168,7 @@ class OfflineChatModel(BaseChatModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class _QuotingReply:
     text: str
     finish_reason: str
     input_tokens: int
@@ -206,7 +206,7 @@ def _build_usage(input_tokens: int, output_tokens: int) -> UsageMetadata:
     )
 
 
-def _iter_chunks(reply: _Reply) -> Iterator[ChatGenerationChunk]:
+def _iter_chunks(reply: _QuotingReply) -> Iterator[ChatGenerationChunk]:
     """Yield the reply word by word; a last chunk without text closes it.
 
     The first chunk carries the input tokens and the last the output tokens, so that the sum of

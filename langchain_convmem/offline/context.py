@@ -69,7 +69,7 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
     are notices in front of a fence.
     """
     parts = [
-        _Part(message, tuple(split_fences(text) for text in _iter_texts(message.content)))
+        _MessageParts(message, tuple(split_fences(text) for text in _iter_texts(message.content)))
         for message in messages
     ]
     at, question = _find_question(parts)
@@ -83,7 +83,7 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _MessageParts:
     message: BaseMessage
     fenced: tuple[FencedText, ...]
 
@@ -106,7 +106,7 @@ class _Collector:
         self.recalled: list[ContextLine] = []
         self.others: list[ContextLine] = []
 
-    def read_fences(self, part: _Part) -> None:
+    def read_fences(self, part: _MessageParts) -> None:
         for text in part.fenced:
             for body in text.recalled:
                 first = self._groups + 1
@@ -120,7 +120,7 @@ class _Collector:
                 self._groups += 1
                 self._add("", read_summary(body), None, "summary", self._groups)
 
-    def read_message(self, part: _Part) -> None:
+    def read_message(self, part: _MessageParts) -> None:
         """Take the message's own text; text around a fence is the notice of whoever put it."""
         if part.has_fence and not part.outside:
             return
@@ -133,7 +133,7 @@ class _Collector:
             self.others.append(ContextLine(speaker, text.strip(), date, source, group))
 
 
-def _find_question(parts: Sequence[_Part]) -> tuple[int, str]:
+def _find_question(parts: Sequence[_MessageParts]) -> tuple[int, str]:
     """Return where the question stands (-1: nowhere) and its text."""
     asked = [(at, part) for at, part in enumerate(parts) if _get_role(part.message) in _USER_TYPES]
     for at, part in reversed(asked):
@@ -279,14 +279,14 @@ def read_fence(body: str, *, speakers: Collection[str] = ()) -> list[RecalledLin
     lines = [line.rstrip() for line in body.strip().split("\n")]
     # The notice stands in front of the first header.
     lines = lines[next((at for at, line in enumerate(lines) if _HEADER.fullmatch(line)), 0) :]
-    reader = _Reader(speakers, _find_certain_speakers(lines))
+    reader = _FenceReader(speakers, _find_certain_speakers(lines))
     for line in lines:
         reader.read(line)
     reader.close()
     return reader.done
 
 
-class _Reader:
+class _FenceReader:
     """Collects utterances line by line."""
 
     def __init__(self, speakers: Collection[str], certain: Collection[str]) -> None:

@@ -56,7 +56,7 @@ class ExtractiveSummarizer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Candidate:
     """A sentence with its place and its facts.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Sentence:
 
 
 def _find_best(
-    found: Sequence[_Sentence], chosen: set[int], known: set[str], room: int
+    found: Sequence[_Candidate], chosen: set[int], known: set[str], room: int
 ) -> int | None:
     """Return the sentence that tells most new for its length; None if none fits and tells."""
     best, highest = None, 0.0
@@ -86,7 +86,7 @@ def _find_best(
     return best
 
 
-def _list_candidates(request: SummaryRequest) -> list[_Sentence]:
+def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
     said = [
         *_iter_said(request.previous.splitlines()),
         *_iter_said(request.transcript.splitlines()),
@@ -110,11 +110,11 @@ def _iter_said(lines: Iterable[str]) -> Iterator[Said]:
         yield Said(plain, speaker)
 
 
-def _weigh_sentence(said: Said, facts: KnownFacts, missing: Sequence[str]) -> _Sentence:
+def _weigh_sentence(said: Said, facts: KnownFacts, missing: Sequence[str]) -> _Candidate:
     weight = _WANTED_WEIGHT if any(text.endswith(said.text) for text in missing) else 1.0
     tokens = count_text_tokens(f"{said.speaker}: {said.text}\n")
     worth = {key: weight * value for key, value in _weigh_facts(said.text, facts).items()}
-    return _Sentence(said.speaker, said.text, tokens, worth)
+    return _Candidate(said.speaker, said.text, tokens, worth)
 
 
 def _weigh_facts(text: str, facts: KnownFacts) -> dict[str, float]:
@@ -123,7 +123,7 @@ def _weigh_facts(text: str, facts: KnownFacts) -> dict[str, float]:
     return {f"{fact.kind}:{fact.key}": share * _WEIGHTS[fact.kind] for fact in told}
 
 
-def _join_lines(chosen: Iterable[_Sentence]) -> str:
+def _join_lines(chosen: Iterable[_Candidate]) -> str:
     """Return sentences as lines, those that follow each other from one speaker in one."""
     lines: list[str] = []
     last: str | None = None

@@ -171,7 +171,7 @@ _BACKGROUND = 20
 class _Sentence:
     number: int
     line: int
-    span: Span
+    span: Slice
     terms: frozenset[str]
     bigrams: frozenset[tuple[str, str]]
     asks: bool
@@ -331,40 +331,40 @@ _REQUEST_OPENER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Slice:
     """A slice of a text: characters `start` (included) to `end` (excluded)."""
 
     start: int
     end: int
 
 
-def split_sentences(text: str) -> list[Span]:
+def split_sentences(text: str) -> list[Slice]:
     """Return the sentences of `text` in order, blank ones left out.
 
     Line breaks end a sentence; a sentence over 300 characters is cut at a blank.
     """
-    spans: list[Span] = []
+    spans: list[Slice] = []
     start = 0
     for found in _BREAK.finditer(text):
         if "\n" not in found.group() and _ABBREVIATION.search(text[start : found.start()]):
             continue
-        spans.append(Span(start, found.end()))
+        spans.append(Slice(start, found.end()))
         start = found.end()
-    spans.append(Span(start, len(text)))
+    spans.append(Slice(start, len(text)))
     return [piece for span in spans for piece in _cut(text, span)]
 
 
-def _cut(text: str, span: Span) -> Iterator[Span]:
+def _cut(text: str, span: Slice) -> Iterator[Slice]:
     """Yield a span without the blanks around it, in pieces where it is too long for one."""
     start = span.end - len(text[span.start : span.end].lstrip())
     end = start + len(text[start : span.end].rstrip())
     while end - start > MAX_SENTENCE_CHARS:
         blank = text.rfind(" ", start + 1, start + MAX_SENTENCE_CHARS)
         stop = blank if blank > start else start + MAX_SENTENCE_CHARS
-        yield Span(start, start + len(text[start:stop].rstrip()))
+        yield Slice(start, start + len(text[start:stop].rstrip()))
         start = end - len(text[stop:end].lstrip())
     if start < end:
-        yield Span(start, end)
+        yield Slice(start, end)
 
 
 def is_question(sentence: str, *, requests: bool = False) -> bool:

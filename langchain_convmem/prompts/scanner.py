@@ -43,7 +43,7 @@ class Line(NamedTuple):
     pieces: tuple[tuple[int, int], ...]
     end: int
 
-    def at(self, offset: int) -> int:
+    def locate(self, offset: int) -> int:
         """Return the source position of `text[offset]`; just behind the end is allowed."""
         if not self.pieces:
             return self.start + offset
@@ -65,7 +65,7 @@ class Line(NamedTuple):
     @property
     def position(self) -> int:
         """Source position of the first character that is no white space."""
-        return self.at(len(self.text) - len(self.text.lstrip()))
+        return self.locate(len(self.text) - len(self.text.lstrip()))
 
 
 def find_comments(text: str, findings: Findings) -> list[Range]:
@@ -82,22 +82,22 @@ def find_comments(text: str, findings: Findings) -> list[Range]:
             _note_glued(text, start, start + 2, findings)
             comments.append((start, position))
         elif kind == "/*" and position <= last_close:
-            position = _block_end(text, start, findings)
+            position = _find_block_end(text, start, findings)
             comments.append((start, position))
         elif kind == "/*" and not is_open:
             is_open = True
-            findings.error("this comment is not closed by '*/'; it stays in the text", start)
+            findings.add_error("this comment is not closed by '*/'; it stays in the text", start)
         elif kind == "*/":
-            findings.warning("'*/' closes no comment; it stays in the text", start)
+            findings.add_warning("'*/' closes no comment; it stays in the text", start)
     return comments
 
 
-def _block_end(text: str, start: int, findings: Findings) -> int:
+def _find_block_end(text: str, start: int, findings: Findings) -> int:
     body = start + 2
     close = text.index("*/", body)
     nested = text.find("/*", body, close)
     if nested >= 0:
-        findings.error("comments cannot be nested: the first '*/' ends the comment", nested)
+        findings.add_error("comments cannot be nested: the first '*/' ends the comment", nested)
     _note_glued(text, start, close + 2, findings)
     return close + 2
 
@@ -107,7 +107,7 @@ def _note_glued(text: str, start: int, end: int, findings: Findings) -> None:
     after = text[end : end + 1]
     if before.isalnum() and after.strip():
         message = "a comment starts inside a word here; it is taken out of the text"
-        findings.info(f'{message}; {{{{"//"}}}} would write it there', start)
+        findings.add_info(f'{message}; {{{{"//"}}}} would write it there', start)
 
 
 def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
@@ -115,7 +115,7 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
     ahead = deque(comments)
     pieces: list[Range] = []
     begin = 0
-    for end, behind in _line_ends(text):
+    for end, behind in _iter_line_ends(text):
         while ahead and ahead[0][0] < end:
             opened, closed = ahead.popleft()
             pieces.append((begin, opened))
@@ -126,20 +126,20 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
             yield Line(text[begin:end], begin, (), behind)
         else:
             pieces.append((begin, end))
-            line = _joined(text, [piece for piece in pieces if piece[0] < piece[1]], behind)
+            line = _join_line(text, [piece for piece in pieces if piece[0] < piece[1]], behind)
             if line.text.strip():
                 yield line
             pieces = []
         begin = behind
 
 
-def _line_ends(text: str) -> Iterator[Range]:
+def _iter_line_ends(text: str) -> Iterator[Range]:
     for newline in _LINE_END.finditer(text):
         yield newline.span()
     yield len(text), len(text)
 
 
-def _joined(text: str, pieces: list[Range], end: int) -> Line:
+def _join_line(text: str, pieces: list[Range], end: int) -> Line:
     texts = [text[begin:stop] for begin, stop in pieces]
     offsets = accumulate((len(piece) for piece in texts), initial=0)
     starts = [begin for begin, _ in pieces]
@@ -154,7 +154,7 @@ SUMMARY_TITLE_KEY = "*MessageSummaryTitle*"
 """Key of the Meta section whose value is the title over a conversation's summary."""
 
 
-def heading(title: str | None) -> str:
+def format_heading(title: str | None) -> str:
     """Return the line over a section, with its line end; nothing for None."""
     return "" if title is None else f"**{title}:**\n"
 

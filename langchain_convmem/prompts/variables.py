@@ -1,6 +1,7 @@
-"""Run-time variables: functions without arguments, known by name, called whenever they are needed.
+"""Variables of prompt files: the functions behind them, and where `{{ name }}` stands in a text.
 
-A variable function is foreign code: whatever it raises is caught here, at one place, and recorded.
+A variable function takes no arguments, is known by name, and is called whenever its value is
+needed. It is foreign code: whatever it raises is caught here, at one place, and recorded.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _is_asynchronous(function: VariableFunction) -> bool:
     )
 
 
-def overridden(
+def override_functions(
     functions: Mapping[str, VariableFunction], own: Mapping[str, VariableFunction] | None
 ) -> Mapping[str, VariableFunction]:
     """Return the functions with those of one call in front.
@@ -143,11 +144,11 @@ def evaluate_steps(
             TypeError if it returns no string.
     """
     found = {name: functions.get(name, _REGISTRY.get(name)) for name in names}
-    yield Step(partial(_refuse_asynchronous, found), _no_refusal)
+    yield Step(partial(_refuse_asynchronous, found), _refuse_nothing)
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
-            values[name] = _text(name, (yield _call(name, function)))
+            values[name] = _require_text(name, (yield _call(name, function)))
         except Exception as error:
             if strict:
                 raise
@@ -169,7 +170,7 @@ def _refuse_asynchronous(functions: Mapping[str, VariableFunction | None]) -> No
             raise ConfigError(msg)
 
 
-async def _no_refusal() -> None:
+async def _refuse_nothing() -> None:
     """Asynchronous runs take functions of both kinds."""
 
 
@@ -179,10 +180,10 @@ def _call(name: str, function: VariableFunction | None) -> Step:
         raise LookupError(msg)
     if _is_asynchronous(function):
         return Step(function, cast("Callable[[], Awaitable[str]]", function))
-    return Step(function, partial(asyncio.to_thread, _in_thread, function))
+    return Step(function, partial(asyncio.to_thread, _call_in_thread, function))
 
 
-def _in_thread(function: VariableFunction) -> Any:
+def _call_in_thread(function: VariableFunction) -> Any:
     try:
         return function()
     except StopIteration as stop:
@@ -190,7 +191,7 @@ def _in_thread(function: VariableFunction) -> Any:
         raise RuntimeError("a variable function raised StopIteration") from stop
 
 
-def _text(name: str, value: object) -> str:
+def _require_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         msg = f"variable function {name!r} must return a string, got {type(value).__name__}"
         raise TypeError(msg)
@@ -209,8 +210,7 @@ def get_time() -> str:
     return time.strftime("%H:%M:%S")
 
 
-# -- r"""`{{ name }}` in a text, and the cleaning of white space ----------------------------------
-
+# -- `{{ name }}` in a text, and the cleaning of white space --------------------------------------
 
 MAX_FILLED = 1 << 24
 """Code points that constants may fill into one file: a small file cannot grow without limit."""
@@ -301,7 +301,7 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
         start = text.find("{{", close + 2)
 
 
-def open_placeholder(line: str) -> int:
+def find_open_placeholder(line: str) -> int:
     """Return the offset of a `{{` that is not closed on its line, or -1."""
     behind = 0
     for placeholder in find_placeholders(line):
@@ -341,16 +341,16 @@ class Filler:
         occurrences: list[Occurrence] = []
         behind = length = 0
         for placeholder in find_placeholders(text):
-            value, inner = self._value(placeholder, text)
+            value, inner = self._look_up(placeholder, text)
             lead = text[behind : placeholder.start]
             length += len(lead)
-            occurrences += [_moved(occurrence, length) for occurrence in inner]
+            occurrences += [_shift(occurrence, length) for occurrence in inner]
             parts += [lead, value]
             length += len(value)
             behind = placeholder.end
         return "".join([*parts, text[behind:]]), occurrences
 
-    def _value(self, placeholder: Placeholder, text: str) -> tuple[str, list[Occurrence]]:
+    def _look_up(self, placeholder: Placeholder, text: str) -> tuple[str, list[Occurrence]]:
         """Return what takes the placeholder's place."""
         name, start, end, quoted = placeholder
         if quoted:
@@ -366,7 +366,7 @@ class Filler:
         return written, []
 
 
-def _moved(occurrence: Occurrence, by: int) -> Occurrence:
+def _shift(occurrence: Occurrence, by: int) -> Occurrence:
     function_name, start, end = occurrence
     return Occurrence(function_name, start + by, end + by)
 

@@ -64,6 +64,5 @@ _HOMES = {
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 if "pytest" in sys.modules:
-    # Before they are imported: failing assertions then show their values in the tests of others.
-    for _contract in ("testing.index_contract", "testing.log_contract"):
-        sys.modules["pytest"].register_assert_rewrite(f"langchain_convmem.{_contract}")
+    # Before it is imported: its failing assertions then show their values in the tests of others.
+    sys.modules["pytest"].register_assert_rewrite("langchain_convmem.testing.log_contract")

@@ -65,10 +65,10 @@ class BedrockConverseServer(LoopbackServer):
     @property
     def connection(self) -> type[LoopbackConnection]:
         """What serves the requests of one connection."""
-        return _Connection
+        return _ConverseConnection
 
 
-class _Connection(LoopbackConnection):
+class _ConverseConnection(LoopbackConnection):
     def find_wrong_address(self) -> ScriptedError | None:
         if _ADDRESS.fullmatch(f"{self.command} {self.bare_path}") is not None:
             return None

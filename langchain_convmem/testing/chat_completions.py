@@ -63,10 +63,10 @@ class ChatCompletionsServer(LoopbackServer):
     @property
     def connection(self) -> type[LoopbackConnection]:
         """What serves the requests of one connection."""
-        return _Connection
+        return _ChatConnection
 
 
-class _Connection(LoopbackConnection):
+class _ChatConnection(LoopbackConnection):
     def find_page(self) -> dict[str, Any] | None:
         if self.bare_path != "/v1/models":
             return None

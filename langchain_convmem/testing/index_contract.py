@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from langchain_convmem.protocols import LineIndex
 
 __all__ = ["LineIndexContract"]
+
 _DIM = 24
 _COUNT = 300
 _CLOSE = 2e-6

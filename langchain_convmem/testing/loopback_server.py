@@ -24,7 +24,7 @@ from langchain_convmem.testing.scripted_replies import (
     ScriptedReply,
 )
 
-__all__ = ["Listener", "LoopbackConnection", "LoopbackServer"]
+__all__ = ["LoopbackListener", "LoopbackConnection", "LoopbackServer"]
 _IDLE_TIMEOUT_S = 60
 
 
@@ -41,14 +41,14 @@ class LoopbackServer(ABC):
                 the thread of its connection.
         """
         self.script = Script(reply)
-        self._listener: Listener | None = None
+        self._listener: LoopbackListener | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Start listening on a free port."""
         if self._listener is not None:
             raise ConfigError("the server is already running; create one per `with` block")
-        self._listener = Listener(self)
+        self._listener = LoopbackListener(self)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name=type(self).__name__
         )
@@ -93,7 +93,7 @@ class LoopbackServer(ABC):
         return f"http://127.0.0.1:{self._listener.server_address[1]}"
 
 
-class Listener(ThreadingHTTPServer):
+class LoopbackListener(ThreadingHTTPServer):
     """Accepts connections, knows the open ones, and keeps what its handlers raised."""
 
     # Joined on close: a thread that outlives its test would trouble the next one.
@@ -145,7 +145,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
     timeout = _IDLE_TIMEOUT_S
     # Else each small event of a stream waits for the acknowledgement of the one before.
     disable_nagle_algorithm = True
-    server: Listener
+    server: LoopbackListener
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Stay silent: the output of tests is theirs."""
