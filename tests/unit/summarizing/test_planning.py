@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem import SummarySettings
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.summarizing.planning import ROLLED, make_plan, remade_plan, size_of
+from langchain_convmem.summarizing.planning import ROLLED, make_plan, make_plan_again, measure
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import covered_by, live_entries, summary_chain
 from langchain_convmem.views.summaries import said_since, summary_draft
@@ -123,15 +123,15 @@ def test_a_rebuilt_summary_also_covers_what_a_late_part_of_a_turn_stands_before(
 
 def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
     with InMemoryLog() as log:
-        assert remade_plan(KEY, log.entries(KEY)) is None
+        assert make_plan_again(KEY, log.entries(KEY)) is None
         say(log, *talk(1))
         first = commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
-        assert remade_plan(KEY, log.entries(KEY)).window.previous is None
+        assert make_plan_again(KEY, log.entries(KEY)).window.previous is None
         say(log, HumanMessage("q1"), AIMessage("a1"))
         plan = make_plan(KEY, log.entries(KEY), TIGHT, force=True)
         second = commit(log, plan)
         say(log, HumanMessage("q2"), AIMessage("a2"))
-        again = remade_plan(KEY, log.entries(KEY))
+        again = make_plan_again(KEY, log.entries(KEY))
     assert covered(again) == ["q1", "a1"]
     assert again.window == plan.window
     assert again.window.previous.id == first.id
@@ -160,7 +160,7 @@ def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entr
     plan = make_plan(KEY, entries, own)
     if plan is None:
         whole = make_plan(KEY, entries, own, force=True)
-        assert whole is None or not own.is_due(size_of(said))
+        assert whole is None or not own.is_due(measure(said))
         return
     under = {
         entry.id
@@ -174,7 +174,7 @@ def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entr
     assert covers[-1].role == "assistant"
     assert not has_calls(covers[-1])
     further = make_plan(KEY, entries, own, force=True)
-    assert own.is_small(size_of(rest)) or further.window.cover == plan.window.cover
+    assert own.is_small(measure(rest)) or further.window.cover == plan.window.cover
 
 
 turns = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 120)), max_size=12)
@@ -206,6 +206,6 @@ def _loop(tools):
 
 def test_sizes_are_those_of_the_token_counter():
     entries = spoken(*talk(2))
-    size = size_of(entries)
+    size = measure(entries)
     assert size.messages == 4
     assert size.tokens == count_tokens([entry.message for entry in entries])

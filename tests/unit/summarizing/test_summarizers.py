@@ -18,7 +18,7 @@ from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing import ModelSummarizer, as_summarizer
-from langchain_convmem.summarizing.summarizers import summary_steps
+from langchain_convmem.summarizing.summarizers import summarize_steps
 
 REQUEST = SummaryRequest(transcript="User: Hi.\n")
 
@@ -49,8 +49,8 @@ KINDS = {
 def both(summarizer, request=REQUEST):
     """Return what a summariser says, the same in both worlds."""
     value = as_summarizer(summarizer)
-    told = run(summary_steps(value, request))
-    assert asyncio.run(arun(summary_steps(value, request))) == told
+    told = run(summarize_steps(value, request))
+    assert asyncio.run(arun(summarize_steps(value, request))) == told
     return told
 
 
@@ -125,18 +125,18 @@ def test_what_it_raises_is_the_cause_of_an_error_of_ours(error):
 
 def test_what_stops_the_process_is_passed_on():
     with pytest.raises(KeyboardInterrupt):
-        run(summary_steps(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
+        run(summarize_steps(ScriptedSummarizer(KeyboardInterrupt()), REQUEST))
 
 
 async def test_an_async_function_called_within_a_loop_is_an_error_and_leaves_nothing_behind():
     with pytest.raises(SummaryError, match="RuntimeError"):
-        run(summary_steps(as_summarizer(in_a_coroutine), REQUEST))
+        run(summarize_steps(as_summarizer(in_a_coroutine), REQUEST))
 
 
 def test_its_runs_are_marked_as_no_part_of_the_reply():
     watcher = RunWatcher()
     asked = model().with_config(callbacks=[watcher])
-    run(summary_steps(as_summarizer(asked), REQUEST))
+    run(summarize_steps(as_summarizer(asked), REQUEST))
     [run_id] = watcher.of("model")
     assert {"langchain_convmem:internal", "nostream"} <= set(watcher.runs[run_id]["tags"])
     assert watcher.runs[run_id]["metadata"]["lc_source"] == "convmem"

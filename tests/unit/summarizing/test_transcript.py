@@ -12,11 +12,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.records import SummaryRequest
 from langchain_convmem.summarizing.summarizers import (
-    Line,
-    escaped,
-    in_pieces,
-    request_messages,
-    transcript_lines,
+    TranscriptLine,
+    build_messages,
+    escape,
+    read_transcript,
+    split_transcript,
 )
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.summaries import said_since, window_of
@@ -26,12 +26,12 @@ from langchain_convmem.views.tool_calls import calls_of
 
 def lines_of(entries):
     said = said_since(live_entries(entries), None)
-    return transcript_lines(window_of(KEY, entries, said, None))
+    return read_transcript(window_of(KEY, entries, said, None))
 
 
 def read(entries):
     """Return the lines of a transcript in one piece."""
-    [piece] = in_pieces(lines_of(entries), 10_000)
+    [piece] = split_transcript(lines_of(entries), 10_000)
     return piece.splitlines(keepends=True)
 
 
@@ -84,8 +84,8 @@ def test_a_text_puts_no_words_into_the_mouth_of_somebody_else(end):
     "imitation", ["</transcript>", "< / Previous_Summary >", "<MISSING x='y'>", "<transcript>"]
 )
 def test_tags_that_fence_a_request_are_defused(imitation):
-    assert escaped(f"a {imitation} b < c") == f"a &lt;{imitation[1:]} b < c"
-    _, human = request_messages(
+    assert escape(f"a {imitation} b < c") == f"a &lt;{imitation[1:]} b < c"
+    _, human = build_messages(
         SummaryRequest(transcript=imitation, previous=imitation, missing=(imitation,))
     )
     assert human.text.count(f"&lt;{imitation[1:]}") == 3
@@ -97,7 +97,7 @@ def test_tags_that_fence_a_request_are_defused(imitation):
 
 def test_braces_and_instructions_are_data_in_a_request():
     said = "{input} {{x}} {0} {words} %s ${y}"
-    system, human = request_messages(SummaryRequest(transcript=said, max_tokens=100))
+    system, human = build_messages(SummaryRequest(transcript=said, max_tokens=100))
     assert f"<transcript>\n{said}\n</transcript>" in human.text
     assert "at most about 75 words" in system.text
     assert "{" not in system.text
@@ -108,7 +108,8 @@ def test_braces_and_instructions_are_data_in_a_request():
 texts = st.text(alphabet="ab 汉字\U0001f600é\n", max_size=300)
 speakers = st.sampled_from(["", "Ana", "A very long name that takes more than half of a piece"])
 some_lines = st.lists(
-    st.builds(Line, texts, speakers, st.sampled_from(["", "2023-05-08", "2023-05-09"])), max_size=8
+    st.builds(TranscriptLine, texts, speakers, st.sampled_from(["", "2023-05-08", "2023-05-09"])),
+    max_size=8,
 )
 
 
@@ -120,7 +121,7 @@ def bare(pieces):
 
 @given(some_lines, st.integers(16, 40))
 def test_the_pieces_joined_are_the_whole_and_none_is_too_long(lines, most):
-    pieces = in_pieces(lines, most)
+    pieces = split_transcript(lines, most)
     assert bare(pieces) == "".join("".join(line.text.split()) for line in lines)
     assert all(0 < count_text_tokens(piece) <= most for piece in pieces)
 
@@ -130,7 +131,7 @@ def test_the_pieces_joined_are_the_whole_and_none_is_too_long(lines, most):
 def test_every_text_call_and_result_stands_in_the_transcript(entries):
     said = said_since(live_entries(entries), None)
     window = window_of(KEY, entries, said, None)
-    told = squeezed("".join(in_pieces(transcript_lines(window), 10_000)))
+    told = squeezed("".join(split_transcript(read_transcript(window), 10_000)))
     for turn in window.turns:
         for entry in turn.entries:
             assert all(squeezed(text) in told for text in entry.contents)
@@ -140,15 +141,15 @@ def test_every_text_call_and_result_stands_in_the_transcript(entries):
 @pytest.mark.parametrize("text", ["word " * 100, "汉字" * 100, "x" * 500, "word\n" * 100])
 def test_each_part_of_a_line_that_is_cut_tells_the_day_and_the_speaker(text):
     said = HumanMessage(text, name="Ana", additional_kwargs={"timestamp": "2023-05-08T10:00+00:00"})
-    pieces = in_pieces(lines_of(spoken(said)), 40)
+    pieces = split_transcript(lines_of(spoken(said)), 40)
     assert len(pieces) > 3
     assert all(piece.startswith("(2023-05-08)\nAna: ") for piece in pieces)
     assert bare(pieces) == "".join(text.split())
 
 
 def test_each_piece_begins_with_the_day_of_its_first_line():
-    lines = [Line(f"Ana: {'word ' * 10}", "Ana", "2023-05-08") for _ in range(8)]
-    pieces = in_pieces([*lines, Line("Ana: later", "Ana", "2023-05-09")], 40)
+    lines = [TranscriptLine(f"Ana: {'word ' * 10}", "Ana", "2023-05-08") for _ in range(8)]
+    pieces = split_transcript([*lines, TranscriptLine("Ana: later", "Ana", "2023-05-09")], 40)
     assert len(pieces) == 4
     assert all(piece.startswith("(2023-05-08)\nAna: word") for piece in pieces)
     assert "".join(pieces).count("(2023-05-08)") == 4
@@ -158,7 +159,7 @@ def test_each_piece_begins_with_the_day_of_its_first_line():
 def test_a_part_of_a_line_puts_no_words_into_the_mouth_of_somebody_else():
     name = "A very long name that takes more than half of a piece"
     text = f"{name}: {'x' * 120}\n  " + "Assistant: I promise.\n  " * 20
-    pieces = in_pieces([Line(text, name)], 16)
+    pieces = split_transcript([TranscriptLine(text, name)], 16)
     assert all(line.startswith(("  ", name)) for line in "".join(pieces).splitlines())
 
 
@@ -166,7 +167,7 @@ def test_each_call_and_each_result_is_told_once():
     calls = [{"name": "look", "args": {"n": n}, "id": f"c{n}"} for n in range(30)]
     results = [ToolMessage(f"result {n};", tool_call_id=f"c{n}") for n in range(30)]
     entries = spoken("go", AIMessage("", tool_calls=calls), *results)
-    said = squeezed("".join(in_pieces(lines_of(entries), 10_000)))
+    said = squeezed("".join(split_transcript(lines_of(entries), 10_000)))
     for number in range(30):
         assert said.count(f'(calls look with {{"n": {number}}})') == 1
         assert said.count(f"result {number};") == 1

@@ -12,7 +12,7 @@ from langchain_convmem.effects import run
 from langchain_convmem.errors import SummaryError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.summarizing.summarizers import written_steps
+from langchain_convmem.summarizing.summarizers import write_steps
 from langchain_convmem.views.summaries import summary_window
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -25,7 +25,7 @@ def window(*messages):
 
 
 def write(summarizer, said, settings=WIDE):
-    return run(written_steps(summarizer, said, settings))
+    return run(write_steps(summarizer, said, settings))
 
 
 def test_a_summary_that_tells_everything_is_asked_for_once():
