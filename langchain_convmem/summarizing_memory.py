@@ -283,7 +283,7 @@ def _build_summary(pieces: tuple[str, ...]) -> SystemMessage:
 
 
 def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:
-    """Return what a log would hold of a summary and the messages behind it."""
+    """Return what a log would hold of a summary and the messages after it."""
     before = Entry(
         id=new_ulid(),
         key=_KEY,

@@ -65,7 +65,7 @@ class Given:
 def read_context(messages: Sequence[BaseMessage]) -> Given:
     """Return the question and every quotable line of `messages`.
 
-    The question is the latest user message with text outside a fence; it is no line itself, nor
+    The question is the latest user message with text outside a fence; it is not a line itself, nor
     are notices in front of a fence.
     """
     parts = [
@@ -93,7 +93,7 @@ class _MessageParts:
 
     @property
     def outside(self) -> str:
-        """Text behind the fences, or in blocks of its own: never a fence's notice."""
+        """Text after the fences, or in blocks of its own: never a fence's notice."""
         pieces = (text.after if text.is_fenced else text.before for text in self.fenced)
         return "\n".join(piece.strip() for piece in pieces if piece.strip())
 
@@ -214,7 +214,7 @@ class FencedText:
         recalled: Bodies of `<recalled>` fences.
         summaries: Bodies of `<summary>` fences.
         contexts: Bodies of `<context>` fences: sections of a prompt file, nobody's words.
-        after: Text behind the last fence.
+        after: Text after the last fence.
     """
 
     before: str

@@ -256,7 +256,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
             **kwargs: A value for each input variable; `summary` may be missing, None or blank.
 
         Raises:
-            ConfigError: If `summary` is no string, or a variable's function is asynchronous.
+            ConfigError: If `summary` is not a string, or a variable's function is asynchronous.
         """
         return run(self._build_steps(kwargs))
 
@@ -355,7 +355,7 @@ def _fence(text: str) -> str:
 
 
 def _fold_in(messages: list[BaseMessage], texts: Iterable[str]) -> list[BaseMessage]:
-    """Return the messages with the texts in front of the last human message, or behind all."""
+    """Return the messages with the texts in front of the last human message, or after all."""
     blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]
     if not blocks:
         return messages

@@ -86,7 +86,7 @@ def read_compiled(data: bytes, path: str, *, max_bytes: int) -> CompiledPrompt |
         content = _parse_json(_unpack(data, max_bytes) if is_binary else data)
         return _load_plain(content, path)
     except _Damage as damage:
-        msg = f"{path}: this is no compiled prompt that can be read: {damage}"
+        msg = f"{path}: this is not a readable compiled prompt: {damage}"
         raise PromptSyntaxError(msg, path=path) from damage
 
 
@@ -152,15 +152,15 @@ def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise _Damage(f"it is no JSON ({error}); {_AGAIN}") from error
+        raise _Damage(f"it is not JSON ({error}); {_AGAIN}") from error
 
 
 def _load_plain(content: Any, path: str) -> CompiledPrompt:
     if not isinstance(content, dict):
-        raise _Damage(f"it is no JSON object; {_AGAIN}")
+        raise _Damage(f"it is not a JSON object; {_AGAIN}")
     is_foreign = "format" not in content
     if is_foreign and (not content or set(content) - _FOREIGN_KEYS):
-        raise _Damage(f"it has not the keys of one; {_AGAIN}")
+        raise _Damage(f"it does not have the keys of one; {_AGAIN}")
     if not is_foreign:
         _check_format(content)
     sections = _read_texts(content, "prompts")
@@ -200,14 +200,14 @@ def _name_source(path: str, source_name: str) -> str:
 def _read_texts(content: Mapping[str, Any], key: str) -> dict[str, str]:
     value = content.get(key, {})
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise _Damage(f"'{key}' is no object of strings; {_AGAIN}")
+        raise _Damage(f"'{key}' is not an object of strings; {_AGAIN}")
     return value
 
 
 def _read_list(content: Mapping[str, Any], key: str) -> list[Any]:
     value = content.get(key, [])
     if not isinstance(value, list):
-        raise _Damage(f"'{key}' is no list; {_AGAIN}")
+        raise _Damage(f"'{key}' is not a list; {_AGAIN}")
     return value
 
 
@@ -216,7 +216,7 @@ def _read_occurrences(
 ) -> dict[str, tuple[Occurrence, ...]]:
     variables = content.get("variables", {})
     if not isinstance(variables, dict) or not variables.keys() <= sections.keys():
-        raise _Damage(f"'variables' is no object of the titles of 'prompts'; {_AGAIN}")
+        raise _Damage(f"'variables' is not an object of the titles of 'prompts'; {_AGAIN}")
     found = {}
     for title in variables:
         text = sections[title]
@@ -234,7 +234,7 @@ def _read_occurrence(found: Any, units: Mapping[int, int]) -> Occurrence:
         name, start, end = map(found.get, _OCCURRENCE_KEYS)
         if isinstance(name, str) and type(start) is int and type(end) is int:
             return Occurrence(name, units.get(start, start), units.get(end, end))
-    raise _Damage(f"{found!r:.80} is no occurrence of a variable; {_AGAIN}")
+    raise _Damage(f"{found!r:.80} is not an occurrence of a variable; {_AGAIN}")
 
 
 def _count_utf16_units(text: str) -> dict[int, int]:
@@ -272,4 +272,4 @@ def _read_diagnostic(found: Any, path: str) -> Diagnostic:
             "message": str(message),
         }:
             return Diagnostic(level, message, line, column, name=path)
-    raise _Damage(f"{found!r:.80} is no diagnostic; {_AGAIN}")
+    raise _Damage(f"{found!r:.80} is not a diagnostic; {_AGAIN}")

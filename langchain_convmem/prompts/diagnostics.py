@@ -1,7 +1,7 @@
 """What is wrong with a prompt file, and where: one value per finding, printed as compilers do.
 
 Lines and columns count from 1, columns in code points of the source line. A byte order mark at
-the start of the text is no column.
+the start of the text is not a column.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ _CLOSER = re.compile(r"[ \t]__(?!\w)")
 
 
 def read_title(line: str) -> str | None:
-    """Return the cleaned title, empty for an empty one; None if the line is no title.
+    """Return the cleaned title, empty for an empty one; None if the line is not a title.
 
     Quoted text in it is still in its quotes.
     """
@@ -304,7 +304,7 @@ def _report_title_lookalike(line: Line, findings: Findings) -> None:
             "this title is not closed by '__' on its line; it is taken as text", line.position
         )
     elif lead.startswith(_MARK) and lead.find(_MARK, 2) > 0:
-        message = "this line is taken as text: behind a title nothing may follow"
+        message = "this line is taken as text: nothing may follow a title"
         findings.add_info(message, line.position)
 
 
@@ -391,7 +391,7 @@ def _find_problem(key: str, written: str) -> str:
         return "this field has no key in front of '='"
     if any(mark in key for mark in _COMMENT_MARKS):
         return f"the key '{key}' holds the mark of a comment"
-    return "" if written else f"'{key}' has no value behind '=' on its line"
+    return "" if written else f"'{key}' has no value after '=' on its line"
 
 
 def _check_variables(
@@ -414,7 +414,9 @@ def _check_variables(
             message = f"there is no function '{function}' for the variable '{name}'{hint}"
             findings.add_error(message, position)
         else:
-            message = f"'{function}' is no function name: letters, digits and '_', as in 'getDate'"
+            message = (
+                f"'{function}' is not a function name: letters, digits and '_', as in 'getDate'"
+            )
             findings.add_error(message, position)
     return usable
 
@@ -514,7 +516,7 @@ class Span(NamedTuple):
     Attributes:
         kind: What it is.
         start: First code point, from 0; a byte order mark does not count.
-        end: One behind the last code point.
+        end: One after the last code point.
         diagnosed_at: For what is dropped: line and column of the diagnostic that says so.
     """
 

@@ -148,7 +148,7 @@ class PromptFile:
         Raises:
             PromptSyntaxError: In strict mode, if there is a diagnostic of level `error`; its
                 message shows the line and a caret.
-            ConfigError: If `functions` holds what is no function without arguments.
+            ConfigError: If `functions` holds something that is not a function without arguments.
         """
         own = _copy_functions(functions)
         source = PromptSource(sha256=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
@@ -281,7 +281,7 @@ class PromptFile:
             titles: Which sections, in this order; a title that the file does not have is skipped
                 and logged as a warning.
             include_titles: Put each title as `**Title:**` over its section.
-            include_summary: Put the summary behind the sections, under `summary_title` if there
+            include_summary: Put the summary after the sections, under `summary_title` if there
                 is one and titles are included.
             summary: The summary; a blank one leaves no trace.
             strict: See `render`.

@@ -35,7 +35,7 @@ class Line(NamedTuple):
         start: Position of the first of them in the source.
         pieces: If comments were taken out, pairs for each piece left: where it starts in `text`,
             and its position in the source.
-        end: Position behind the line and its line end.
+        end: Position after the line and its line end.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     end: int
 
     def locate(self, offset: int) -> int:
-        """Return the source position of `text[offset]`; just behind the end is allowed."""
+        """Return the source position of `text[offset]`; just after the end is allowed."""
         if not self.pieces:
             return self.start + offset
         piece = bisect_right(self.pieces, offset, key=itemgetter(0)) - 1
@@ -64,7 +64,7 @@ class Line(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Source position of the first character that is no white space."""
+        """Source position of the first character that is not white space."""
         return self.locate(len(self.text) - len(self.text.lstrip()))
 
 

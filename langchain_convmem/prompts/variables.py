@@ -73,11 +73,12 @@ def check_functions(functions: Mapping[str, VariableFunction]) -> None:
     """Refuse what cannot serve as variable functions.
 
     Raises:
-        ConfigError: If a name is no identifier, or its function needs an argument or is none.
+        ConfigError: If a name is not an identifier, or what it names cannot be called without
+            arguments.
     """
     for name, function in functions.items():
         if not name.isidentifier():
-            msg = f"{name!r} is no name for a variable function: use letters, digits and '_'"
+            msg = f"{name!r} is not a name for a variable function: use letters, digits and '_'"
             raise ConfigError(msg)
         if not callable(function) or not _takes_nothing(function):
             msg = (
@@ -227,7 +228,7 @@ class Placeholder(NamedTuple):
     Attributes:
         name: The name; of quoted text, with the quotes.
         start: First code point, an opening brace.
-        end: One behind the last closing brace.
+        end: One after the last closing brace.
         quoted: The text that stands between quotes; empty if it is a name.
     """
 
@@ -243,7 +244,7 @@ class Occurrence(NamedTuple):
     Attributes:
         function_name: The function whose value goes there.
         start: First code point, an opening brace.
-        end: One behind the last closing brace.
+        end: One after the last closing brace.
     """
 
     function_name: str
@@ -259,7 +260,7 @@ def clean_name(text: str) -> str:
 def clean_lines(lines: Iterable[str]) -> str:
     """Return the lines as a section's text: indentation kept, other white space tokens saved.
 
-    Runs of blanks and tabs behind the first visible character become one blank, white space at
+    Runs of blanks and tabs after the first visible character become one blank, white space at
     line ends goes, and so do blank lines at both ends; several blank lines become one.
     """
     cleaned: list[str] = []

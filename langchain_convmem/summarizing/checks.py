@@ -56,7 +56,7 @@ def _as_said(fact: Fact) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """The list behind a summary.
+    """The list of details after a summary.
 
     Attributes:
         text: The list; empty where nothing is listed.

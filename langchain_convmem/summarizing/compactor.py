@@ -447,7 +447,7 @@ class BackgroundJobs:
     def submit(self, key: ThreadKey) -> bool:
         """Have the job done for a thread; say whether it will be.
 
-        A job that waits serves everyone who asks; behind one that runs there is one more.
+        A job that waits serves everyone who asks; after one that runs there is one more.
         """
         with self._lock:
             if self._pid != os.getpid():

@@ -394,7 +394,7 @@ def split_transcript(lines: Iterable[TranscriptLine], max_tokens: int) -> list[s
 
 
 def _cut_line(line: TranscriptLine, max_tokens: int) -> Iterator[str]:
-    """Yield a line in parts, each with a line break behind it."""
+    """Yield a line in parts, each with a line break after it."""
     text, tag = line.text, ""
     again = _drop_if_long(f"{line.speaker}: " if line.speaker else "", max_tokens) or _INDENT
     room = max_tokens - 1  # for the line break

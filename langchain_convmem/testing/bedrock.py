@@ -148,7 +148,7 @@ def _find_system_faults(system: object) -> Iterator[str]:
     if system is None:
         return
     if not isinstance(system, list):
-        yield "The value at system is no list of content blocks."
+        yield "The value at system is not a list of content blocks."
         return
     for number, block in enumerate(system):
         kinds = set(block) if isinstance(block, Mapping) else set()
@@ -199,7 +199,7 @@ def _find_tool_spec_faults(spec: object, at: str) -> Iterator[str]:
 
 def _find_message_faults(message: object, at: str) -> Iterator[str]:
     if not isinstance(message, Mapping):
-        yield f"The value at {at} is no message."
+        yield f"The value at {at} is not a message."
         return
     role = message.get("role")
     if role not in _ROLES:
@@ -401,7 +401,7 @@ def _find_text_faults(text: object, at: str) -> Iterator[str]:
 
 def _find_call_faults(call: object, at: str) -> Iterator[str]:
     if not isinstance(call, Mapping):
-        yield f"The value at {at}.toolUse is no tool use."
+        yield f"The value at {at}.toolUse is not a tool use."
         return
     yield from _find_pattern_faults(call.get("toolUseId"), _CALL_ID, f"{at}.toolUse.toolUseId")
     yield from _find_pattern_faults(call.get("name"), _TOOL_NAME, f"{at}.toolUse.name")
@@ -427,7 +427,7 @@ def _describe_breach(value: object, at: str, wanted: str) -> str:
 
 def _find_result_faults(result: object, at: str) -> Iterator[str]:
     if not isinstance(result, Mapping):
-        yield f"The value at {at}.toolResult is no tool result."
+        yield f"The value at {at}.toolResult is not a tool result."
         return
     yield from _find_pattern_faults(result.get("toolUseId"), _CALL_ID, f"{at}.toolResult.toolUseId")
     if result.get("status", "success") not in ("success", "error"):
@@ -454,7 +454,7 @@ def _find_reasoning_faults(value: object, at: str) -> Iterator[str]:
     told = value.get("reasoningText") if isinstance(value, Mapping) else None
     if not isinstance(told, Mapping):
         if not (isinstance(value, Mapping) and value.get("redactedContent")):
-            yield f"The value at {at}.reasoningContent is no reasoning."
+            yield f"The value at {at}.reasoningContent is not reasoning."
         return
     text, signature = told.get("text"), told.get("signature")
     if not isinstance(text, str):
@@ -470,7 +470,7 @@ def _find_reasoning_faults(value: object, at: str) -> Iterator[str]:
 
 def _find_media_faults(kind: str, value: object, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
-        yield f"The value at {at}.{kind} is no {kind}."
+        yield f"The value at {at}.{kind} is not a valid {kind}."
         return
     if value.get("format") not in _FORMATS[kind]:
         yield _describe_breach(
@@ -497,7 +497,7 @@ def _find_source_faults(kind: str, source: object, at: str) -> Iterator[str]:
         return
     data = _decode(source["bytes"])
     if not data:
-        yield f"The bytes field at {at}.{kind}.source is empty or no base64."
+        yield f"The bytes field at {at}.{kind}.source is empty or not base64."
     elif len(data) > _MOST_BYTES[kind]:
         yield (
             f"The {kind} at {at} has {len(data)} bytes; the most allowed is {_MOST_BYTES[kind]}."
@@ -523,7 +523,7 @@ def write_converse_body(request: Mapping[str, Any], reply: ScriptedReply) -> dic
     """Return the body of a response that is not streamed.
 
     Raises:
-        ConfigError: If the arguments of a call are no JSON object.
+        ConfigError: If the arguments of a call are not a JSON object.
     """
     content: list[dict[str, Any]] = []
     if reply.reasoning:
@@ -549,7 +549,7 @@ def _parse_input(call: ScriptedToolCall) -> dict[str, Any]:
         given = None
     if not isinstance(given, dict):
         msg = (
-            f"the arguments of {call.name!r} are no JSON object: {call.arguments_text!r:.80}; "
+            f"the arguments of {call.name!r} are not a JSON object: {call.arguments_text!r:.80}; "
             "Converse can only stream such a call"
         )
         raise ConfigError(msg)

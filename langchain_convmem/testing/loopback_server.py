@@ -24,7 +24,6 @@ from langchain_convmem.testing.scripted_replies import (
     ScriptedReply,
 )
 
-__all__ = ["LoopbackListener", "LoopbackConnection", "LoopbackServer"]
 _IDLE_TIMEOUT_S = 60
 
 
@@ -132,7 +131,7 @@ class LoopbackListener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's hook
         error = sys.exception()
-        # A client that leaves in the middle of a stream is no fault of the server.
+        # A client that leaves in the middle of a stream is not a fault of the server.
         if error is not None and not isinstance(error, ConnectionError):
             self.errors.append(error)
 

@@ -86,7 +86,7 @@ REFUSED = {
     "no messages": ({}, "messages field is empty"),
     "an empty list": ({"messages": []}, "messages field is empty"),
     "text for messages": ({"messages": "Hi"}, "messages field is empty"),
-    "a message that is text": (_asked("Hi"), "messages.0 is no message"),
+    "a message that is text": (_asked("Hi"), "messages.0 is not a message"),
     # roles
     "a role for system": (_asked({**_user(), "role": "system"}), "messages.0.role"),
     "no role": (_asked({"content": [{"text": "Hi"}]}), "messages.0.role"),
@@ -106,7 +106,7 @@ REFUSED = {
     "a block that is text": (_asked(_user("Hi")), "exactly one known"),
     # system
     "a blank system text": (_asked(_user(), system=[{"text": " "}]), "system.0 is blank"),
-    "a system text alone": (_asked(_user(), system="Be brief."), "system is no list"),
+    "a system text alone": (_asked(_user(), system="Be brief."), "system is not a list"),
     "a picture for system": (_asked(_user(), system=[{"image": PICTURE}]), "system.0 must have"),
     # calls and results
     "a call of the user": (_asked(_user({"toolUse": CALL})), "toolUse.*only allowed"),
@@ -147,8 +147,8 @@ REFUSED = {
     "no id": (_asked(_user(), _called(toolUseId=None), _told()), "toolUseId"),
     "a name with a dot": (_asked(_user(), _called(name="a.b"), _told()), "toolUse.name"),
     "an input in text": (_asked(_user(), _called(input="{}"), _told()), "Provide a json object"),
-    "no call": (_asked(_user(), _assistant({"toolUse": None})), "no tool use"),
-    "no result": (_asked(_user({"toolResult": None})), "no tool result"),
+    "no call": (_asked(_user(), _assistant({"toolUse": None})), "not a tool use"),
+    "no result": (_asked(_user({"toolResult": None})), "not a tool result"),
     "an empty result": (_asked(_user(), _called(), _told(content=[])), "ToolResultBlock.*empty"),
     "a blank result": (
         _asked(_user(), _called(), _told(content=[{"text": ""}])),
@@ -225,7 +225,7 @@ REFUSED = {
     ),
     "a thought that is none": (
         _asked(_user(), _assistant({"reasoningContent": {}}, {"text": "Y"}), _user()),
-        "is no reasoning",
+        "is not reasoning",
     ),
     # media
     "a picture of the assistant": (
@@ -238,7 +238,7 @@ REFUSED = {
     ),
     "a picture without data": (
         _asked(_user({"image": {**PICTURE, "source": {"bytes": ""}}})),
-        "empty or no base64",
+        "empty or not base64",
     ),
     "a picture by address": (
         _asked(_user({"image": {**PICTURE, "source": {"url": "http://x"}}})),
@@ -257,7 +257,7 @@ REFUSED = {
         ),
         "3750001 bytes",
     ),
-    "a picture that is none": (_asked(_user({"image": "png"})), "is no image"),
+    "a picture that is none": (_asked(_user({"image": "png"})), "is not a valid image"),
     "too many pictures": (_asked(_user(*[{"image": PICTURE}] * 21)), "21 blocks of kind image"),
     "too many papers in results": (
         _asked(
