@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from langchain_convmem.offline.context import ContextLine, Source
 from langchain_convmem.words.languages import ENGLISH, is_function_word, stem
+from langchain_convmem.words.speech import askings, lower_in_place, pieces
 
 MAX_QUOTES = 3
 
@@ -308,27 +309,6 @@ class _Scorer:
 MAX_SENTENCE_CHARS = 300
 """Longer sentences are cut at a blank: nobody wants to hear a page quoted."""
 
-_BREAK = re.compile(
-    r"(?<=[.!?\u2026])[\"'\u201d\u2019)\]]*\s+(?=[^\sa-z])|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
-)
-
-_ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|vs|etc|e\.g|i\.e|a\.m|p\.m)\.$")
-_OPENING = r"(?:(?:and|but|so|ok|okay|well|hey|hi|please|sorry)[\s,]+)*"
-
-_QUESTION_OPENER = re.compile(
-    _OPENING
-    + r"(?:who|whom|whose|what|when|where|which|why|how|is|are|am|was|were|do|does|did|can|could|"
-    r"will|would|should|shall|has|have|had|may|might)(?:'s|'re|s)?\b",
-    re.IGNORECASE,
-)
-
-_REQUEST_OPENER = re.compile(
-    _OPENING
-    + r"(?:tell me|remind me|show me|give me|find|look up|quote|repeat|list|name|explain|describe|"
-    r"summari[sz]e|do you remember|i forgot|i forget|i wonder)\b",
-    re.IGNORECASE,
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -343,14 +323,9 @@ def split_sentences(text: str) -> list[Slice]:
 
     Line breaks end a sentence; a sentence over 300 characters is cut at a blank.
     """
-    spans: list[Slice] = []
-    start = 0
-    for found in _BREAK.finditer(text):
-        if "\n" not in found.group() and _ABBREVIATION.search(text[start : found.start()]):
-            continue
-        spans.append(Slice(start, found.end()))
-        start = found.end()
-    spans.append(Slice(start, len(text)))
+    _, *starts = [piece.start for piece in pieces(lower_in_place(text))] or [0]
+    ends = [*starts, len(text)]
+    spans = map(Slice, [0, *starts], ends)
     return [piece for span in spans for piece in _cut(text, span)]
 
 
@@ -378,7 +353,7 @@ def is_question(sentence: str, *, requests: bool = False) -> bool:
     plain = sentence.strip()
     if plain.rstrip("\"'\u201d\u2019)]!").endswith(("?", "\uff1f")):
         return True
-    return requests and bool(_QUESTION_OPENER.match(plain) or _REQUEST_OPENER.match(plain))
+    return requests and bool(askings(sentence))
 
 
 # -- Comparable words -----------------------------------------------------------------------------
