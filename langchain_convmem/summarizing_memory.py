@@ -116,7 +116,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     @field_validator("summarizer", mode="after")
     @classmethod
-    def _of_any_kind(cls, value: Any) -> Summarizer:
+    def _coerce_summarizer(cls, value: Any) -> Summarizer:
         return as_summarizer(value)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -202,7 +202,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     # -- compacting ------------------------------------------------------------------------------
 
     def _compact_steps(self, messages: list[BaseMessage]) -> Steps[list[BaseMessage]]:
-        parts = _SplitMessages.of(messages)
+        parts = _SplitMessages.from_messages(messages)
         names = compute_digests(parts.summary, parts.said)
         done, pieces = self.cache.find_longest(names)
         pieces = pieces or parts.summary
@@ -223,7 +223,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         return (written.text, details.text) if details.text else (written.text,)
 
     def _write_text_steps(self, messages: Any) -> Steps[str]:
-        parts = _SplitMessages.of(convert_to_messages(messages))
+        parts = _SplitMessages.from_messages(convert_to_messages(messages))
         entries = _build_entries(parts.summary, parts.said)
         before = [entry for entry in entries if entry.role == "summary"]
         said = [entry for entry in entries if entry.role != "summary"]
@@ -248,7 +248,7 @@ class _SplitMessages:
     said: Sequence[BaseMessage]
 
     @classmethod
-    def of(cls, messages: Sequence[BaseMessage]) -> _SplitMessages:
+    def from_messages(cls, messages: Sequence[BaseMessage]) -> _SplitMessages:
         summary: tuple[str, ...] = ()
         said: list[BaseMessage] = []
         for message in messages:

@@ -136,20 +136,20 @@ def _read_question(question: str) -> _Query:
     plain = fold(question)
     return _Query(
         weights=_weigh_words(question),
-        bigrams=frozenset(pairwise(content_terms(question))),
+        bigrams=frozenset(pairwise(list_terms(question))),
         expected=tuple(re.compile(sign) for asked, sign in _EXPECTED if asked.search(plain)),
         voice=_find_voice(plain),
     )
 
 
 def _weigh_words(question: str) -> dict[str, float]:
-    names = name_terms(question)
+    names = list_names(question)
     weights: dict[str, float] = {}
     pieces = [question[span.start : span.end] for span in split_sentences(question)]
     asking = [piece for piece in pieces if is_question(piece, requests=True)]
     for piece in pieces:
         share = 1.0 if not asking or piece in asking else _PREAMBLE_WEIGHT
-        for term in content_terms(piece):
+        for term in list_terms(piece):
             own = _REPORTING_WEIGHT if term in _REPORTING_TERMS else 1.0
             weight = share * own * (_NAME_WEIGHT if term in names else 1.0)
             weights[term] = max(weights.get(term, 0.0), weight)
@@ -194,7 +194,7 @@ def _read_lines(lines: Sequence[ContextLine]) -> _Scene:
     for number, line in enumerate(lines):
         for span in split_sentences(line.text):
             text = line.text[span.start : span.end]
-            words = content_terms(text)
+            words = list_terms(text)
             frequency.update(set(words))
             sentences.append(
                 _Sentence(
@@ -208,7 +208,7 @@ def _read_lines(lines: Sequence[ContextLine]) -> _Scene:
             )
     return _Scene(
         lines=lines,
-        line_terms=tuple(frozenset(content_terms(line.text)) for line in lines),
+        line_terms=tuple(frozenset(list_terms(line.text)) for line in lines),
         sentences=tuple(sentences),
         rarity={term: _compute_rarity(n, len(sentences)) for term, n in frequency.items()},
     )
@@ -223,7 +223,7 @@ def _list_date_terms(date: str | None) -> frozenset[str]:
     if date is None:
         return frozenset()
     year, month, day = date.split("-")
-    return frozenset(content_terms(f"{_MONTHS[int(month) - 1]} {year} {day} {int(day)}"))
+    return frozenset(list_terms(f"{_MONTHS[int(month) - 1]} {year} {day} {int(day)}"))
 
 
 # -- How well a sentence fits ---------------------------------------------------------------------
@@ -284,7 +284,7 @@ class _Scorer:
         before = self._weigh_question_before(sentence.line)
         if self._total == 0 or (own == 0 and before == 0):
             return 0.0
-        said_by = self._weigh(frozenset(content_terms(line.speaker)) - sentence.terms)
+        said_by = self._weigh(frozenset(list_terms(line.speaker)) - sentence.terms)
         dated = self._weigh(_list_date_terms(line.date) - sentence.terms)
         covered = own + _LINE_SHARE * rest + _SPEAKER_SHARE * said_by + _DATE_SHARE * dated + before
         shared = len(self._query.bigrams & sentence.bigrams) / max(len(self._query.bigrams), 1)
@@ -384,7 +384,7 @@ _IRREGULAR = {
 
 
 @lru_cache(maxsize=4_096)
-def content_terms(text: str) -> tuple[str, ...]:
+def list_terms(text: str) -> tuple[str, ...]:
     """Return the terms of `text` in order without words that carry no subject of their own."""
     found: list[str] = []
     for token in _TOKEN.findall(fold(text)):
@@ -398,9 +398,9 @@ def content_terms(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def name_terms(text: str) -> frozenset[str]:
+def list_names(text: str) -> frozenset[str]:
     """Return the terms of words that are capitalised although they do not open a sentence."""
-    return frozenset(term for name in _NAME.findall(text) for term in content_terms(name))
+    return frozenset(term for name in _NAME.findall(text) for term in list_terms(name))
 
 
 def fold(text: str) -> str:

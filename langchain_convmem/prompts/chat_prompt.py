@@ -210,7 +210,7 @@ class SectionText(Serializable):
         """Names of the template variables, each once, in order."""
         return list(dict.fromkeys(name for body in self.bodies for name in body[1::2]))
 
-    def blocks(self, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    def fill_blocks(self, values: Mapping[str, str]) -> list[tuple[str, str]]:
         """Return pairs of heading and text."""
         texts = (fill_pieces(body, values) for body in self.bodies)
         return list(zip(self.headings, texts, strict=True))
@@ -226,7 +226,7 @@ class SectionText(Serializable):
 
     def outline(self) -> list[tuple[str, str]]:
         """Return pairs of heading and text with `{name}` for what is filled in later."""
-        return self.blocks({name: f"{{{name}}}" for name in self.variables})
+        return self.fill_blocks({name: f"{{{name}}}" for name in self.variables})
 
 
 class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
@@ -271,7 +271,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
     def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
         summary = _read_summary(given)
         values = yield from self.sections.evaluate_steps(given)
-        blocks = self.sections.blocks(values)
+        blocks = self.sections.fill_blocks(values)
         text = self._join(blocks, shown_summary([summary]) if summary.strip() else "")
         return [_MESSAGES[self.role](text)] if text else []
 
@@ -326,7 +326,7 @@ class InputPlaceholder(MessagesPlaceholder):
         values = yield from self.sections.evaluate_steps(given)
         # What the file says is left as it is; only a value could end the block against its will.
         defused = {name: _FENCE.sub("&lt;", value) for name, value in values.items()}
-        texts = [_fence(join_blocks(self.sections.blocks(defused))), _read_recalled(given)]
+        texts = [_fence(join_blocks(self.sections.fill_blocks(defused))), _read_recalled(given)]
         return _fold_in(_read_messages(given[self.variable_name]), [text for text in texts if text])
 
 

@@ -25,8 +25,8 @@ from langchain_convmem.testing.scripted_replies import (
     ScriptedError,
     ScriptedReply,
     ScriptedToolCall,
-    pieces_of,
-    words_of,
+    split_pieces,
+    split_words,
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -614,7 +614,7 @@ def _stream_blocks(reply: ScriptedReply) -> Iterator[Iterator[tuple[str, dict[st
     if reply.reasoning:
         yield _stream_deltas(*_stream_reasoning(reply.reasoning))
     if reply.text:
-        yield _stream_deltas(*({"text": word} for word in words_of(reply.text)))
+        yield _stream_deltas(*({"text": word} for word in split_words(reply.text)))
     for call in reply.tool_calls:
         yield _stream_call(call)
 
@@ -625,7 +625,7 @@ def _stream_deltas(*deltas: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
 
 
 def _stream_reasoning(reasoning: str) -> Iterator[dict[str, Any]]:
-    for word in words_of(reasoning):
+    for word in split_words(reasoning):
         yield {"reasoningContent": {"text": word}}
     yield {"reasoningContent": {"signature": sign(reasoning)}}
 
@@ -636,7 +636,7 @@ def _stream_call(call: ScriptedToolCall) -> Iterator[tuple[str, dict[str, Any]]]
         {"start": {"toolUse": {"toolUseId": call.call_id, "name": call.name}}},
     )
     yield from _stream_deltas(
-        *({"toolUse": {"input": piece}} for piece in pieces_of(call.arguments_text))
+        *({"toolUse": {"input": piece}} for piece in split_pieces(call.arguments_text))
     )
 
 

@@ -22,8 +22,8 @@ from langchain_convmem.testing.scripted_replies import (
     ScriptedError,
     ScriptedReply,
     ScriptedToolCall,
-    pieces_of,
-    words_of,
+    split_pieces,
+    split_words,
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -89,7 +89,7 @@ class _ChatConnection(LoopbackConnection):
 
     def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
         service = _SERVICES[self.bare_path]
-        number = self.server.service.script.next_number()
+        number = self.server.service.script.take_number()
         envelope = Envelope(f"{service.id_prefix}-{number}", int(time.time()), request["model"])
         if not request.get("stream"):
             self.send_whole(service.whole(request, reply, envelope), reply)
@@ -470,11 +470,11 @@ def stream_chat_events(
 
 def _stream_deltas(reply: ScriptedReply) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": "" if reply.text or not reply.tool_calls else None}
-    for word in words_of(reply.text):
+    for word in split_words(reply.text):
         yield {"content": word}
     for index, call in enumerate(reply.tool_calls):
         yield {"tool_calls": [{"index": index, **_build_call(call, "")}]}
-        for piece in pieces_of(call.arguments_text):
+        for piece in split_pieces(call.arguments_text):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
@@ -564,7 +564,7 @@ def _write(request: Mapping[str, Any], reply: ScriptedReply) -> _WrittenText:
     text = reply.text[: min(places, default=len(reply.text))]
     asked = request.get("max_tokens")
     limit = _USUAL_MAX_TOKENS if asked is None else asked
-    words = words_of(text)
+    words = split_words(text)
     return _WrittenText(words[:limit], "stop" if len(words) <= limit and limit else "length")
 
 
@@ -587,7 +587,7 @@ def _list_prompts(request: Mapping[str, Any]) -> list[str]:
 
 
 def _echo(request: Mapping[str, Any], prompt: str) -> list[str]:
-    return words_of(prompt) if request.get("echo") else []
+    return split_words(prompt) if request.get("echo") else []
 
 
 def _build_logprobs(

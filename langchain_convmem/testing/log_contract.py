@@ -278,12 +278,12 @@ class MessageLogContract(ABC):
     def test_what_could_not_be_read_back_is_refused(self, log: ContractLog) -> None:
         unfinished = AIMessage("x", id="m1")
         unfinished.tool_calls = [{"name": "weather"}]  # type: ignore[typeddict-item]  # the point
-        deep = HumanMessage("x", additional_kwargs={"deep": _nested(500)})
+        deep = HumanMessage("x", additional_kwargs={"deep": _nest(500)})
         odd_keys = ToolMessage("x", tool_call_id="c", artifact={1: "one"})
         for message in (unfinished, deep, odd_keys):
             with pytest.raises(InvalidMessageError):
                 say(log, ANA, message)
-        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _nested(80)}))
+        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _nest(80)}))
         assert len(log.entries(ANA)) == 1
 
     def test_an_empty_batch_does_nothing(self, log: ContractLog) -> None:
@@ -340,7 +340,7 @@ class MessageLogContract(ABC):
         control = retract(log, ANA, gone.id)
         say_all(log, ANA, [HumanMessage("new", id=control.id)])
         assert live_texts(log, ANA) == ["new"]
-        assert len(_controls(log.entries(ANA))) == 1
+        assert len(_select_controls(log.entries(ANA))) == 1
 
     def test_the_same_message_is_stored_once(self, log: ContractLog) -> None:
         for name, make in SAMPLE_MESSAGES.items():
@@ -388,7 +388,7 @@ class MessageLogContract(ABC):
         new = say(log, ANA, HumanMessage("first", id="m1"))
         entries = log.entries(ANA)
         assert texts(entries) == ["frist", "reply", "last", "first"]
-        [mark] = _controls(entries)
+        [mark] = _select_controls(entries)
         assert mark.control is not None
         assert (mark.control.reason, mark.control.retracts) == ("replaced", (old.id,))
         assert mark.control.replacement == new.id
@@ -403,7 +403,7 @@ class MessageLogContract(ABC):
         say(log, ANA, said[3])
         assert live_texts(log, ANA) == ["one", "reply"]
         assert texts(log.entries(ANA)) == ["one", "reply", "two", "three", "one"]
-        assert len(_controls(log.entries(ANA))) == 3
+        assert len(_select_controls(log.entries(ANA))) == 3
 
     def test_a_stored_message_without_id_is_replaced_by_its_entry_id(
         self, log: ContractLog
@@ -655,7 +655,7 @@ class MessageLogContract(ABC):
         assert log.threads("t1") == []
 
     def test_owners_are_those_who_have_entries(self, log: ContractLog) -> None:
-        listing = _listing(log)
+        listing = _require_listing(log)
         assert listing.owners() == []
         entries = {key: say(log, key, "Hi") for key in (ANA, ANAS_OTHER, BO, LONE)}
         log.set_state(ThreadKey("cy", "t1"), "buffer", 1, expected=None)
@@ -672,7 +672,7 @@ class MessageLogContract(ABC):
         assert listing.owners() == [BO.owner]
 
     def test_owners_come_back_as_they_were_named(self, log: ContractLog) -> None:
-        listing = _listing(log)
+        listing = _require_listing(log)
         for odd in ODD_IDS:
             say(log, ThreadKey(odd, "t1"), "of a user")
             say(log, ThreadKey(None, odd), "of nobody")
@@ -863,7 +863,7 @@ class MessageLogContract(ABC):
     # -- transactions: reading and writing a thread in one go -------------------------------------
 
     def test_a_document_says_what_is_read_with_it(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
+        at_once = _require_transactions(log)
         one, two, three, four = say_all(log, ANA, ["one", "two", "three", "four"])
         say(log, LONE, "elsewhere")
         written = log.set_state(ANA, _NOTE, [one.position, three.position], expected=None)
@@ -883,7 +883,7 @@ class MessageLogContract(ABC):
         )
 
     def test_what_changed_since_is_read_as_it_is(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
+        at_once = _require_transactions(log)
 
         def read() -> list[Entry]:
             return at_once.read_thread(ANA, _NOTE, lambda _: [(0, None)])[1]
@@ -902,14 +902,14 @@ class MessageLogContract(ABC):
         assert read() == [again]
 
     def test_a_plan_sees_what_is_there_and_is_appended(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
+        at_once = _require_transactions(log)
         old = say(log, ANA, HumanMessage("one", id="m1"))
         asked, both = say_all(log, ANA, ["two", HumanMessage("three", id="m3")])
         seen: list[Entry] = []
 
         def plan(there: Sequence[Entry]) -> list[Draft]:
             seen[:] = there
-            return [_reply(f"{len(there)} read"), _reply("and one more")]
+            return [_make_reply(f"{len(there)} read"), _make_reply("and one more")]
 
         found = at_once.append_planned(
             ANA, plan, after=old.position, message_ids=["m3", "m1", "unknown"]
@@ -921,13 +921,13 @@ class MessageLogContract(ABC):
         assert seen == [found[1]]
 
     def test_equal_messages_are_planned_once(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        [first] = at_once.append_planned(ANA, lambda _: [_reply("one", "m1")], after=0)
-        assert at_once.append_planned(ANA, lambda _: [_reply("one", "m1")], after=0) == [first]
+        at_once = _require_transactions(log)
+        [first] = at_once.append_planned(ANA, lambda _: [_make_reply("one", "m1")], after=0)
+        assert at_once.append_planned(ANA, lambda _: [_make_reply("one", "m1")], after=0) == [first]
         assert log.entries(ANA) == [first]
 
     def test_a_plan_that_fails_or_is_empty_writes_no_entry(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
+        at_once = _require_transactions(log)
         asked = say(log, ANA, "one")
 
         def fail(_: Sequence[Entry]) -> list[Draft]:
@@ -941,10 +941,12 @@ class MessageLogContract(ABC):
         assert log.entries(ANA) == [asked]
 
     def test_caches_are_written_beside_if_nobody_was_faster(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
+        at_once = _require_transactions(log)
 
         def say_with(*documents: CacheDraft) -> None:
-            at_once.append_planned(ANA, lambda _: [_reply("said")], after=0, documents=documents)
+            at_once.append_planned(
+                ANA, lambda _: [_make_reply("said")], after=0, documents=documents
+            )
 
         say_with(CacheDraft(_NOTE, ["first"], None), CacheDraft("cache:other", {}, 7))
         first = log.get_state(ANA, _NOTE)
@@ -961,10 +963,10 @@ class MessageLogContract(ABC):
 
     def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
         handles = [open_log() for _ in range(4)] if self.several_handles else [open_log()]
-        logs = [_transactions(handle) for handle in handles]
+        logs = [_require_transactions(handle) for handle in handles]
 
         def count(there: Sequence[Entry]) -> list[Draft]:
-            return [_reply(str(len(there)))]
+            return [_make_reply(str(len(there)))]
 
         with ThreadPoolExecutor(8) as pool:
             for number in range(40):
@@ -972,8 +974,8 @@ class MessageLogContract(ABC):
         assert texts(handles[0].entries(ANA)) == [str(number) for number in range(40)]
 
     def test_transactions_have_asynchronous_twins(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        append = partial(at_once.aappend_planned, ANA, lambda there: [_reply(str(len(there)))])
+        at_once = _require_transactions(log)
+        append = partial(at_once.aappend_planned, ANA, lambda there: [_make_reply(str(len(there)))])
 
         async def calls() -> tuple[list[Entry], list[Entry]]:
             [first] = await append(after=0, documents=[CacheDraft(_NOTE, 1, None)])
@@ -989,51 +991,55 @@ class MessageLogContract(ABC):
     # -- segments, and rows that wait to be written -----------------------------------------------
 
     def test_segments_are_kept_by_owner_and_fingerprint(self, log: ContractLog) -> None:
-        cache = _cache(log)
+        cache = _require_cache(log)
         entries = say_all(log, ANA, ["one", "two"])
         [alone] = say_all(log, LONE, ["three"])
-        rows = [_segment(entries[0]), _segment(entries[1]), _segment(entries[1], part=1)]
+        rows = [
+            _make_segment(entries[0]),
+            _make_segment(entries[1]),
+            _make_segment(entries[1], part=1),
+        ]
         cache.save_segments(ANA.owner, "model a", list(reversed(rows)))
         cache.save_segments(ANA.owner, "model b", rows[:1])
-        cache.save_segments(LONE.owner, "model a", [_segment(alone)])
+        cache.save_segments(LONE.owner, "model a", [_make_segment(alone)])
         assert cache.load_segments(ANA.owner, "model a") == rows
         assert cache.load_segments(ANA.owner, "model a", after=entries[0].position) == rows[1:]
         assert cache.load_segments(ANA.owner, "model b") == rows[:1]
-        assert cache.load_segments(LONE.owner, "model a") == [_segment(alone)]
+        assert cache.load_segments(LONE.owner, "model a") == [_make_segment(alone)]
         assert cache.load_segments(ANA.owner, "model c") == []
         assert cache.load_segments(Owner(user_id="nobody"), "model a") == []
 
     def test_rows_are_overwritten_but_no_vector_is_lost(self, log: ContractLog) -> None:
-        cache = _cache(log)
+        cache = _require_cache(log)
         entry = say(log, ANA, "one")
-        cache.save_segments(ANA.owner, "model", [_segment(entry, vector=None)])
-        assert cache.load_segments(ANA.owner, "model") == [_segment(entry, vector=None)]
-        analysed_anew = replace(_segment(entry), terms="parks harbours", analysis=7)
+        cache.save_segments(ANA.owner, "model", [_make_segment(entry, vector=None)])
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(entry, vector=None)]
+        analysed_anew = replace(_make_segment(entry), terms="parks harbours", analysis=7)
         cache.save_segments(ANA.owner, "model", [analysed_anew])
         assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
         cache.save_segments(ANA.owner, "model", [replace(analysed_anew, vector=None)])
         assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
 
     def test_segments_of_others_or_of_nothing_are_left_out(self, log: ContractLog) -> None:
-        cache = _cache(log)
+        cache = _require_cache(log)
         mine, foreign = say(log, ANA, "one"), say(log, BO, "two")
         nothing = StoredSegment(foreign.position + 99, 0, 0, "words", None)
-        rows = [_segment(foreign), nothing, _segment(mine)]
+        rows = [_make_segment(foreign), nothing, _make_segment(mine)]
         cache.save_segments(ANA.owner, "model", rows)
-        assert cache.load_segments(ANA.owner, "model") == [_segment(mine)]
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(mine)]
         assert cache.load_segments(BO.owner, "model") == []
         cache.save_segments(Owner(user_id="nobody"), "model", rows)
-        assert cache.load_segments(ANA.owner, "model") == [_segment(mine)]
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(mine)]
 
     def test_rows_of_a_fingerprint_are_deleted_and_no_others(self, log: ContractLog) -> None:
-        cache = _cache(log)
+        cache = _require_cache(log)
         one, two = say_all(log, ANA, ["one", "two"])
         bos = say(log, BO, "three")
-        rows = [_segment(one), _segment(two, vector=None)]
+        rows = [_make_segment(one), _make_segment(two, vector=None)]
         for fingerprint in ("model b", "model a"):
             cache.save_segments(ANA.owner, fingerprint, rows)
-        cache.save_segments(ANA.owner, "words alone", [_segment(one, vector=None)])
-        cache.save_segments(BO.owner, "model a", [_segment(bos)])
+        cache.save_segments(ANA.owner, "words alone", [_make_segment(one, vector=None)])
+        cache.save_segments(BO.owner, "model a", [_make_segment(bos)])
         assert cache.segment_fingerprints(ANA.owner) == ["model a", "model b"]
         assert cache.delete_segments(ANA.owner, "model a") == len(rows)
         assert cache.delete_segments(ANA.owner, "model a") == 0
@@ -1042,23 +1048,23 @@ class MessageLogContract(ABC):
         assert cache.segment_fingerprints(Owner(user_id="nobody")) == []
         assert cache.load_segments(ANA.owner, "model a") == []
         assert cache.load_segments(ANA.owner, "model b") == rows
-        assert cache.load_segments(ANA.owner, "words alone") == [_segment(one, vector=None)]
-        assert cache.load_segments(BO.owner, "model a") == [_segment(bos)]
+        assert cache.load_segments(ANA.owner, "words alone") == [_make_segment(one, vector=None)]
+        assert cache.load_segments(BO.owner, "model a") == [_make_segment(bos)]
 
     def test_rows_that_wait_are_read_as_if_they_were_written(self, log: ContractLog) -> None:
-        buffer, cache = _buffer(log)
+        buffer, cache = _require_buffer(log)
         one, two = say_all(log, ANA, ["one", "two"])
-        cache.save_segments(ANA.owner, "model", [_segment(one)])
+        cache.save_segments(ANA.owner, "model", [_make_segment(one)])
         buffer.keep_segments(
-            ANA.owner, "model", [_segment(two), _segment(one, "harbour", vector=None)]
+            ANA.owner, "model", [_make_segment(two), _make_segment(one, "harbour", vector=None)]
         )
-        expected = [_segment(one, "harbour"), _segment(two)]
+        expected = [_make_segment(one, "harbour"), _make_segment(two)]
         assert cache.load_segments(ANA.owner, "model") == expected
-        assert cache.load_segments(ANA.owner, "model", after=one.position) == [_segment(two)]
+        assert cache.load_segments(ANA.owner, "model", after=one.position) == [_make_segment(two)]
         assert cache.load_segments(ANA.owner, "other") == []
         assert cache.load_segments(LONE.owner, "model") == []
         assert cache.segment_fingerprints(ANA.owner) == ["model"]
-        buffer.keep_segments(ANA.owner, "other", [_segment(one)])
+        buffer.keep_segments(ANA.owner, "other", [_make_segment(one)])
         say(log, ANA, "three")
         assert cache.load_segments(ANA.owner, "model") == expected
         assert cache.delete_segments(ANA.owner, "other") == 1
@@ -1067,60 +1073,62 @@ class MessageLogContract(ABC):
         self, open_log: OpenLog
     ) -> None:
         here = open_log()
-        buffer, _ = _buffer(here)
+        buffer, _ = _require_buffer(here)
         if not self.several_handles:
             pytest.skip("declared: one handle only")
-        _, there = _buffer(open_log())
+        _, there = _require_buffer(open_log())
         one = say(here, ANA, "one")
-        buffer.keep_segments(ANA.owner, "model", [_segment(one)])
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(one)])
         two = say(here, ANA, "two")
-        assert there.load_segments(ANA.owner, "model") == [_segment(one)]
-        buffer.keep_segments(ANA.owner, "model", [_segment(two)])
+        assert there.load_segments(ANA.owner, "model") == [_make_segment(one)]
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(two)])
         here.close()
-        assert there.load_segments(ANA.owner, "model") == [_segment(one), _segment(two)]
+        assert there.load_segments(ANA.owner, "model") == [_make_segment(one), _make_segment(two)]
 
     def test_rows_that_wait_are_forgotten_with_their_entry(self, open_log: OpenLog) -> None:
         log = open_log()
-        buffer, cache = _buffer(log)
+        buffer, cache = _require_buffer(log)
         one, two = say_all(log, ANA, ["one", "two"])
-        buffer.keep_segments(ANA.owner, "model", [_segment(one), _segment(two)])
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(one), _make_segment(two)])
         assert log.forget(ANA, [one.id]).segments == 1
-        assert cache.load_segments(ANA.owner, "model") == [_segment(two)]
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(two)]
         other = open_log() if self.several_handles else log
-        buffer.keep_segments(ANA.owner, "model", [_segment(one), _segment(two, "harbour")])
+        buffer.keep_segments(
+            ANA.owner, "model", [_make_segment(one), _make_segment(two, "harbour")]
+        )
         other.forget(ANA, [two.id])
         three = say(log, ANA, "three")
         assert cache.load_segments(ANA.owner, "model") == []
-        buffer.keep_segments(ANA.owner, "model", [_segment(three)])
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(three)])
         assert log.forget(ANA.owner).segments == 1
 
     # -- forgetting -------------------------------------------------------------------------------
 
     def test_forgetting_a_thread_leaves_the_others(self, log: ContractLog) -> None:
-        _filled(log)
+        _fill(log)
         retract(log, ANAS_OTHER, log.entries(ANAS_OTHER)[0].id)
         before = now_ms()
         receipt = log.forget(ANAS_OTHER)
-        assert _counts(receipt) == (3, 1, 1)
+        assert _count(receipt) == (3, 1, 1)
         assert before <= receipt.at_ms <= now_ms()
-        assert _remaining(log) == set(EVERY_KEY) - {ANAS_OTHER}
+        assert _check_remaining(log) == set(EVERY_KEY) - {ANAS_OTHER}
         assert [info.key for info in log.threads("ana")] == [ANA]
-        assert _counts(log.forget(ANAS_OTHER)) == (0, 0, 0)
+        assert _count(log.forget(ANAS_OTHER)) == (0, 0, 0)
 
     def test_forgetting_a_user_leaves_the_others(self, log: ContractLog) -> None:
-        _filled(log)
-        assert _counts(log.forget(Owner(user_id="ana"))) == (4, 2, 2)
-        assert _remaining(log) == set(EVERY_KEY) - {ANA, ANAS_OTHER}
+        _fill(log)
+        assert _count(log.forget(Owner(user_id="ana"))) == (4, 2, 2)
+        assert _check_remaining(log) == set(EVERY_KEY) - {ANA, ANAS_OTHER}
         assert log.threads("ana") == []
         assert log.changes(Owner(user_id="ana")).entries == ()
-        assert _counts(log.forget(Owner(user_id="ana"))) == (0, 0, 0)
+        assert _count(log.forget(Owner(user_id="ana"))) == (0, 0, 0)
 
     def test_forgetting_a_lone_thread_leaves_the_others(self, log: ContractLog) -> None:
-        _filled(log)
-        assert _counts(log.forget(Owner(thread_id="t1"))) == (2, 1, 1)
-        assert _remaining(log) == set(EVERY_KEY) - {LONE}
-        assert _counts(log.forget(ThreadKey(None, "ana"))) == (2, 1, 1)
-        assert _remaining(log) == set(EVERY_KEY) - {LONE, ThreadKey(None, "ana")}
+        _fill(log)
+        assert _count(log.forget(Owner(thread_id="t1"))) == (2, 1, 1)
+        assert _check_remaining(log) == set(EVERY_KEY) - {LONE}
+        assert _count(log.forget(ThreadKey(None, "ana"))) == (2, 1, 1)
+        assert _check_remaining(log) == set(EVERY_KEY) - {LONE, ThreadKey(None, "ana")}
 
     def test_forgetting_odd_ids_erases_just_these(self, log: ContractLog) -> None:
         for odd in ODD_IDS:
@@ -1130,7 +1138,7 @@ class MessageLogContract(ABC):
             assert log.forget(ThreadKey("ana", odd)).entries == 1, odd
             assert log.forget(Owner(user_id=odd)).entries == 1, odd
             assert len(log.changes(ANA.owner).entries) == len(ODD_IDS) - number
-        assert _counts(log.forget(Owner(user_id="nobody"))) == (0, 0, 0)
+        assert _count(log.forget(Owner(user_id="nobody"))) == (0, 0, 0)
 
     def test_forgetting_entries_leaves_the_rest_of_the_thread(self, log: ContractLog) -> None:
         entries = say_all(log, ANA, ["zero", "one", "two", HumanMessage("three", id="m3"), "four"])
@@ -1177,28 +1185,28 @@ class MessageLogContract(ABC):
             for name in (*CACHES, *NO_CACHES):
                 log.set_state(key, name, [name], expected=None)
         receipt = log.forget(ANA, [log.entries(ANA)[0].id])
-        assert _counts(receipt) == (1, 0, len(CACHES))
+        assert _count(receipt) == (1, 0, len(CACHES))
         assert [name for name in CACHES if log.get_state(ANA, name) is not None] == []
         for key in keys:
             for name in (*NO_CACHES, *(CACHES if key != ANA else ())):
                 document = log.get_state(key, name)
                 assert document is not None, (key, name)
                 assert document.value == [name]
-        assert _counts(log.forget(ANA)) == (0, 1, len(NO_CACHES))
-        assert _counts(log.forget(ANAS_OTHER)) == (1, 1, len(CACHES) + len(NO_CACHES))
+        assert _count(log.forget(ANA)) == (0, 1, len(NO_CACHES))
+        assert _count(log.forget(ANAS_OTHER)) == (1, 1, len(CACHES) + len(NO_CACHES))
 
     def test_caches_go_whatever_ids_are_forgotten(self, log: ContractLog) -> None:
         entry = say(log, ANA, HumanMessage("one", id="m1"))
         for ids in ([], ["unknown"], [new_ulid(), "m2"]):
             old = log.set_state(ANA, "cache:window", 1, expected=None)
             assert old is not None
-            assert _counts(log.forget(ANA, ids)) == (0, 0, 1)
+            assert _count(log.forget(ANA, ids)) == (0, 0, 1)
             assert log.get_state(ANA, "cache:window") is None
             assert log.set_state(ANA, "cache:window", 2, expected=old.version) is None
         assert log.entries(ANA) == [entry]
         log.set_state(ANAS_OTHER, "cache:window", 1, expected=None)
-        assert _counts(log.forget(ANAS_OTHER, ["m1"])) == (0, 0, 1)
-        assert _counts(log.forget(ThreadKey("nobody", "t1"), ["m1"])) == (0, 0, 0)
+        assert _count(log.forget(ANAS_OTHER, ["m1"])) == (0, 0, 1)
+        assert _count(log.forget(ThreadKey("nobody", "t1"), ["m1"])) == (0, 0, 0)
 
     def test_caches_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
         document = log.set_state(ANA, "cache:window", 1, expected=None)
@@ -1260,11 +1268,13 @@ class MessageLogContract(ABC):
         assert here.changes(ANA.owner).generation not in (before.generation, between.generation)
 
     def test_forgetting_erases_segments(self, log: ContractLog) -> None:
-        cache = _cache(log)
+        cache = _require_cache(log)
         one, two = say_all(log, ANA, ["one", "two"])
         three = say(log, ANAS_OTHER, "three")
         for fingerprint in ("model a", "model b"):
-            rows = [_segment(entry, part=part) for entry in (one, two, three) for part in (0, 1)]
+            rows = [
+                _make_segment(entry, part=part) for entry in (one, two, three) for part in (0, 1)
+            ]
             cache.save_segments(ANA.owner, fingerprint, rows)
         assert log.forget(ANA, [one.id]).segments == 4
         left = cache.load_segments(ANA.owner, "model a")
@@ -1281,7 +1291,7 @@ class MessageLogContract(ABC):
             for number in range(TIMES):
                 say_all(log, ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
 
-        _at_once(write)
+        _run_at_once(write)
         check_writers(log.entries(ANA))
 
     def test_writers_on_handles_of_their_own_lose_nothing(self, open_log: OpenLog) -> None:
@@ -1293,7 +1303,7 @@ class MessageLogContract(ABC):
             for number in range(TIMES):
                 say_all(handles[writer], ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
 
-        _at_once(write)
+        _run_at_once(write)
         for handle in handles:
             check_writers(handle.entries(ANA))
 
@@ -1370,7 +1380,7 @@ class MessageLogContract(ABC):
             for number in range(TIMES):
                 say(log, ANA, HumanMessage(f"line {number}", id=f"m{number}"))
 
-        _at_once(write)
+        _run_at_once(write)
         assert sorted(texts(log.entries(ANA))) == sorted(f"line {n}" for n in range(TIMES))
 
     def test_annotations_at_once_lose_nothing(self, log: ContractLog) -> None:
@@ -1381,7 +1391,7 @@ class MessageLogContract(ABC):
                 mark = f"{writer}-{number}"
                 log.annotate(ANA, entry.id, attributes=[mark], aux={mark: number})
 
-        _at_once(write)
+        _run_at_once(write)
         [read] = log.entries(ANA)
         expected = {f"{writer}-{number}" for writer in range(WRITERS) for number in range(TIMES)}
         assert len(read.metadata.attributes) == len(expected)
@@ -1397,7 +1407,7 @@ class MessageLogContract(ABC):
                     value, version = (found.value, found.version) if found else (0, None)
                     written = log.set_state(ANA, "count", value + 1, expected=version)
 
-        _at_once(count)
+        _run_at_once(count)
         found = log.get_state(ANA, "count")
         assert found is not None
         assert found.value == WRITERS * TIMES
@@ -1406,7 +1416,7 @@ class MessageLogContract(ABC):
 
     def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
         async def scenario() -> None:
-            entries = await log.aappend(ANA, _drafts("one", "two", "three"), relaxed=True)
+            entries = await log.aappend(ANA, _make_drafts("one", "two", "three"), relaxed=True)
             assert entries == log.entries(ANA) == await log.aentries(ANA)
             after = entries[0].position
             assert await log.aentries(ANA, after=after, last=1) == entries[2:]
@@ -1463,7 +1473,7 @@ class MessageLogContract(ABC):
 
             ticker = asyncio.create_task(tick())
             for number in range(appends):
-                await log.aappend(ANA, _drafts(f"line {number}"))
+                await log.aappend(ANA, _make_drafts(f"line {number}"))
             ticker.cancel()
             return ticks
 
@@ -1473,7 +1483,7 @@ class MessageLogContract(ABC):
     def test_tasks_at_once_lose_nothing(self, log: ContractLog) -> None:
         async def write(writer: int) -> None:
             for number in range(TIMES):
-                await log.aappend(ANA, _drafts(f"{writer}-{number} a", f"{writer}-{number} b"))
+                await log.aappend(ANA, _make_drafts(f"{writer}-{number} a", f"{writer}-{number} b"))
 
         async def scenario() -> None:
             await asyncio.gather(*(write(writer) for writer in range(WRITERS)))
@@ -1559,26 +1569,26 @@ def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: in
         assert first[:-1] == second[:-1], "another writer came between the messages of a batch"
 
 
-def _drafts(*said: str) -> list[Draft]:
+def _make_drafts(*said: str) -> list[Draft]:
     return [draft_of(HumanMessage(text)) for text in said]
 
 
-def _reply(text: str, message_id: str | None = None) -> Draft:
+def _make_reply(text: str, message_id: str | None = None) -> Draft:
     return draft_of(AIMessage(text, id=message_id))
 
 
-def _controls(entries: list[Entry]) -> list[Entry]:
+def _select_controls(entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.control is not None]
 
 
-def _nested(levels: int) -> list[object]:
+def _nest(levels: int) -> list[object]:
     inner: list[object] = []
     for _ in range(levels - 1):
         inner = [inner]
     return inner
 
 
-def _at_once(work: Callable[[int], object]) -> None:
+def _run_at_once(work: Callable[[int], object]) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         for done in [pool.submit(work, writer) for writer in range(WRITERS)]:
             done.result()
@@ -1592,13 +1602,13 @@ def _write_from_another_process(make: OpenLog, together: Barrier, writer: int) -
     log.close()
 
 
-def _filled(log: ContractLog) -> None:
+def _fill(log: ContractLog) -> None:
     for key in EVERY_KEY:
         say_all(log, key, [f"{key} one", f"{key} two"])
         log.set_state(key, "buffer", [1], expected=None)
 
 
-def _remaining(log: ContractLog) -> set[ThreadKey]:
+def _check_remaining(log: ContractLog) -> set[ThreadKey]:
     """Return the threads of which everything is left; fails where one is left in part."""
     whole = set()
     for key in EVERY_KEY:
@@ -1609,38 +1619,38 @@ def _remaining(log: ContractLog) -> set[ThreadKey]:
     return whole
 
 
-def _counts(receipt: ForgetReceipt) -> tuple[int, int, int]:
+def _count(receipt: ForgetReceipt) -> tuple[int, int, int]:
     return receipt.entries, receipt.threads, receipt.documents
 
 
 # -- Optional abilities ---------------------------------------------------------------------------
 
 
-def _listing(log: ContractLog) -> OwnerListing:
+def _require_listing(log: ContractLog) -> OwnerListing:
     if not isinstance(log, OwnerListing):
         pytest.skip("declared: cannot list its owners")
     return log
 
 
-def _transactions(log: ContractLog) -> ThreadTransactions:
+def _require_transactions(log: ContractLog) -> ThreadTransactions:
     if not isinstance(log, ThreadTransactions):
         pytest.skip("declared: reads and writes call by call")
     return log
 
 
-def _cache(log: ContractLog) -> SegmentCache:
+def _require_cache(log: ContractLog) -> SegmentCache:
     if not isinstance(log, SegmentCache):
         pytest.skip("declared: keeps no segments")
     return log
 
 
-def _buffer(log: ContractLog) -> tuple[SegmentBuffer, SegmentCache]:
+def _require_buffer(log: ContractLog) -> tuple[SegmentBuffer, SegmentCache]:
     if not isinstance(log, SegmentBuffer) or not isinstance(log, SegmentCache):
         pytest.skip("declared: no rows wait")
     return log, log
 
 
-def _segment(
+def _make_segment(
     entry: Entry, terms: str = "park", *, part: int = 0, vector: bytes | None = b"\x00<"
 ) -> StoredSegment:
     return StoredSegment(entry.position, part, 0, terms, vector)
@@ -1710,11 +1720,11 @@ ODD_TEXTS = (
 """Texts that come back changed from a log that trims, escapes, normalises or interprets."""
 
 
-def _weather_call(call_id: str) -> dict[str, Any]:
+def _make_call(call_id: str) -> dict[str, Any]:
     return {"name": "weather", "args": {"city": "Genoa", "days": 2}, "id": call_id}
 
 
-def _plain_values() -> dict[str, Any]:
+def _make_values() -> dict[str, Any]:
     return {
         "bytes": b"\x00\xff raw",
         "tuple": (1, ("nested", [2.5])),
@@ -1736,7 +1746,7 @@ def _plain_values() -> dict[str, Any]:
     }
 
 
-def _dollar_keys() -> dict[str, Any]:
+def _make_dollar_keys() -> dict[str, Any]:
     return {
         "bytes": {"$bytes": "bG9vaw=="},
         "set": {"$set": [1, 1]},
@@ -1748,7 +1758,7 @@ def _dollar_keys() -> dict[str, Any]:
     }
 
 
-def _calls_taken_out() -> AIMessage:
+def _make_stripped_reply() -> AIMessage:
     raw = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     message = AIMessage("Never mind.", additional_kwargs={"tool_calls": [raw]})
     message.tool_calls = []
@@ -1788,11 +1798,11 @@ SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
         response_metadata={"model_name": "m", "finish_reason": "stop", "logprobs": None},
     ),
     "ai with parallel calls": lambda: AIMessage(
-        "", tool_calls=[_weather_call("c1"), _weather_call("c2"), {**_weather_call(""), "id": None}]
+        "", tool_calls=[_make_call("c1"), _make_call("c2"), {**_make_call(""), "id": None}]
     ),
     "ai with broken calls": lambda: AIMessage(
         "",
-        tool_calls=[_weather_call("c1")],
+        tool_calls=[_make_call("c1")],
         invalid_tool_calls=[
             {"name": "weather", "args": '{"city": ', "id": "c2", "error": "unfinished"}
         ],
@@ -1803,19 +1813,21 @@ SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
             {"type": "text", "text": "Let me look.", "annotations": [{"start": 0, "end": 3}]},
             {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Genoa"}},
         ],
-        tool_calls=[_weather_call("c1")],
+        tool_calls=[_make_call("c1")],
     ),
-    "ai whose calls were taken out": _calls_taken_out,
+    "ai whose calls were taken out": _make_stripped_reply,
     "tool": lambda: ToolMessage("22 °C", tool_call_id="c1", name="weather"),
     "failed tool with an artifact": lambda: ToolMessage(
         [{"type": "text", "text": "no such city"}],
         tool_call_id="c2",
         status="error",
-        artifact=_plain_values(),
+        artifact=_make_values(),
         id="t-1",
     ),
-    "values beyond JSON": lambda: HumanMessage("x", additional_kwargs=_plain_values()),
-    "keys that start with a dollar": lambda: HumanMessage("x", additional_kwargs=_dollar_keys()),
+    "values beyond JSON": lambda: HumanMessage("x", additional_kwargs=_make_values()),
+    "keys that start with a dollar": lambda: HumanMessage(
+        "x", additional_kwargs=_make_dollar_keys()
+    ),
     "a key of halves": lambda: HumanMessage("x", additional_kwargs={"\ud83d\ude00": "\ud83d"}),
     "chat": lambda: ChatMessage(content="Enter Ophelia.", role="narrator"),
     "function": lambda: FunctionMessage(content="22", name="weather"),

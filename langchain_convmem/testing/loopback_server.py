@@ -82,7 +82,7 @@ class LoopbackServer(ABC):
     @property
     def requests(self) -> list[RecordedRequest]:
         """Copies of the requests so far, in the order of their arrival."""
-        return self.script.recorded()
+        return self.script.list_recorded()
 
     @property
     def origin(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError, ConversationClosedError, UnknownCheckpointError
 from langchain_convmem.protocols import Media, Part
-from langchain_convmem.testing.scripted_replies import ReplyQueue, words_of
+from langchain_convmem.testing.scripted_replies import ReplyQueue, split_words
 from langchain_convmem.text import ChatTemplate
 
 Action: TypeAlias = Literal[
@@ -357,7 +357,7 @@ class ScriptedSession:
         given = {**options, "stop": tuple(stop), "max_tokens": max_tokens}
         with self._act("decode", options=given) as progress:
             self.finish_reason, self.stop_text = None, ""
-            chunks, stop_text = self._reply(stop)
+            chunks, stop_text = self._cut_reply(stop)
             limit = self._engine.max_tokens if max_tokens is None else max_tokens
             is_cut = limit is not None and len(chunks) > limit
             for number, chunk in enumerate(chunks[:limit]):
@@ -372,7 +372,7 @@ class ScriptedSession:
                 self._parts.append(self.stop_text)
             self.finish_reason = "length" if is_cut else "stop"
 
-    def _reply(self, stop: Sequence[str]) -> tuple[list[str], str]:
+    def _cut_reply(self, stop: Sequence[str]) -> tuple[list[str], str]:
         """Return the chunks of the next reply, and the text that ends it."""
         reply = self._engine.script.take_reply(self.text)
         found = [(place, text) for text in stop if text and (place := reply.find(text)) >= 0]
@@ -508,7 +508,7 @@ class _SessionScript:
 
 
 _CHUNKINGS: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "words": words_of,
+    "words": split_words,
     "characters": list,
     "whole": lambda text: [text] if text else [],
 }

@@ -171,11 +171,11 @@ class Script:
         with self._lock:
             self._recorded.append(request)
 
-    def recorded(self) -> list[RecordedRequest]:
+    def list_recorded(self) -> list[RecordedRequest]:
         with self._lock:
             return copy.deepcopy(self._recorded)
 
-    def next_number(self) -> int:
+    def take_number(self) -> int:
         """Return 1, 2, ... for the ids of responses."""
         return next(self._numbers)
 
@@ -191,11 +191,11 @@ class Script:
         return ScriptedReply(text=reply) if isinstance(reply, str) else reply
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return how a text is streamed: word by word, each with the blanks before it."""
     return re.findall(r"\s*\S+|\s+\Z", text)
 
 
-def pieces_of(arguments: str) -> list[str]:
+def split_pieces(arguments: str) -> list[str]:
     """Return how the arguments of a call are streamed: cut anywhere."""
     return re.findall(r"(?s).{1,12}", arguments)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from langchain_convmem.offline.matching import (
     MAX_SENTENCE_CHARS,
-    content_terms,
     is_question,
-    name_terms,
+    list_names,
+    list_terms,
     split_sentences,
 )
 from langchain_convmem.words.languages import stem
@@ -34,32 +34,32 @@ def _sentences(text):
     ],
 )
 def test_forms_of_a_word_are_one_term(one, other):
-    assert content_terms(one) == content_terms(other)
+    assert list_terms(one) == list_terms(other)
 
 
 def test_words_without_a_subject_of_their_own_are_left_out():
-    assert content_terms("What did you do with the ticket?") == ("ticket",)
+    assert list_terms("What did you do with the ticket?") == ("ticket",)
 
 
 def test_chinese_and_japanese_match_by_pairs_of_characters():
-    assert content_terms("我喜欢茶") == ("我喜", "喜欢", "欢茶")
+    assert list_terms("我喜欢茶") == ("我喜", "喜欢", "欢茶")
 
 
 def test_names_are_capitalised_words_that_do_not_open_a_sentence():
-    assert name_terms("When did Caroline meet Max? Yesterday.") == {"carolin", "max"}
+    assert list_names("When did Caroline meet Max? Yesterday.") == {"carolin", "max"}
 
 
 def test_stemming_in_many_threads_at_once_gives_the_same_terms():
     texts = [
         f"{word}ing {word}ed {word}s number{n}" for n in range(200) for word in ("walk", "talk")
     ]
-    expected = [content_terms(text) for text in texts]
+    expected = [list_terms(text) for text in texts]
     stem.cache_clear()
-    content_terms.cache_clear()
+    list_terms.cache_clear()
     results: list[list[tuple[str, ...]]] = []
 
     def work():
-        results.append([content_terms(text) for text in texts])
+        results.append([list_terms(text) for text in texts])
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
