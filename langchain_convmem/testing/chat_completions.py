@@ -49,7 +49,10 @@ class ChatCompletionsServer(LoopbackServer):
         """Create the server; it listens from `__enter__` on.
 
         Args:
-            reply: What to answer; see `LoopbackServer`.
+            reply: What to answer: a text, a `ScriptedReply`, a `ScriptedError`; a list of them,
+                one for each valid request in order, one request too many being an error; or a
+                callable that gets each valid request's body and returns one of them. It runs in
+                the thread of its connection.
             models: What `GET /v1/models` lists; any model name is accepted in requests.
         """
         super().__init__(reply)

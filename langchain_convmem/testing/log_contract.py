@@ -186,6 +186,10 @@ class MessageLogContract(ABC):
         """Return a log that holds nothing."""
         return open_log()
 
+    def _require_several_handles(self) -> None:
+        if not self.several_handles:
+            pytest.skip("declared: one handle only")
+
     # -- appending, and what comes back -----------------------------------------------------------
 
     def test_an_unknown_thread_has_no_entries(self, log: ContractLog) -> None:
@@ -1074,8 +1078,7 @@ class MessageLogContract(ABC):
     ) -> None:
         here = open_log()
         buffer, _ = _require_buffer(here)
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
+        self._require_several_handles()
         _, there = _require_buffer(open_log())
         one = say(here, ANA, "one")
         buffer.keep_segments(ANA.owner, "model", [_make_segment(one)])
@@ -1250,8 +1253,7 @@ class MessageLogContract(ABC):
         assert texts(log.changes(ANA.owner, before.cursor).entries) == ["anew"]
 
     def test_another_handle_sees_what_was_forgotten(self, open_log: OpenLog) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
+        self._require_several_handles()
         here, there = open_log(), open_log()
         entries = say_all(here, ANA, ["one", "two"])
         here.set_state(ANA, "buffer", 1, expected=None)
@@ -1295,8 +1297,7 @@ class MessageLogContract(ABC):
         check_writers(log.entries(ANA))
 
     def test_writers_on_handles_of_their_own_lose_nothing(self, open_log: OpenLog) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
+        self._require_several_handles()
         handles = [open_log() for _ in range(WRITERS)]
 
         def write(writer: int) -> None:
@@ -1332,8 +1333,7 @@ class MessageLogContract(ABC):
         log.close()
 
     def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
+        self._require_several_handles()
         here, there = open_log(), open_log()
         one = say(here, ANA, HumanMessage("one", id="m1"))
         assert there.entries(ANA) == there.find(ANA, ["m1"]) == [one]
