@@ -93,10 +93,8 @@ class Compactor:
         """
         if (yield from self._plan_on_top(key, force=force)) is None:
             return SummaryReport(key=key, outcome="not_due")
-        planning = self._plan(key, force=force)
-        return (
-            yield from self._compact_under_lease(key, planning, self.summarizer, even_resting=force)
-        )
+        by, planning = self.summarizer, self._plan(key, force=force)
+        return (yield from self._compact_under_lease(key, planning, by, even_resting=force))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
         """Return whether there is something to compact in a thread now."""
@@ -109,16 +107,9 @@ class Compactor:
             key: The thread.
             by: Writes it; by default who writes the others.
         """
-        summarizer = by or self.summarizer
-        return (
-            yield from self._compact_under_lease(
-                key, self._plan_again(key), summarizer, even_resting=True
-            )
-        )
-
-    def _plan_again(self, key: ThreadKey) -> Steps[SummaryPlan | None]:
-        entries: list[Entry] = yield step(self._log, "entries", key)
-        return make_plan_again(key, entries)
+        by = by or self.summarizer
+        planning = self._plan_again(key)
+        return (yield from self._compact_under_lease(key, planning, by, even_resting=True))
 
     # -- plan ------------------------------------------------------------------------------------
 
@@ -134,6 +125,10 @@ class Compactor:
             return plan
         entries: list[Entry] = yield step(self._log, "entries", key)
         return make_plan(key, entries, self.settings, force=force, rebuild=True)
+
+    def _plan_again(self, key: ThreadKey) -> Steps[SummaryPlan | None]:
+        entries: list[Entry] = yield step(self._log, "entries", key)
+        return make_plan_again(key, entries)
 
     def _compact_under_lease(
         self,

@@ -88,13 +88,8 @@ class _ConverseConnection(LoopbackConnection):
         if not self.bare_path.endswith("-stream"):
             self.send_whole(write_converse_body(request, reply), reply)
             return
-        cut = reply.cut_with
-        self.send_stream(
-            "application/vnd.amazon.eventstream",
-            [encode_event(event) for event in stream_events(request, reply)],
-            reply,
-            None if cut is None else encode_exception(cut),
-        )
+        events = [encode_event(event) for event in stream_events(request, reply)]
+        self.send_stream("application/vnd.amazon.eventstream", events, reply, encode_exception)
 
     def send_fault(self, error: ScriptedError) -> None:
         self.send_json(
@@ -108,7 +103,7 @@ class _ConverseConnection(LoopbackConnection):
 # -- Which requests Converse and ConverseStream refuse, and with which exception ------------------
 
 _ROLES = ("user", "assistant")
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_IDENTIFIER = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MOST = {"image": 20, "document": 5, "video": 1}
 _Messages: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -155,14 +150,25 @@ def _find_system_faults(system: object) -> Iterator[str]:
         if len(kinds & {"text", "guardContent", "cachePoint"}) != 1:
             yield f"The content block at system.{number} must have exactly one known member."
         elif "text" in kinds and _is_blank(block["text"]):
-            yield (
-                f"The text field in the SystemContentBlock object at system.{number} is blank. "
-                "Add text to the text field, and try again."
-            )
+            yield _describe_blank("SystemContentBlock", f"system.{number}")
 
 
 def _is_blank(text: object) -> bool:
     return not isinstance(text, str) or not text.strip()
+
+
+def _describe_blank(kind: str, at: str) -> str:
+    return (
+        f"The text field in the {kind} object at {at} is blank. Add text to the text field, and "
+        "try again."
+    )
+
+
+def _describe_empty(kind: str, block: str, at: str) -> str:
+    return (
+        f"The content field in the {kind} object at {at} is empty. Add a {block} object to the "
+        "content field and try again."
+    )
 
 
 def _find_tool_config_faults(config: object) -> Iterator[str]:
@@ -185,7 +191,7 @@ def _find_tool_spec_faults(spec: object, at: str) -> Iterator[str]:
         yield f"The value at {at} is invalid. Provide a tool specification and try again."
         return
     name = spec.get("name")
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         yield _describe_breach(
             name, f"{at}.name", "satisfy regular expression pattern: [a-zA-Z0-9_-]+"
         )
@@ -207,10 +213,7 @@ def _find_message_faults(message: object, at: str) -> Iterator[str]:
         return
     content = message.get("content")
     if not isinstance(content, list) or not content:
-        yield (
-            f"The content field in the Message object at {at} is empty. Add a ContentBlock "
-            "object to the content field and try again."
-        )
+        yield _describe_empty("Message", "ContentBlock", at)
         return
     for number, block in enumerate(content):
         yield from _find_block_faults(block, role, f"{at}.content.{number}")
@@ -345,7 +348,6 @@ _FORMATS = {
 }
 
 _MOST_BYTES = {"document": 4_500_000, "image": 3_750_000, "video": 25_000_000}
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DOCUMENT_NAME = re.compile(r"(?!.{201})[a-zA-Z0-9()\[\]-]+(?:\s[a-zA-Z0-9()\[\]-]+)*")
 
 
@@ -379,8 +381,8 @@ def _get_kind(block: object, known: frozenset[str]) -> str | None:
 
 
 def _find_inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
-    if kind == "text":
-        yield from _find_text_faults(value, at)
+    if kind == "text" and _is_blank(value):
+        yield _describe_blank("ContentBlock", at)
     elif kind == "toolUse":
         yield from _find_call_faults(value, at)
     elif kind == "toolResult":
@@ -391,20 +393,12 @@ def _find_inner_faults(kind: str, value: Any, at: str) -> Iterator[str]:
         yield from _find_media_faults(kind, value, at)
 
 
-def _find_text_faults(text: object, at: str) -> Iterator[str]:
-    if _is_blank(text):
-        yield (
-            f"The text field in the ContentBlock object at {at} is blank. Add text to the text "
-            "field, and try again."
-        )
-
-
 def _find_call_faults(call: object, at: str) -> Iterator[str]:
     if not isinstance(call, Mapping):
         yield f"The value at {at}.toolUse is not a tool use."
         return
-    yield from _find_pattern_faults(call.get("toolUseId"), _CALL_ID, f"{at}.toolUse.toolUseId")
-    yield from _find_pattern_faults(call.get("name"), _TOOL_NAME, f"{at}.toolUse.name")
+    yield from _find_pattern_faults(call.get("toolUseId"), _IDENTIFIER, f"{at}.toolUse.toolUseId")
+    yield from _find_pattern_faults(call.get("name"), _IDENTIFIER, f"{at}.toolUse.name")
     if not isinstance(call.get("input"), Mapping):
         yield (
             f"The format of the value at {at}.toolUse.input is invalid. Provide a json object for "
@@ -429,17 +423,16 @@ def _find_result_faults(result: object, at: str) -> Iterator[str]:
     if not isinstance(result, Mapping):
         yield f"The value at {at}.toolResult is not a tool result."
         return
-    yield from _find_pattern_faults(result.get("toolUseId"), _CALL_ID, f"{at}.toolResult.toolUseId")
+    yield from _find_pattern_faults(
+        result.get("toolUseId"), _IDENTIFIER, f"{at}.toolResult.toolUseId"
+    )
     if result.get("status", "success") not in ("success", "error"):
         yield _describe_breach(
             result["status"], f"{at}.toolResult.status", "satisfy enum value set: [success, error]"
         )
     content = result.get("content")
     if not isinstance(content, list) or not content:
-        yield (
-            f"The content field in the ToolResultBlock object at {at} is empty. Add a "
-            "ToolResultContentBlock object to the content field and try again."
-        )
+        yield _describe_empty("ToolResultBlock", "ToolResultContentBlock", at)
         return
     for number, block in enumerate(content):
         inside = f"{at}.toolResult.content.{number}"

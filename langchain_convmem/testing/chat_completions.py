@@ -97,13 +97,12 @@ class _ChatConnection(LoopbackConnection):
         if not request.get("stream"):
             self.send_whole(service.whole(request, reply, envelope), reply)
             return
-        events = [_encode_event(event) for event in service.events(request, reply, envelope)]
-        cut = reply.cut_with
+        events = map(_encode_event, service.events(request, reply, envelope))
         self.send_stream(
             "text/event-stream; charset=utf-8",
             [*events, b"data: [DONE]\n\n"],
             reply,
-            None if cut is None else _encode_event(_build_error(cut)),
+            lambda cut: _encode_event(_build_error(cut)),
         )
 
     def send_fault(self, error: ScriptedError) -> None:

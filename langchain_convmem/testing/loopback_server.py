@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -260,7 +260,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         content_type: str,
         events: Iterable[bytes],
         reply: ScriptedReply,
-        last_words: bytes | None,
+        encode_cut: Callable[[ScriptedError], bytes],
     ) -> None:
         """Send events one by one, as far as the reply says.
 
@@ -268,7 +268,8 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
             content_type: Media type of the stream.
             events: What to send, in order.
             reply: Says where the stream is cut, and is told of each event before it goes.
-            last_words: Sent where the stream is cut, which then ends in order; None breaks it.
+            encode_cut: Makes an event of the error that a cut reply ends with. A reply that is cut
+                without one breaks the connection.
         """
         self.send_response(200)
         self.send_header("Content-Type", content_type)
@@ -276,12 +277,12 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         self.end_headers()
         for number, event in enumerate(events):
             if reply.cut_after_chunks is not None and number >= reply.cut_after_chunks:
-                if last_words is None:
+                if reply.cut_with is None:
                     # Without the closing chunk of the transfer encoding the client sees a broken
                     # line.
                     self.close_connection = True
                     return
-                self._send_chunk(last_words)
+                self._send_chunk(encode_cut(reply.cut_with))
                 break
             if reply.before_chunk is not None:
                 reply.before_chunk(number)
