@@ -27,6 +27,8 @@ from langchain_convmem.testing.scripted_replies import (
 )
 from langchain_convmem.views.tokens import count_text_tokens
 
+_STREAM_END = b"data: [DONE]\n\n"
+
 
 class ChatCompletionsServer(LoopbackServer):
     """An OpenAI-compatible service on 127.0.0.1, for the time of a `with` block.
@@ -100,7 +102,7 @@ class _ChatConnection(LoopbackConnection):
         events = map(_encode_event, service.events(request, reply, envelope))
         self.send_stream(
             "text/event-stream; charset=utf-8",
-            [*events, b"data: [DONE]\n\n"],
+            [*events, _STREAM_END],
             reply,
             lambda cut: _encode_event(_build_error(cut)),
         )
