@@ -171,7 +171,8 @@ class TurnsBack:
 
     def _asked_steps(self, message: ConversationInput) -> Steps[list[BaseMessage]]:
         """Return what is said, each message with an id of its own, after what is pending."""
-        asked = yield from prepared_steps(message, limits=self._config.media_limits)
+        sent = yield from prepared_steps(message, limits=self._config.media_limits)
+        asked = yield from self._thread.select_asked_steps(sent)
         taken: set[str] = set()
         for one in asked:
             if not one.id or one.id in taken:

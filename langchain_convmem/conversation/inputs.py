@@ -166,7 +166,7 @@ def copied(message: M) -> M:
     return wholly_copied(message, shared=("artifact",))
 
 
-# -- Messages as maps of role and content, the way chat templates and OpenAI's interface have them --
+# -- Messages as maps of role and content ------------------------------------------------------
 
 
 KNOWN_ROLES = {

@@ -264,7 +264,7 @@ def _read(path: Path, limits: MediaLimits, what: str) -> bytes:
     return data
 
 
-# -- The marks that templates write where a picture or sound belongs, and what is put in their place --
+# -- The marks that templates write, and what is put in their place -----------------------------
 
 
 MediaMarks = Mapping[str, Sequence[str]]

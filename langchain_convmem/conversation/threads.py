@@ -79,6 +79,11 @@ class ListThread:
         """Return the config as it is: a list has no name."""
         return config
 
+    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+        """Return everything: what is sent is said now; see `ThreadMemory`."""
+        yield from ()
+        return list(sent)
+
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return everything; see `ThreadMemory`."""
         yield from ()
