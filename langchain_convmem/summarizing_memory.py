@@ -139,15 +139,15 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
                 return {}
             return {self.messages_key: [RemoveMessage(_REMOVE_ALL), *after]}
 
-        def node(state: Any) -> dict[str, Any]:
+        def replace_messages(state: Any) -> dict[str, Any]:
             before = self._read_messages(state)
             return update(before, run(self._compact_steps(before)))
 
-        async def anode(state: Any) -> dict[str, Any]:
+        async def areplace_messages(state: Any) -> dict[str, Any]:
             before = self._read_messages(state)
             return update(before, await arun(self._compact_steps(before)))
 
-        return RunnableLambda(node, anode, name="summarize")
+        return RunnableLambda(replace_messages, areplace_messages, name="summarize")
 
     def as_summarizer(self) -> Runnable[Any, str]:
         """Return what LangChain's `SummarizationMiddleware` takes as its `summarizer`.
@@ -167,10 +167,12 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
     # -- shapes ----------------------------------------------------------------------------------
 
     def _compact(self, value: Any) -> Any:
-        return self._reshape(value, run(self._compact_steps(self._read_messages(value))))
+        return self._restore_shape(value, run(self._compact_steps(self._read_messages(value))))
 
     async def _acompact(self, value: Any) -> Any:
-        return self._reshape(value, await arun(self._compact_steps(self._read_messages(value))))
+        return self._restore_shape(
+            value, await arun(self._compact_steps(self._read_messages(value)))
+        )
 
     def _read_messages(self, value: Any) -> list[BaseMessage]:
         if isinstance(value, PromptValue):
@@ -188,7 +190,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
             raise ConfigError(msg)
         return convert_to_messages(found)
 
-    def _reshape(self, value: Any, messages: list[BaseMessage]) -> Any:
+    def _restore_shape(self, value: Any, messages: list[BaseMessage]) -> Any:
         if isinstance(value, PromptValue):
             return ChatPromptValue(messages=messages)
         if isinstance(value, dict):
@@ -314,12 +316,12 @@ def compute_digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> li
     digest = hashlib.blake2b(json.dumps(list(start)).encode(), digest_size=16)
     found = [digest.hexdigest()]
     for message in messages:
-        digest.update(json.dumps(_identify(message), default=str, sort_keys=True).encode())
+        digest.update(json.dumps(_describe_message(message), default=str, sort_keys=True).encode())
         found.append(digest.hexdigest())
     return found
 
 
-def _identify(message: BaseMessage) -> list[Any]:
+def _describe_message(message: BaseMessage) -> list[Any]:
     calls = message.tool_calls if isinstance(message, AIMessage) else None
     answers = message.tool_call_id if isinstance(message, ToolMessage) else None
     return [message.type, message.name, message.content, calls, answers]

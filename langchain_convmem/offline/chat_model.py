@@ -146,7 +146,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _iter_chunks(self._write_reply(messages, stop, kwargs)):
+        for chunk in _stream_chunks(self._write_reply(messages, stop, kwargs)):
             if run_manager is not None:
                 run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -159,7 +159,7 @@ class OfflineChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         reply = await run_in_executor(None, self._write_reply, messages, stop, kwargs)
-        for chunk in _iter_chunks(reply):
+        for chunk in _stream_chunks(reply):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -206,7 +206,7 @@ def _build_usage(input_tokens: int, output_tokens: int) -> UsageMetadata:
     )
 
 
-def _iter_chunks(reply: _QuotingReply) -> Iterator[ChatGenerationChunk]:
+def _stream_chunks(reply: _QuotingReply) -> Iterator[ChatGenerationChunk]:
     """Yield the reply word by word; a last chunk without text closes it.
 
     The first chunk carries the input tokens and the last the output tokens, so that the sum of
@@ -266,7 +266,7 @@ def answer(messages: Sequence[BaseMessage]) -> str:
     what this model is, when that is asked; or a sentence saying that nothing fits.
     """
     given = read_context(messages)
-    about_me = _introduce_itself(given.question)
+    about_me = _describe_itself(given.question)
     if about_me is not None:
         return about_me
     lines = [
@@ -287,7 +287,7 @@ def is_own_answer(text: str) -> bool:
     return plain.startswith(openings) or bool(_QUOTING.match(plain))
 
 
-def _introduce_itself(question: str) -> str | None:
+def _describe_itself(question: str) -> str | None:
     plain = " ".join(fold(question).split()).strip(" .,!?")
     if plain and _GREETING.fullmatch(plain):
         return "Hello. " + IDENTITY
@@ -295,10 +295,10 @@ def _introduce_itself(question: str) -> str | None:
 
 
 def _quote(match: Match) -> str:
-    return f'{_attribute(match.line)}: "{match.text}"'
+    return f'{_name_source(match.line)}: "{match.text}"'
 
 
-def _attribute(line: ContextLine) -> str:
+def _name_source(line: ContextLine) -> str:
     match line.source:
         case "summary":
             said = "The summary says"

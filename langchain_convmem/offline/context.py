@@ -69,7 +69,9 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
     are notices in front of a fence.
     """
     parts = [
-        _MessageParts(message, tuple(split_fences(text) for text in _iter_texts(message.content)))
+        _MessageParts(
+            message, tuple(split_fences(text) for text in _collect_texts(message.content))
+        )
         for message in messages
     ]
     at, question = _find_question(parts)
@@ -124,7 +126,7 @@ class _Collector:
         """Take the message's own text; text around a fence is the notice of whoever put it."""
         if part.has_fence and not part.outside:
             return
-        speaker, source = _attribute(part.message, self._asker)
+        speaker, source = _name_voice(part.message, self._asker)
         # The messages of a history share group 0: each answers the one before it.
         self._add(speaker, part.outside, _read_date(part.message), source, group=0)
 
@@ -146,7 +148,7 @@ def _find_question(parts: Sequence[_MessageParts]) -> tuple[int, str]:
     return -1, ""
 
 
-def _attribute(message: BaseMessage, asker: str | None) -> tuple[str, Source]:
+def _name_voice(message: BaseMessage, asker: str | None) -> tuple[str, Source]:
     kind = _get_role(message)
     if kind in _USER_TYPES:
         return _name_speaker(message.name or "user", asker), "dialogue"
@@ -181,7 +183,7 @@ def _read_date(message: BaseMessage) -> str | None:
     return None if stamp_ms is None else day_text(stamp_ms) or None
 
 
-def _iter_texts(content: object) -> Iterable[str]:
+def _collect_texts(content: object) -> Iterable[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
@@ -316,7 +318,7 @@ class _FenceReader:
         if name.casefold() in self._certain:
             return True
         # Between User and Assistant nobody else speaks: "Tip: ..." is a line of a long reply.
-        return self._open is not None and not self._between_roles and _looks_like_a_name(name)
+        return self._open is not None and not self._between_roles and _is_like_a_name(name)
 
     def close(self) -> None:
         if self._open:
@@ -336,12 +338,12 @@ def _find_certain_speakers(lines: list[str]) -> frozenset[str]:
         found = _UTTERANCE.fullmatch(line)
         if found and fresh:
             opening.add(found["speaker"])
-        if found and _looks_like_a_name(found["speaker"]):
+        if found and _is_like_a_name(found["speaker"]):
             seen[found["speaker"]] += 1
         fresh = bool(_HEADER.fullmatch(line))
     return frozenset(opening | {name for name, count in seen.items() if count > 1})
 
 
-def _looks_like_a_name(speaker: str) -> bool:
+def _is_like_a_name(speaker: str) -> bool:
     words = speaker.split()
     return len(words) <= _MAX_NAME_WORDS and not words[0][0].islower()

@@ -88,15 +88,15 @@ def _find_best(
 
 def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
     said = [
-        *_iter_said(request.previous.splitlines()),
-        *_iter_said(request.transcript.splitlines()),
+        *_read_said(request.previous.splitlines()),
+        *_read_said(request.transcript.splitlines()),
     ]
     pieces = [Said(text, one.speaker) for one in said for text in sentences(one.text)]
     facts = KnownFacts(facts_in(pieces))
     return [_weigh_sentence(one, facts, request.missing) for one in pieces]
 
 
-def _iter_said(lines: Iterable[str]) -> Iterator[Said]:
+def _read_said(lines: Iterable[str]) -> Iterator[Said]:
     """Yield what the lines of a transcript or a summary say, and who says it."""
     speaker = ""
     for line in lines:

@@ -224,7 +224,7 @@ class SectionText(Serializable):
             values[name] = (yield from value.evaluate_steps()) if is_late else str(value)
         return values
 
-    def outline(self) -> list[tuple[str, str]]:
+    def show_outline(self) -> list[tuple[str, str]]:
         """Return pairs of heading and text with `{name}` for what is filled in later."""
         return self.fill_blocks({name: f"{{{name}}}" for name in self.variables})
 
@@ -266,7 +266,7 @@ class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
 
     def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
         """Return the text with `{name}` for what is filled in later."""
-        return self._join(self.sections.outline(), "{summary}")
+        return self._join(self.sections.show_outline(), "{summary}")
 
     def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
         summary = _read_summary(given)
@@ -319,7 +319,7 @@ class InputPlaceholder(MessagesPlaceholder):
 
     def pretty_repr(self, html: bool = False) -> str:
         """Return the sections with `{name}` for what is filled in later, and the placeholder."""
-        text = _fence(join_blocks(self.sections.outline()))
+        text = _fence(join_blocks(self.sections.show_outline()))
         return "\n\n".join(part for part in (text, super().pretty_repr(html)) if part)
 
     def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:

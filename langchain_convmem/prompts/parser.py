@@ -86,7 +86,7 @@ def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedP
     )
 
 
-class _Block(NamedTuple):
+class _TitledBlock(NamedTuple):
     """A title and the lines below it, up to the next title.
 
     Attributes:
@@ -118,10 +118,10 @@ class _Block(NamedTuple):
         return bool(self.title and self.kind) and has_content
 
 
-def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_Block]]:
+def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_TitledBlock]]:
     """Return the lines in front of the first title, and the blocks."""
     preamble: list[Line] = []
-    blocks: list[_Block] = []
+    blocks: list[_TitledBlock] = []
     below = preamble
     for line in lines:
         title = read_title(line.text)
@@ -129,7 +129,7 @@ def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_Block]]:
             below.append(line)
         else:
             below = []
-            blocks.append(_Block(unquote(title), _classify_title(title), line, below))
+            blocks.append(_TitledBlock(unquote(title), _classify_title(title), line, below))
     return preamble, blocks
 
 
@@ -142,7 +142,7 @@ def _classify_title(title: str) -> str:
 
 
 def _merge(
-    prompts: Iterable[_Block], filler: Filler, findings: Findings
+    prompts: Iterable[_TitledBlock], filler: Filler, findings: Findings
 ) -> tuple[dict[str, str], dict[str, tuple[Occurrence, ...]]]:
     """Return the cleaned and filled sections, and where variables stand in them.
 
@@ -184,7 +184,7 @@ def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
         _report_title_lookalike(line, findings)
 
 
-def _report_title(block: _Block, findings: Findings) -> None:
+def _report_title(block: _TitledBlock, findings: Findings) -> None:
     title = block.title
     if not title:
         message = "this title is empty; the text below it is dropped"
@@ -203,7 +203,7 @@ def _report_title(block: _Block, findings: Findings) -> None:
         findings.add_warning(message, block.position)
 
 
-def _report_merges(prompts: Iterable[_Block], findings: Findings) -> None:
+def _report_merges(prompts: Iterable[_TitledBlock], findings: Findings) -> None:
     first: dict[str, int] = {}
     for block in prompts:
         title, position = block.title, block.position
@@ -213,7 +213,7 @@ def _report_merges(prompts: Iterable[_Block], findings: Findings) -> None:
         first.setdefault(title, position)
 
 
-def _report_no_prompt(blocks: list[_Block], findings: Findings) -> None:
+def _report_no_prompt(blocks: list[_TitledBlock], findings: Findings) -> None:
     if blocks:
         findings.add_warning("there is no prompt section with text in it", 0)
     else:
@@ -221,7 +221,7 @@ def _report_no_prompt(blocks: list[_Block], findings: Findings) -> None:
         findings.add_error(message, 0)
 
 
-def _report_body(block: _Block, names: _Names, findings: Findings) -> None:
+def _report_body(block: _TitledBlock, names: _Names, findings: Findings) -> None:
     for line in block.lines:
         _report_title_lookalike(line, findings)
         if "{{" in line.text:
@@ -543,7 +543,7 @@ def read_spans(text: str) -> list[Span]:
     return _fill_blanks(sorted(spans, key=attrgetter("start")), len(text))
 
 
-def _classify_lines(block: _Block) -> Iterator[tuple[Line, SpanKind, int]]:
+def _classify_lines(block: _TitledBlock) -> Iterator[tuple[Line, SpanKind, int]]:
     """Return what the lines of the block are, and where the diagnostic stands if one is dropped."""
     if not block.has_effect:
         lines = [line for line in block.lines if line.text.strip()]

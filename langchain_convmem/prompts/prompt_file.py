@@ -46,9 +46,9 @@ from langchain_convmem.prompts.variables import (
     Occurrence,
     VariableFunction,
     check_functions,
+    combine_functions,
     evaluate_steps,
     fill_pieces,
-    override_functions,
     registered_functions,
     split_pieces,
     unquote,
@@ -358,7 +358,7 @@ class PromptFile:
             self,
             Layout(titles, history, volatile, include_titles, include_summary),
             Evaluation(
-                override_functions(self.functions, functions),
+                combine_functions(self.functions, functions),
                 strict,
                 self._build_reporter(on_problem),
             ),
@@ -389,7 +389,7 @@ class PromptFile:
         on_problem: OnProblem | None,
         titles: Iterable[str],
     ) -> Steps[dict[str, str]]:
-        own = override_functions(self.functions, functions)
+        own = combine_functions(self.functions, functions)
         pieces = {
             title: split_pieces(self.sections[title], self.occurrences.get(title, ()))
             for title in titles

@@ -115,7 +115,7 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
     ahead = deque(comments)
     pieces: list[Range] = []
     begin = 0
-    for end, behind in _iter_line_ends(text):
+    for end, behind in _find_line_ends(text):
         while ahead and ahead[0][0] < end:
             opened, closed = ahead.popleft()
             pieces.append((begin, opened))
@@ -133,7 +133,7 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
         begin = behind
 
 
-def _iter_line_ends(text: str) -> Iterator[Range]:
+def _find_line_ends(text: str) -> Iterator[Range]:
     for newline in _LINE_END.finditer(text):
         yield newline.span()
     yield len(text), len(text)

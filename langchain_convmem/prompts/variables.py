@@ -80,7 +80,7 @@ def check_functions(functions: Mapping[str, VariableFunction]) -> None:
         if not name.isidentifier():
             msg = f"{name!r} is not a name for a variable function: use letters, digits and '_'"
             raise ConfigError(msg)
-        if not callable(function) or not _takes_nothing(function):
+        if not callable(function) or not _needs_nothing(function):
             msg = (
                 f"the variable function {name!r} must be a function that can be called without "
                 f"arguments, got {function!r}"
@@ -94,7 +94,7 @@ def _is_asynchronous(function: VariableFunction) -> bool:
     )
 
 
-def override_functions(
+def combine_functions(
     functions: Mapping[str, VariableFunction], own: Mapping[str, VariableFunction] | None
 ) -> Mapping[str, VariableFunction]:
     """Return the functions with those of one call in front.
@@ -108,7 +108,7 @@ def override_functions(
     return {**functions, **own}
 
 
-def _takes_nothing(function: VariableFunction) -> bool:
+def _needs_nothing(function: VariableFunction) -> bool:
     try:
         inspect.signature(function).bind()
     except TypeError:

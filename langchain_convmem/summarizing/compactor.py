@@ -144,7 +144,7 @@ class Compactor:
         try:
             # Planned under the lease: another one may have compacted the thread before.
             plan = yield from planning
-            report = yield from self._carry_out(lease, plan, by)
+            report = yield from self._execute(lease, plan, by)
         except BaseException as error:
             # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
@@ -156,7 +156,7 @@ class Compactor:
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
-    def _carry_out(
+    def _execute(
         self, lease: Lease, plan: SummaryPlan | None, by: Summarizer
     ) -> Steps[SummaryReport]:
         key = lease.key

@@ -302,7 +302,7 @@ def _find_missing_tools(messages: _Messages, config: object) -> Iterator[str]:
 
 
 def _find_count_faults(messages: _Messages) -> Iterator[str]:
-    flat = [block for message in messages for block in _iter_blocks(message["content"])]
+    flat = [block for message in messages for block in _walk_blocks(message["content"])]
     for kind, most in _MOST.items():
         count = sum(kind in block for block in flat)
         if count > most:
@@ -312,7 +312,7 @@ def _find_count_faults(messages: _Messages) -> Iterator[str]:
         yield f"The request has duplicate document names: {', '.join(names)}"
 
 
-def _iter_blocks(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _walk_blocks(content: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for block in content:
         yield block
         if "toolResult" in block:

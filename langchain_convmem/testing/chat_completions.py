@@ -492,11 +492,11 @@ def _get_finish_reason(reply: ScriptedReply) -> str:
 
 
 def _count_chat_usage(request: Mapping[str, Any], reply: ScriptedReply) -> dict[str, int]:
-    texts = [text for message in request["messages"] for text in _iter_texts(message)]
+    texts = [text for message in request["messages"] for text in _collect_texts(message)]
     return _build_usage(sum(map(count_text_tokens, texts)), reply.tokens)
 
 
-def _iter_texts(message: Mapping[str, Any]) -> Iterator[str]:
+def _collect_texts(message: Mapping[str, Any]) -> Iterator[str]:
     content = message.get("content")
     if isinstance(content, str):
         yield content
@@ -525,7 +525,7 @@ def write_text_completion(
         "choices": [
             {
                 "index": index,
-                "text": "".join(_echo(request, prompt) + written.words),
+                "text": "".join(_repeat_prompt(request, prompt) + written.words),
                 "logprobs": _build_logprobs(request, prompt, written.words),
                 "finish_reason": written.finish_reason,
             }
@@ -545,7 +545,7 @@ def stream_text_events(
     written = _write(request, reply)
     frame = _build_frame(envelope)
     for index, prompt in enumerate(_list_prompts(request)):
-        for word in _echo(request, prompt) + written.words:
+        for word in _repeat_prompt(request, prompt) + written.words:
             yield {**frame, "choices": [_build_choice(index, word, None)]}
         yield {**frame, "choices": [_build_choice(index, "", written.finish_reason)]}
     if (request.get("stream_options") or {}).get("include_usage"):
@@ -590,7 +590,7 @@ def _list_prompts(request: Mapping[str, Any]) -> list[str]:
     return [prompt] if isinstance(prompt, str) else prompt
 
 
-def _echo(request: Mapping[str, Any], prompt: str) -> list[str]:
+def _repeat_prompt(request: Mapping[str, Any], prompt: str) -> list[str]:
     return split_words(prompt) if request.get("echo") else []
 
 
@@ -600,7 +600,7 @@ def _build_logprobs(
     """Return probabilities that are as good as any: a token's is e to the minus its length."""
     if request.get("logprobs") is None:
         return None
-    tokens = _echo(request, prompt) + words
+    tokens = _repeat_prompt(request, prompt) + words
     offsets, place = [], 0 if request.get("echo") else len(prompt)
     for token in tokens:
         offsets.append(place)

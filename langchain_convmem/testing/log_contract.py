@@ -282,12 +282,12 @@ class MessageLogContract(ABC):
     def test_what_could_not_be_read_back_is_refused(self, log: ContractLog) -> None:
         unfinished = AIMessage("x", id="m1")
         unfinished.tool_calls = [{"name": "weather"}]  # type: ignore[typeddict-item]  # the point
-        deep = HumanMessage("x", additional_kwargs={"deep": _nest(500)})
+        deep = HumanMessage("x", additional_kwargs={"deep": _build_nested(500)})
         odd_keys = ToolMessage("x", tool_call_id="c", artifact={1: "one"})
         for message in (unfinished, deep, odd_keys):
             with pytest.raises(InvalidMessageError):
                 say(log, ANA, message)
-        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _nest(80)}))
+        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _build_nested(80)}))
         assert len(log.entries(ANA)) == 1
 
     def test_an_empty_batch_does_nothing(self, log: ContractLog) -> None:
@@ -872,12 +872,12 @@ class MessageLogContract(ABC):
         say(log, LONE, "elsewhere")
         written = log.set_state(ANA, _NOTE, [one.position, three.position], expected=None)
 
-        def stretches(document: StateDocument | None) -> list[tuple[int, int | None]]:
+        def select_stretches(document: StateDocument | None) -> list[tuple[int, int | None]]:
             assert document is not None
             first, floor = document.value
             return [(first - 1, first), (floor, None)]
 
-        assert at_once.read_thread(ANA, _NOTE, stretches) == (written, [one, four])
+        assert at_once.read_thread(ANA, _NOTE, select_stretches) == (written, [one, four])
         all_of_it = at_once.read_thread(ANA, "none", lambda _: [(0, None)])
         assert all_of_it == (None, [one, two, three, four])
         assert at_once.read_thread(ANA, _NOTE, lambda _: []) == (written, [])
@@ -981,14 +981,14 @@ class MessageLogContract(ABC):
         at_once = _require_transactions(log)
         append = partial(at_once.aappend_planned, ANA, lambda there: [_make_reply(str(len(there)))])
 
-        async def calls() -> tuple[list[Entry], list[Entry]]:
+        async def call_all() -> tuple[list[Entry], list[Entry]]:
             [first] = await append(after=0, documents=[CacheDraft(_NOTE, 1, None)])
             [second] = await append(after=0, message_ids=["unknown"])
             document, read = await at_once.aread_thread(ANA, _NOTE, lambda _: [(0, None)])
             assert document is not None
             return [first, second], read
 
-        appended, read = asyncio.run(calls())
+        appended, read = asyncio.run(call_all())
         assert texts(appended) == ["0", "1"]
         assert read == appended == log.entries(ANA)
 
@@ -1415,7 +1415,7 @@ class MessageLogContract(ABC):
     # -- asynchronous twins -----------------------------------------------------------------------
 
     def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
-        async def scenario() -> None:
+        async def run_scenario() -> None:
             entries = await log.aappend(ANA, _make_drafts("one", "two", "three"), relaxed=True)
             assert entries == log.entries(ANA) == await log.aentries(ANA)
             after = entries[0].position
@@ -1457,27 +1457,27 @@ class MessageLogContract(ABC):
                 await log.afind(ANA, ["m1"])
             await log.aclose()
 
-        asyncio.run(scenario())
+        asyncio.run(run_scenario())
 
     def test_other_tasks_run_while_entries_are_appended(self, log: ContractLog) -> None:
         appends = 50
 
-        async def scenario() -> int:
+        async def run_scenario() -> int:
             ticks = 0
 
-            async def tick() -> None:
+            async def count_ticks() -> None:
                 nonlocal ticks
                 while True:
                     ticks += 1
                     await asyncio.sleep(0)
 
-            ticker = asyncio.create_task(tick())
+            ticker = asyncio.create_task(count_ticks())
             for number in range(appends):
                 await log.aappend(ANA, _make_drafts(f"line {number}"))
             ticker.cancel()
             return ticks
 
-        assert asyncio.run(scenario()) >= appends // 2
+        assert asyncio.run(run_scenario()) >= appends // 2
         assert texts(log.entries(ANA)) == [f"line {number}" for number in range(appends)]
 
     def test_tasks_at_once_lose_nothing(self, log: ContractLog) -> None:
@@ -1485,10 +1485,10 @@ class MessageLogContract(ABC):
             for number in range(TIMES):
                 await log.aappend(ANA, _make_drafts(f"{writer}-{number} a", f"{writer}-{number} b"))
 
-        async def scenario() -> None:
+        async def run_scenario() -> None:
             await asyncio.gather(*(write(writer) for writer in range(WRITERS)))
 
-        asyncio.run(scenario())
+        asyncio.run(run_scenario())
         check_writers(log.entries(ANA))
 
     # -- large things -----------------------------------------------------------------------------
@@ -1581,7 +1581,7 @@ def _select_controls(entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.control is not None]
 
 
-def _nest(levels: int) -> list[object]:
+def _build_nested(levels: int) -> list[object]:
     inner: list[object] = []
     for _ in range(levels - 1):
         inner = [inner]

@@ -67,7 +67,7 @@ class LoopbackServer(ABC):
             return
         listener.shutdown()
         thread.join()
-        listener.hang_up()
+        listener.close_connections()
         listener.server_close()
         if listener.errors and error is None:
             raise listener.errors[0]
@@ -115,12 +115,12 @@ class LoopbackListener(ThreadingHTTPServer):
         return connection, address
 
     def close_request(self, request: Any) -> None:
-        # Under the lock: `hang_up` must not meet a socket whose number already belongs to another.
+        # Under the lock: `close_connections` must not meet a socket whose number is already reused.
         with self._open_lock:
             self._open.discard(request)
             super().close_request(request)
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """End every open connection, so that idle handlers return."""
         with self._open_lock:
             for connection in self._open:

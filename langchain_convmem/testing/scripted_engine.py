@@ -266,13 +266,13 @@ class ScriptedSession:
 
     def prefill(self, parts: Sequence[Part]) -> None:
         """Read text and media."""
-        with self._act("prefill") as progress:
+        with self._record_action("prefill") as progress:
             for _waiting in self._read(list(parts), progress):
                 pass
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Read text and media."""
-        with self._act("prefill") as progress:
+        with self._record_action("prefill") as progress:
             for waiting in self._read(list(parts), progress):
                 await _wait(waiting)
 
@@ -295,7 +295,7 @@ class ScriptedSession:
 
     def reset(self) -> None:
         """Forget everything."""
-        with self._act("reset", repairs=True):
+        with self._record_action("reset", repairs=True):
             self._parts.clear()
             self._marks.clear()
             self._is_unknown = False
@@ -303,13 +303,13 @@ class ScriptedSession:
     def close(self) -> None:
         """Refuse everything from here on."""
         if not self.closed:
-            with self._act("close", repairs=True):
+            with self._record_action("close", repairs=True):
                 self.closed = True
 
     # -- doing it -----------------------------------------------------------------------------
 
     @contextmanager
-    def _act(
+    def _record_action(
         self, action: Action, *, repairs: bool = False, options: Mapping[str, Any] | None = None
     ) -> Iterator[_Progress]:
         """Be the only one that uses the session, and record how it went."""
@@ -355,7 +355,7 @@ class ScriptedSession:
         self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
     ) -> Generator[tuple[object, str]]:
         given = {**options, "stop": tuple(stop), "max_tokens": max_tokens}
-        with self._act("decode", options=given) as progress:
+        with self._record_action("decode", options=given) as progress:
             self.finish_reason, self.stop_text = None, ""
             chunks, stop_text = self._cut_reply(stop)
             limit = self._engine.max_tokens if max_tokens is None else max_tokens
@@ -421,14 +421,14 @@ async def _wait(waiting: object) -> None:
 class _Rewindable(ScriptedSession):
     def checkpoint(self) -> object:
         """Return a mark of the state as it is."""
-        with self._act("checkpoint"):
+        with self._record_action("checkpoint"):
             mark = _Mark(len(self._parts))
             self._marks.append(mark)
         return mark
 
     def rewind(self, checkpoint: object) -> None:
         """Go back to a mark."""
-        with self._act("rewind", repairs=True) as progress:
+        with self._record_action("rewind", repairs=True) as progress:
             if not any(mark is checkpoint for mark in self._marks):
                 raise UnknownCheckpointError(f"session {self.number} has no such checkpoint")
             mark: Any = checkpoint
@@ -441,7 +441,7 @@ class _Rewindable(ScriptedSession):
 class _Clonable(ScriptedSession):
     def clone(self) -> ScriptedSession:
         """Return a session that goes on from here by itself."""
-        with self._act("clone"):
+        with self._record_action("clone"):
             return self._engine.admit(self._parts, self._marks)
 
 
@@ -458,7 +458,7 @@ class _Scoring(ScriptedSession):
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return what the engine's scorer says of each text."""
         scorer = self._engine.scorer
-        with self._act("score"):
+        with self._record_action("score"):
             return [] if scorer is None else [scorer(self.text, text) for text in texts]
 
 
@@ -524,10 +524,10 @@ def build_chunker(chunking: Chunking) -> Callable[[str], list[str]]:
         raise ConfigError(f"chunking {chunking!r}: there are {sorted(_CHUNKINGS)}, or a callable")
     cut = _CHUNKINGS[chunking] if isinstance(chunking, str) else chunking
 
-    def chunks(text: str) -> list[str]:
+    def cut_text(text: str) -> list[str]:
         found = list(cut(text))
         if "".join(found) != text:
             raise ConfigError(f"the chunking lost something: {found!r:.80} is not {text!r:.80}")
         return found
 
-    return chunks
+    return cut_text
