@@ -85,7 +85,7 @@ class _UlidClock:
         self._last = 0
         self._pid = 0
 
-    def next(self) -> int:
+    def advance(self) -> int:
         with self._lock:
             # A forked child must not count up from the parent's last value as its siblings do.
             if self._pid != os.getpid():
@@ -105,7 +105,7 @@ if hasattr(os, "register_at_fork"):
 
 def new_ulid() -> str:
     """Return a new ULID (26 characters), greater than every earlier one of this process."""
-    return _text_of(_CLOCK.next())
+    return _text_of(_CLOCK.advance())
 
 
 def numbered_ulid(number: int) -> str:
@@ -113,7 +113,7 @@ def numbered_ulid(number: int) -> str:
 
     Among those of one time the higher number sorts after the lower.
     """
-    fresh = _CLOCK.next()
+    fresh = _CLOCK.advance()
     time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS
     return _text_of(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
 

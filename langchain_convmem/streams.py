@@ -48,7 +48,7 @@ class ClosingStreams:
         opened: list[Any] = []
         stamp = self._stamped(config)
 
-        def transformer(
+        def open_stream(
             inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **kwargs: Any
         ) -> Iterator[Any]:
             stream = self._stream(inputs, run_manager, config, **kwargs)  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ class ClosingStreams:
 
         try:
             yield from self._transform_stream_with_config(  # type: ignore[attr-defined]
-                input, transformer, stamp, **kwargs
+                input, open_stream, stamp, **kwargs
             )
         finally:
             # The helper drops a stream that its reader left; closing it here ends the turn, and
@@ -73,11 +73,11 @@ class ClosingStreams:
     ) -> AsyncGenerator[Any]:
         """Run one turn and yield what is new of the answer as it comes."""
 
-        async def once() -> AsyncIterator[Any]:
+        async def yield_input() -> AsyncIterator[Any]:
             yield input
 
         # Closing this stream must close all beneath it now, not when they are collected.
-        async with aclosing(self.atransform(once(), config, **kwargs)) as chunks:
+        async with aclosing(self.atransform(yield_input(), config, **kwargs)) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -29,7 +29,7 @@ async def in_worker(call: Callable[[], T]) -> T:
     """Return what the call returns, made in a worker with the caller's context variables."""
     context = contextvars.copy_context()
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_POOL.executor(), partial(context.run, call))
+    return await loop.run_in_executor(_POOL.get_executor(), partial(context.run, call))
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -40,10 +40,10 @@ async def in_thread(call: Callable[[], T]) -> T:
 def in_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Return what an asynchronous call returns, made in a thread with an event loop of its own."""
 
-    async def awaited() -> T:
+    async def await_call() -> T:
         return await call()
 
-    return started(lambda: asyncio.run(awaited())).result()
+    return started(lambda: asyncio.run(await_call())).result()
 
 
 def in_threads(
@@ -114,7 +114,7 @@ class _Pool:
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
 
-    def executor(self) -> ThreadPoolExecutor:
+    def get_executor(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="convmem-recall")

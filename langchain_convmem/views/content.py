@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_convmem.records import Entry
 from langchain_convmem.views.media import (
     MediaBlock,
-    accepts,
+    is_accepted,
     media_note,
     read_media,
     text_of_file,
@@ -171,7 +171,7 @@ class BlockFitter:
         ):
             return False
         rule = self._profile.media.get(place, {}).get(media.kind)
-        return accepts(rule, media, self._profile)
+        return is_accepted(rule, media, self._profile)
 
     def _file_name(self, media: MediaBlock) -> str:
         """Return a name of letters and digits that no earlier file of the view has."""

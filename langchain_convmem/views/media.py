@@ -291,7 +291,7 @@ def _declared(block: Mapping[Any, Any]) -> object:
 
 
 # -- Deciding and writing -------------------------------------------------------------------------
-def accepts(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile) -> bool:
+def is_accepted(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile) -> bool:
     """Return whether a place whose rule this is takes the media."""
     if rule is None or media.form not in rule.forms or not media.data:
         return False

@@ -324,7 +324,7 @@ def clean_text(text: str) -> str:
     return text
 
 
-def defuse_tag(text: str, tag: str) -> str:
+def escape_tag(text: str, tag: str) -> str:
     """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
     return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
 

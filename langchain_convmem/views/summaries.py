@@ -26,7 +26,7 @@ from langchain_convmem.views.live import (
     live_summary,
     summary_chain,
 )
-from langchain_convmem.views.messages import defuse_tag
+from langchain_convmem.views.messages import escape_tag
 from langchain_convmem.views.tool_calls import answered_calls, calls_of
 from langchain_convmem.views.turns import has_calls, runs, turn_of
 
@@ -261,7 +261,7 @@ def shown_summary(pieces: Sequence[str]) -> str:
     A summary may repeat what somebody said in order to be obeyed; text that imitates the fence is
     defused.
     """
-    body = defuse_tag("\n".join(pieces), "summary")
+    body = escape_tag("\n".join(pieces), "summary")
     return f"<summary>\n{SUMMARY_NOTICE}\n\n{body}\n</summary>"
 
 
