@@ -51,7 +51,7 @@ class ToolSet:
         """
         if not isinstance(tools, Iterable) or isinstance(tools, Mapping | str):
             raise ConfigError(f"the tools are {tools!r:.80}; pass a list of tools")
-        self._tools = tuple(_tool(tool) for tool in tools)
+        self._tools = tuple(_describe_tool(tool) for tool in tools)
         names = self.names
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -92,7 +92,7 @@ class ToolSet:
         """Return whether the tool can be run here; what is only described cannot."""
         return name in self._runnable
 
-    def answers_steps(
+    def answer_steps(
         self,
         calls: Sequence[ToolCall],
         *,
@@ -123,7 +123,7 @@ class ToolSet:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        return answers_steps(
+        return answer_steps(
             self._runnable,
             calls,
             config=config,
@@ -135,18 +135,18 @@ class ToolSet:
 
 
 # -- what may be a tool ---------------------------------------------------------------------------
-def _tool(given: Any) -> _Tool:
+def _describe_tool(given: Any) -> _Tool:
     if isinstance(given, Mapping):
-        return _described(dict(given))
+        return _describe_map(dict(given))
     if is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel)):
         schema = convert_to_openai_tool(given)
         return _Tool(schema["function"]["name"], given, schema)
     if not isinstance(given, BaseTool):
-        given = _of_function(given)
+        given = _wrap_function(given)
     return _Tool(given.name, given, convert_to_openai_tool(given), given)
 
 
-def _of_function(given: Any) -> BaseTool:
+def _wrap_function(given: Any) -> BaseTool:
     name = getattr(given, "__name__", None)
     if isinstance(given, type) or not callable(given) or not name:
         raise ConfigError(
@@ -168,7 +168,7 @@ def _of_function(given: Any) -> BaseTool:
         ) from error
 
 
-def _described(given: dict[str, Any]) -> _Tool:
+def _describe_map(given: dict[str, Any]) -> _Tool:
     """Return a tool that a map describes; a provider's own tools have no form but their own."""
     given = copy.deepcopy(given)
     try:
@@ -207,7 +207,7 @@ ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
 """What to tell the model instead of an answer: text, a message, another value; None for as is."""
 
 
-def answers_steps(
+def answer_steps(
     tools: Mapping[str, BaseTool],
     calls: Sequence[ToolCall],
     *,
@@ -217,12 +217,12 @@ def answers_steps(
     parallel: bool,
     cancelled: Future[Any] | None,
 ) -> Steps[list[ToolMessage]]:
-    """Return one answer for each call, in order; see `ToolSet.answers_steps`."""
+    """Return one answer for each call, in order; see `ToolSet.answer_steps`."""
     decided: list[ToolCall | ToolMessage] = []
     for call in calls:
-        decided.append((yield from _decision_steps(tools, call, handler)))  # noqa: PERF401
+        decided.append((yield from _decide_steps(tools, call, handler)))  # noqa: PERF401
     allowed = [(tools[call["name"]], call) for call in decided if not isinstance(call, ToolMessage)]
-    at_most = _at_most(config, len(allowed)) if parallel else 1
+    at_most = _limit_concurrency(config, len(allowed)) if parallel else 1
     results = yield Step(
         lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
         lambda: _arun(allowed, config, at_most=at_most),
@@ -234,36 +234,40 @@ def answers_steps(
     seen = []
     for call, answer in zip(calls, answers, strict=True):
         seen.append(
-            rewritten(answer, (yield _asked(on_result, copy.deepcopy(call), answer.model_copy())))
+            rewrite_answer(
+                answer, (yield _ask_step(on_result, copy.deepcopy(call), answer.model_copy()))
+            )
         )
     return seen
 
 
-def _at_most(config: RunnableConfig | None, count: int) -> int:
+def _limit_concurrency(config: RunnableConfig | None, count: int) -> int:
     limit = (config or {}).get("max_concurrency")
     return max(1, min(_MOST_AT_ONCE if limit is None else limit, count))
 
 
 # -- whether a call may run -----------------------------------------------------------------------
-def _decision_steps(
+def _decide_steps(
     tools: Mapping[str, BaseTool], call: ToolCall, handler: ToolHandler | None
 ) -> Steps[ToolCall | ToolMessage]:
     """Return the call to run, or the answer to one that does not run."""
     if call["name"] not in tools:
-        return refused(call, _unknown(call["name"], tools))
+        return refuse(call, _explain_unknown(call["name"], tools))
     if handler is None:
         return call
-    verdict = yield _asked(handler, copy.deepcopy(call))
+    verdict = yield _ask_step(handler, copy.deepcopy(call))
     if verdict is True:
         return call
     if verdict is False:
-        return refused(call, "the call was denied")
+        return refuse(call, "the call was denied")
     if isinstance(verdict, str):
-        return refused(call, f"the call was denied: {verdict}")
-    return _changed(call, verdict, tools)
+        return refuse(call, f"the call was denied: {verdict}")
+    return _change_call(call, verdict, tools)
 
 
-def _changed(call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]) -> ToolCall | ToolMessage:
+def _change_call(
+    call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]
+) -> ToolCall | ToolMessage:
     if not isinstance(verdict, Mapping) or not isinstance(verdict.get("args"), Mapping):
         raise ConfigError(
             f"the tool handler returned {verdict!r:.80} for {call['name']!r}; return True, False, "
@@ -271,15 +275,15 @@ def _changed(call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]) -> Too
         )
     name = verdict.get("name", call["name"])
     if name not in tools:
-        return refused(call, _unknown(name, tools))
+        return refuse(call, _explain_unknown(name, tools))
     return ToolCall(type="tool_call", name=name, args=dict(verdict["args"]), id=call["id"])
 
 
-def _unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
+def _explain_unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
     return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
 
 
-def _asked(function: Callable[..., Any], *args: Any) -> Step:
+def _ask_step(function: Callable[..., Any], *args: Any) -> Step:
     """Return the step that calls a function of the caller's, plain or async."""
     return Step(partial(_ask, function, *args), partial(_aask, function, *args))
 
@@ -335,26 +339,26 @@ async def _arun(
 
 
 def _invoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
-    request = _request(call)
+    request = _build_request(call)
     try:
         if _has_coroutine(tool) and not _has_function(tool):
-            return answered(call, in_own_loop(lambda: tool.ainvoke(request, config)))
-        return answered(call, tool.invoke(request, config))
+            return make_answer(call, in_own_loop(lambda: tool.ainvoke(request, config)))
+        return make_answer(call, tool.invoke(request, config))
     except Exception as error:  # noqa: BLE001
-        return _told(call, error)
+        return _report_error(call, error)
 
 
 async def _ainvoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
-    request = _request(call)
+    request = _build_request(call)
     try:
         if _has_coroutine(tool):
-            return answered(call, await tool.ainvoke(request, config))
-        return answered(call, await in_thread(lambda: tool.invoke(request, config)))
+            return make_answer(call, await tool.ainvoke(request, config))
+        return make_answer(call, await in_thread(lambda: tool.invoke(request, config)))
     except Exception as error:  # noqa: BLE001
-        return _told(call, error)
+        return _report_error(call, error)
 
 
-def _request(call: ToolCall) -> ToolCall:
+def _build_request(call: ToolCall) -> ToolCall:
     """Return the call as LangChain's tools take it: with an id they answer with a message.
 
     A copy, since the call stands in the history.
@@ -363,11 +367,11 @@ def _request(call: ToolCall) -> ToolCall:
     return ToolCall(type="tool_call", name=call["name"], args=args, id=call["id"] or "")
 
 
-def _told(call: ToolCall, error: Exception) -> ToolMessage:
+def _report_error(call: ToolCall, error: Exception) -> ToolMessage:
     if _is_pause(error):
         raise error
     _logger.debug("tool %r raised an error; the model is told", call["name"], exc_info=error)
-    return failed(call, error)
+    return make_failure(call, error)
 
 
 def _is_pause(error: Exception) -> bool:
@@ -394,7 +398,7 @@ def _has_function(tool: BaseTool) -> bool:
 CANCELLED = "the call was cancelled"
 
 
-def refused(call: Mapping[str, Any], reason: str) -> ToolMessage:
+def refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
     """Return the answer to a call that nothing came of."""
     return ToolMessage(
         f"Error: {reason}",
@@ -404,7 +408,7 @@ def refused(call: Mapping[str, Any], reason: str) -> ToolMessage:
     )
 
 
-def failed(call: Mapping[str, Any], error: Exception) -> ToolMessage:
+def make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     """Return the answer to a call whose tool raised an error.
 
     The error's type is in `additional_kwargs["exception"]`.
@@ -412,29 +416,29 @@ def failed(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     kind = type(error).__name__
     # A ToolException is written for the model; of others the type often says more than the text.
     told = str(error) if isinstance(error, ToolException) else f"{kind}: {error}"
-    answer = refused(call, told.removesuffix(": ") or kind)
+    answer = refuse(call, told.removesuffix(": ") or kind)
     answer.additional_kwargs["exception"] = kind
     return answer
 
 
-def cancelled_answers(calls: Iterable[ToolCall]) -> list[ToolMessage]:
+def answer_cancelled(calls: Iterable[ToolCall]) -> list[ToolMessage]:
     """Return answers, in order, that close calls which nobody will answer any more."""
-    return [refused(call, CANCELLED) for call in calls]
+    return [refuse(call, CANCELLED) for call in calls]
 
 
-def answered(call: ToolCall, result: Any) -> ToolMessage:
+def make_answer(call: ToolCall, result: Any) -> ToolMessage:
     """Return what a tool returned as the answer to the call.
 
     A `ToolMessage` is kept, text stays text, content blocks stay blocks, anything else is JSON.
     """
     if not isinstance(result, ToolMessage):
         kind = type(result).__name__
-        return refused(call, f"the tool returned a {kind}, which only a graph can carry out")
+        return refuse(call, f"the tool returned a {kind}, which only a graph can carry out")
     answer = result.model_copy()
     answer.tool_call_id = str(call["id"] or "")
     answer.name = answer.name or call["name"]
     if isinstance(answer.content, list) and not _are_blocks(answer.content):
-        answer.content = as_json(answer.content)
+        answer.content = write_json(answer.content)
     return answer
 
 
@@ -452,12 +456,12 @@ def _is_block(block: Any) -> bool:
     return media is None or bool(media.data) or "source" in block
 
 
-def as_json(value: Any) -> str:
+def write_json(value: Any) -> str:
     """Return a value as JSON text; what JSON lacks is written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def rewritten(answer: ToolMessage, new: Any) -> ToolMessage:
+def rewrite_answer(answer: ToolMessage, new: Any) -> ToolMessage:
     """Return an answer as the caller wants it; what it said before is kept in its artifact.
 
     Args:
@@ -475,14 +479,14 @@ def rewritten(answer: ToolMessage, new: Any) -> ToolMessage:
         if changed.artifact is None:
             changed.artifact = before
         return changed
-    content = new if isinstance(new, str) else as_json(new)
+    content = new if isinstance(new, str) else write_json(new)
     return answer.model_copy(update={"content": content, "artifact": before})
 
 
 # -- Calls that a history leaves open, and results that answer none -------------------------------
 
 
-def unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
+def find_unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
     """Return the calls that no later result answers, in order.
 
     Results are matched by order too, since some models use an id anew in every reply: a result
@@ -513,5 +517,5 @@ def find_stray_results(
         for number, message in enumerate(said)
         if isinstance(message, ToolMessage)
         and message.tool_call_id
-        not in [call["id"] for call in unanswered_calls([*history, *said[:number]])]
+        not in [call["id"] for call in find_unanswered_calls([*history, *said[:number]])]
     ]

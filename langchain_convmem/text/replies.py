@@ -69,7 +69,7 @@ class ReplyReader:
         channels: Sequence[Channel] | None = None,
         prompt_end: str = "",
         tools: bool | Sequence[Any] = True,
-        broken_calls: Literal["raise", "invalid"] = "invalid",
+        on_invalid_tool_call: Literal["raise", "report"] = "report",
         call_ids: Callable[[], str] | None = None,
     ) -> None:
         """Begin a reply.
@@ -81,7 +81,8 @@ class ReplyReader:
             tools: Whether there may be calls; otherwise what looks like one is text. The tools
                 themselves, in the form of OpenAI, tell which arguments are texts where the model
                 does not.
-            broken_calls: What to do with calls that cannot be read.
+            on_invalid_tool_call: `"report"` a call that cannot be read in `invalid_tool_calls`, or
+                `"raise"`.
             call_ids: Makes an id for a call that the model gave none, or one given before.
 
         Raises:
@@ -91,7 +92,7 @@ class ReplyReader:
         chosen = form.channels if channels is None else checked_channels(channels)
         self._parser = ReplyParser(form, chosen, prompt_end=prompt_end, tools=bool(tools))
         self._texts = {} if isinstance(tools, bool) else text_arguments(tools)
-        self._raises = broken_calls == "raise"
+        self._raises = on_invalid_tool_call == "raise"
         self._new_id = call_ids or (_short_id if form.has_short_ids else _long_id)
         self._ids: set[str] = set()
         self._raw: list[str] = []

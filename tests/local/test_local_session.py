@@ -22,7 +22,7 @@ from langchain_convmem.protocols import (
     RewindableSession,
     ScoringSession,
     TextEngine,
-    TextSession,
+    ModelSession,
     TokenCountingSession,
 )
 from langchain_convmem.text import ChatTemplate
@@ -55,7 +55,7 @@ def test_it_follows_all_protocols(engine):
     session = engine.create_session()
     assert isinstance(engine, TextEngine)
     for protocol in (
-        TextSession,
+        ModelSession,
         RewindableSession,
         ClonableSession,
         ScoringSession,

@@ -66,7 +66,7 @@ def endless_chat():
 
 
 @pytest.mark.parametrize("model", [endless_chat, endless_text])
-@pytest.mark.parametrize(("policy", "kept"), [("undo", 0), ("keep", 5)])
+@pytest.mark.parametrize(("policy", "kept"), [("rollback", 0), ("keep", 5)])
 def test_a_loop_ends_at_its_limit(model, policy, kept):
     talk = Conversation(
         model(),
@@ -166,7 +166,7 @@ def test_the_model_is_told_of_a_call_that_cannot_be_read(model):
 @pytest.mark.parametrize("model", [broken_chat, broken_text])
 @SEND
 def test_a_call_that_cannot_be_read_may_end_the_turn(model, send):
-    talk = Conversation(model(), preface={"tools": [look]}, on_broken_call="raise")
+    talk = Conversation(model(), preface={"tools": [look]}, on_invalid_tool_call="raise")
     with pytest.raises(ReplyFormatError) as error:
         send(talk, "Go")
     assert "Hm." in error.value.text

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.conversation.inputs import as_messages, prepared_steps
+from langchain_convmem.conversation.inputs import as_messages, prepare_steps
 from langchain_convmem.effects import arun
 from langchain_convmem.errors import InvalidMessageError
 
@@ -233,13 +233,13 @@ async def test_files_are_read_alike_in_both_worlds(tmp_path):
         {"type": "text", "text": "Look:"},
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
-    found = await arun(prepared_steps(given))
+    found = await arun(prepare_steps(given))
     assert found == as_messages(given) == [HumanMessage(expected)]
 
 
 def test_text_alone_takes_no_step():
     with pytest.raises(StopIteration):
-        next(prepared_steps(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
+        next(prepare_steps(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
 
 
 def test_bytes_reach_no_template(tmp_path):

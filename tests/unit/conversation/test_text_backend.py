@@ -147,7 +147,7 @@ THOUGHT = "<think>\nHm.\n</think>\n\nFine."
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_thoughts_leave_the_prompt_when_the_user_speaks_again(rewindable):
     model = engine(THOUGHT, template=QWEN, rewindable=rewindable)
-    talk = Conversation(model, keep_reasoning="loop", on_divergence="error")
+    talk = Conversation(model, reasoning_history="current_turn", on_divergence="error")
     talk.send_message("a")
     assert "Hm." in held(talk)
     talk.send_message("b")
@@ -168,7 +168,7 @@ def test_thoughts_stay_within_a_loop_of_tools():
         '<think>\nHm.\n</think>\n\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
     )
     model = engine([asking, "Fine.", "Fine."], template=QWEN)
-    talk = Conversation(model, preface={"tools": [look]}, keep_reasoning="loop")
+    talk = Conversation(model, preface={"tools": [look]}, reasoning_history="current_turn")
     talk.send_message("a")
     assert "Hm." in held(talk)
     assert [stats.diverged_at for stats in talk.render_stats] == [None, None]

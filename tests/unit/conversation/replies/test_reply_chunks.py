@@ -120,10 +120,10 @@ def test_no_text_raises_anything_but_that_a_call_is_broken(name, data):
     whole = read_reply(text, name)
     if whole.invalid_tool_calls:
         with pytest.raises(ReplyFormatError) as error:
-            read_reply(text, name, broken_calls="raise")
+            read_reply(text, name, on_invalid_tool_call="raise")
         assert error.value.text == text
     else:
-        assert read_reply(text, name, broken_calls="raise").content == whole.content
+        assert read_reply(text, name, on_invalid_tool_call="raise").content == whole.content
 
 
 def test_halves_of_characters_are_replaced_for_no_log_could_hold_them():

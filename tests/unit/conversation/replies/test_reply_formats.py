@@ -213,7 +213,7 @@ def test_a_broken_call_is_kept_as_an_invalid_one_or_raised_with_the_whole_reply(
     assert message.tool_calls == []
     assert len(message.invalid_tool_calls) == 1
     with pytest.raises(ReplyFormatError) as error:
-        read_reply(text, name, broken_calls="raise")
+        read_reply(text, name, on_invalid_tool_call="raise")
     assert error.value.text == text
 
 
