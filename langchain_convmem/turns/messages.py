@@ -177,7 +177,7 @@ def _is_blank(message: HumanMessage) -> bool:
     return not media and not text_pieces(message)
 
 
-# -- What of a list is new, for callers that send the whole chat, or its last messages, every time --
+# -- What of a list is new ----------------------------------------------------------------------
 
 
 _ALIKE = 0.6

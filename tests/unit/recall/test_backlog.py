@@ -196,7 +196,7 @@ def test_what_another_process_has_embedded_meanwhile_is_taken(
         encoder.go_on()
         assert waiting.refresh(ANA) == ()
     # Of the batch under way that could not be helped.
-    assert len(encoder.embedded) <= pending._BATCH
+    assert len(encoder.embedded) <= pending._EMBEDDED_AT_ONCE
 
 
 def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
@@ -332,7 +332,10 @@ def test_owners_take_turns(log, say, encoder):
     settled(recall, ANA)
     settled(recall, BEN)
     first = [text.split()[0] for text in encoder.embedded]
-    assert first[: 2 * pending._BATCH] == ["ana"] * pending._BATCH + ["ben"] * pending._BATCH
+    assert (
+        first[: 2 * pending._EMBEDDED_AT_ONCE]
+        == ["ana"] * pending._EMBEDDED_AT_ONCE + ["ben"] * pending._EMBEDDED_AT_ONCE
+    )
     assert len(first) == 2 * len(TEXTS)
 
 
@@ -376,9 +379,9 @@ def test_a_kill_loses_nothing_but_the_batch_under_way(path, sqlite_log, say, enc
     with ForkedProcess(_KILLED, path, tiny) as process:
         assert process.stdout.readline() == "working\n"
         process.kill()
-    assert stored(sqlite_log) == pending._BATCH
+    assert stored(sqlite_log) == pending._EMBEDDED_AT_ONCE
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
-    assert sorted(encoder.embedded) == sorted(TEXTS[: -pending._BATCH])
+    assert sorted(encoder.embedded) == sorted(TEXTS[: -pending._EMBEDDED_AT_ONCE])
     assert stored(sqlite_log) == len(TEXTS)
 
 

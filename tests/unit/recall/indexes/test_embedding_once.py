@@ -284,7 +284,7 @@ import os, sys
 from langchain_core.embeddings import Embeddings
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.indexes import owner_index
+from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Owner
 
 class Dying(Embeddings):

@@ -142,7 +142,7 @@ import json, sys, warnings
 # Old releases of FAISS warn when they are imported.
 warnings.simplefilter("ignore", DeprecationWarning)
 import numpy as np
-from langchain_convmem.recall.indexes import vectors
+from langchain_convmem.recall import vectors
 name, bits, plain_rows = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 vectors._PLAIN_ROWS = plain_rows
 stored = vectors.SegmentVectors(index=name, bits=bits)
