@@ -44,9 +44,7 @@ _PARSED = "parsed"
 """Where a message holds the object that it stands for, as with LangChain's own classes."""
 
 _THINKING = "enable_thinking"
-
 _NO_TEXT = "a chat model is sent messages, and writes no prompt that could be shown"
-
 _END = object()
 
 

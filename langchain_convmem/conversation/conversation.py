@@ -100,7 +100,6 @@ _VERSION = 1
 """Of what `to_dict` writes."""
 
 _MAX_ROWS = 200
-
 _MAX_TEXT = 2000
 
 
@@ -1114,8 +1113,6 @@ def _make_inside_error() -> ConversationBusyError:
 
 
 REFUSALS = Refusals(_make_busy_error, _make_inside_error)
-
-
 """What is told to turns that wait in vain."""
 
 

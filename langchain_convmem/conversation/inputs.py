@@ -45,7 +45,6 @@ from langchain_convmem.views.messages import change_class, copied, unpack_messag
 from langchain_convmem.workers import in_thread
 
 M = TypeVar("M", bound=BaseMessage)
-
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
 
 ConversationInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage]
@@ -95,15 +94,10 @@ _PARTS = frozenset(
 """Types of parts that a map's content may hold; LangChain messages may hold any of a provider."""
 
 _MOST_KEYS = 8
-
 _MEDIA = frozenset({"audio", "file", "image", "video"})
-
 _WRAPPED_MEDIA = frozenset({"image_url", "input_audio", "video_url"})
-
 _SOURCES = ("path", "blob", "base64", "url", "file_id")
-
 _DATA_URL = re.compile(r"\s*data:[^,]{0,200};base64,", re.IGNORECASE)
-
 _SHOWN = 60
 
 

@@ -54,10 +54,7 @@ from langchain_convmem.workers import in_thread
 
 _logger = logging.getLogger("langchain_convmem")
 
-
 _PROMPT_END = 400
-
-
 """Code points of the prompt that a reader looks at, to see whether it ends inside a channel."""
 
 

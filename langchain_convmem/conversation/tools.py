@@ -26,8 +26,6 @@ from langchain_convmem.views.tool_calls import calls_of
 from langchain_convmem.workers import in_own_loop, in_thread, in_threads
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
-
-
 """A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
 describe one."""
 
@@ -187,23 +185,13 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
 
 
 _logger = logging.getLogger("langchain_convmem")
-
-
 _MOST_AT_ONCE = 32
-
-
 Verdict: TypeAlias = bool | str | ToolCall
 
-
 ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
-
-
 """Whether a call may run: True, False, a reason against it, or the call to run instead."""
 
-
 ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
-
-
 """What to tell the model instead of an answer: text, a message, another value; None for as is."""
 
 

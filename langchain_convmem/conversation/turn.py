@@ -49,7 +49,6 @@ from langchain_convmem.text import RenderStats
 from langchain_convmem.views.drafts import INTERRUPTED
 
 T = TypeVar("T")
-
 _CANCELS = (TurnCancelledError, asyncio.CancelledError)
 
 

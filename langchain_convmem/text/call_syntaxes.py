@@ -14,35 +14,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 _NAMES = ("name", "tool_name")
-
-
 _ARGUMENTS = ("arguments", "parameters", "args")
-
-
 _IDS = ("id", "tool_call_id")
-
-
 _MAX_DEPTH = 100
-
-
 _DECODER = json.JSONDecoder(strict=False)
 
-
 _BETWEEN = re.compile(r"[\s,;\[\]]*")
-
-
 """What stands around maps. A list is no more than that: one that is not closed has whole maps."""
 
-
 _VALUE = re.compile(r'\{\s*["}]|\[\s*[\[{"]')
-
-
 _UNFINISHED_TEXT = "Unterminated string"
-
-
 _EMPTY_LIST = re.compile(r"\s*\[\s*\]\s*")
-
-
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -73,8 +55,6 @@ class JsonEnd(Enum):
 
 
 Syntax: TypeAlias = Callable[[str], list[Call]]
-
-
 """Reads what stands in a fence; what cannot be read becomes a broken call."""
 
 
@@ -242,11 +222,7 @@ def _clean(text: str) -> str:
 
 
 _CONSTANTS = {"True": True, "False": False, "None": None}
-
-
 _NAME = re.compile(r"[\w.:/-]+")
-
-
 _KEY, _KEY_END, _TAGGED_VALUE, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
@@ -384,26 +360,12 @@ def _typed(text: str) -> Any:
 
 
 _BARE_NAMES = {"function", "name", "tool_name"}
-
-
 _BARE_ARGUMENTS = {"arguments", "args", "function", "parameters"}
-
-
 _KEYS = {*_BARE_NAMES, *_BARE_ARGUMENTS, "id", "tool_call_id", "type"}
-
-
 _LONGEST_KEY = max(map(len, _KEYS))
-
-
 _LONGEST_HEAD = 200
-
-
 _HEAD = re.compile(r"\[\s*[A-Za-z_][\w.]*\s*\(\s*(?:\)|[A-Za-z_]\w*\s*=)")
-
-
 _HEAD_BEGUN = re.compile(r"\[\s*(?:[A-Za-z_][\w.]*\s*(?:\(\s*(?:[A-Za-z_]\w*\s*)?)?)?")
-
-
 _OPENERS, _CLOSERS = frozenset("([{"), frozenset(")]}")
 
 
@@ -546,23 +508,11 @@ class BareText:
 
 
 _QUOTES = ("<escape>", '<|"|>')
-
-
 _GEMMA_HEAD = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
-
-
 _SPACE = re.compile(r"\s*")
-
-
 _GEMMA_KEY = re.compile(r"\s*([^\s:{}\[\],]+)\s*:")
-
-
 _WORD = re.compile(r"[^,{}\[\]]*")
-
-
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
 _GEMMA_CONSTANTS = {"none": None, "null": None, "true": True, "false": False}
 
 
@@ -686,17 +636,12 @@ _TEXT_OR_WORD = re.compile(
     rf"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|\b({"|".join(kwlist)})(?=\s*=[^=])""", re.DOTALL
 )
 
-
 _NO_KEYWORD = "_is_an_argument"
-
 
 _SPECIAL = re.compile(
     r"""(\\(?:[\\'"abfnrtv]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}))|\\|\n|\r"""
 )
-
-
 """An escape that Python knows, or what it takes in no text as it is."""
-
 
 _PYTHON_CONSTANTS = {"true": True, "false": False, "null": None}
 

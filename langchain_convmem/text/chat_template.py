@@ -32,10 +32,7 @@ from langchain_convmem.text.sandbox import (
 from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, split
 
 _PART = "is_appending_to_prefill"
-
-
 _RESERVED = {"add_generation_prompt", "messages"}
-
 
 _OTHER_NAMES = {
     "assistant": ("model", "ai", "bot"),
@@ -43,14 +40,9 @@ _OTHER_NAMES = {
     "tool": ("function", "ipython", "observation"),
     "user": ("human",),
 }
-
-
 """What templates call our roles."""
 
-
 _CONTINUED = "\ue000convmem continues here\ue000"
-
-
 """Marks the end of a message that the model is to go on with; of private characters."""
 
 
@@ -396,20 +388,11 @@ BUILTINS: Mapping[str, Mapping[str, str]] = {
     "mistral": {"bos_token": "<s>", "eos_token": "</s>"},
     "qwen": {},
 }
-
-
 """Our own templates, and the special tokens of each."""
 
-
 _MAX_TEMPLATE_BYTES = 4_000_000
-
-
 _MAX_CONFIG_BYTES = 100_000_000
-
-
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
-
-
 _KEY = "chat_template"
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 _MOST_STOPS = 4
-
-
 """The API takes no more; at others the session cuts the text itself."""
 
 
@@ -364,8 +362,6 @@ def _openai() -> Any:
 
 
 _TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum context", re.IGNORECASE)
-
-
 _TOO_LONG_STATUSES = (400, 413)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 40
-
-
 _PROMPT = "add_generation_prompt"
 
 
@@ -347,8 +345,6 @@ def _listed(content: Any) -> list[Any]:
 
 
 Origin = Literal["prompt", "reply"]
-
-
 """Who wrote a part of the session's text: the template or the model."""
 
 
@@ -434,8 +430,6 @@ def _common_length(one: str, other: str) -> int:
 
 
 _TRIES = 2
-
-
 """How often a template may turn out to need the whole chat: one may begin with too little."""
 
 

@@ -435,20 +435,12 @@ class LocalReply:
 
 
 _WINDOW = 24
-
-
 _CONTEXT = 6
 
-
 _UNFINISHED = "\ufffd"
-
-
 """What a decoder writes for bytes that are no character, or not yet."""
 
-
 _ANCHOR = "\n"
-
-
 _BLANK = "\u2581"
 
 
@@ -538,8 +530,6 @@ class TokenReader:
 
 
 _STEP = 512
-
-
 """Most tokens that the model reads at once; other sessions get their turn in between."""
 
 

@@ -25,31 +25,17 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_convmem.errors import InvalidMessageError
 
 MessageLike = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
-
-
 """Text is the user's; a pair is role and content; a map holds at least `role`."""
-
 
 TemplateMessage = dict[str, Any]
 
-
 TEMPLATE_FIELDS = "template_fields"
-
-
 """Key in `additional_kwargs` of a LangChain message: a map of what else templates read of it."""
 
-
 _MAX_DEPTH = 100
-
-
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
 _BUFFERS = (bytes, bytearray, memoryview)
-
-
 _ROLES = {"ai": "assistant", "model": "assistant", "human": "user"}
-
 
 _TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
     (HumanMessage, "user"),
@@ -58,7 +44,6 @@ _TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
     (ToolMessage, "tool"),
     (FunctionMessage, "function"),
 )
-
 
 _MEDIA = {
     "audio": "audio",
@@ -71,21 +56,12 @@ _MEDIA = {
     "video": "video",
 }
 
-
 _BYTES = {"base64", "blob", "bytes", "data", "file_data"}
-
-
 """Keys of media parts that hold what the media are made of."""
 
-
 _PLACES = ("path", "url", "file_id", "mime_type")
-
-
 _REASONING = ("reasoning", "thinking")
-
-
 REASONING_KEYS = ("reasoning_content", *_REASONING)
-
 
 _CALLS = {
     "function_call",
@@ -96,10 +72,7 @@ _CALLS = {
     "tool_call_chunk",
     "tool_use",
 }
-
-
 """Parts that repeat what other fields say, or that are for the provider alone."""
-
 
 _DATA_URL = re.compile(r"\s*data:", re.IGNORECASE)
 

@@ -38,14 +38,8 @@ from langchain_convmem.text.reply_formats import (
 )
 
 _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
-
-
 _SHORT_ID = 9
-
-
 _SHOWN = 200
-
-
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -202,10 +196,7 @@ def _short_id() -> str:
 
 _LOOKS_LIKE_A_MARK = re.compile(r"<\S|\[/?[A-Z_]+\]")
 
-
 _Step: TypeAlias = Callable[[int, bool], int]
-
-
 """Goes on from a place in the data, and returns up to where it came."""
 
 

@@ -24,8 +24,6 @@ from langchain_convmem.text.call_syntaxes import (
 )
 
 _MERGED_OTHERWISE = {"id", "index", "model_provider", "output_version"}
-
-
 """Keys whose texts LangChain does not join when it adds up chunks."""
 
 
@@ -112,7 +110,6 @@ def checked_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
 
 _THINK = Channel("thinking", "<think>", "</think>")
 
-
 _TAGGED = Fence(
     "<tool_call>",
     "</tool_call>",
@@ -121,12 +118,8 @@ _TAGGED = Fence(
     open_tagged_calls,
 )
 
-
 _LISTED = Fence("<|tool_call|>", "<|/tool_call|>", json_calls)
-
-
 _CALL = r"\s*call:"
-
 
 _HARMONY_FENCES = tuple(
     Fence(
@@ -140,7 +133,6 @@ _HARMONY_FENCES = tuple(
     )
     for start in ("<|start|>assistant", "<|channel|>commentary", "<|channel|>analysis")
 )
-
 
 _MISTRAL_NAMED = NamedJson(r"(?P<name>[\w.-]++)\s*+(?:\[CALL_ID\](?P<id>\w++))?+\s*+(?:\[ARGS\])?+")
 
@@ -163,7 +155,6 @@ _DEEPSEEK_CALL = NamedJson(
     rf"(?P<name>[\w.-]++)\s*+(?:```json|{_deepseek('tool', 'sep')})",
     rf"(?:```)?+\s*+{_deepseek('tool', 'call', 'end')}",
 )
-
 
 _FORMATS = (
     ReplyFormat(name="plain"),
@@ -294,10 +285,7 @@ _FORMATS = (
     ReplyFormat(name="phi4", channels=(_THINK,), fences=(_LISTED,), stop=("<|end|>",)),
 )
 
-
 REPLY_FORMATS: Mapping[str, ReplyFormat] = {found.name: found for found in _FORMATS}
-
-
 """The formats that are known, by name."""
 
 
@@ -333,10 +321,7 @@ _TELLTALES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("llama3", ("<|python_tag|>", "<|start_header_id|>")),
     ("hermes", ("<tool_call>", "<think>", "<|im_start|>")),
 )
-
-
 """What stands in the templates of a family; the first that fits is taken."""
-
 
 _TURN_ENDS = (
     "<|im_end|>",
@@ -360,8 +345,6 @@ _TURN_ENDS = (
     "</s>",
     "[e~[",
 )
-
-
 """Marks that end a turn, whatever the family."""
 
 

@@ -26,19 +26,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 
 TICK = "convmem_tick"
-
-
 """The filter that counts the rounds of loops and the calls of macros."""
 
-
 _TICKS_BETWEEN = 256
-
-
 _LONGEST_POWER_BITS = 65_536
-
-
 _SHOWN_FILE = "<template>"
-
 
 RAISED_BY_TEMPLATES = (
     ArithmeticError,
@@ -50,8 +42,6 @@ RAISED_BY_TEMPLATES = (
     TypeError,
     ValueError,
 )
-
-
 """What sandboxed code over plain values can raise."""
 
 

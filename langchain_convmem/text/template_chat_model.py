@@ -51,10 +51,7 @@ from langchain_convmem.text.reply_formats import ReplyFormat, format_of, reply_f
 from langchain_convmem.views.tokens import count_text_tokens
 
 _MOST_STOPS = 4
-
-
 """Many services take no more; the text is cut here in any case."""
-
 
 _MEDIA = {"audio", "file", "image", "video"}
 
@@ -513,8 +510,6 @@ def _replies(result: LLMResult) -> list[Written]:
 
 
 _FREE = (None, False, "auto")
-
-
 _ANY = (True, "any", "required")
 
 

@@ -154,16 +154,9 @@ def _check_repeatable(values: Iterable[Any]) -> None:
 
 
 _OURS = "convmem_"
-
-
 ROWS, STEP, TAIL = f"{_OURS}rows", f"{_OURS}step", f"{_OURS}tail"
-
-
 _MESSAGE, _LOOP = f"{_OURS}message", f"{_OURS}loop"
-
-
 _PROMPT = "add_generation_prompt"
-
 
 _FOR_WHOLE_TEMPLATES = (
     nodes.Block,
@@ -175,25 +168,16 @@ _FOR_WHOLE_TEMPLATES = (
     nodes.ScopedEvalContextModifier,
 )
 
-
 _UNREPEATABLE = {"cycler", "joiner", "lipsum"}
-
-
 """Functions whose values change by being used."""
 
-
 _UNLIKE = {"pprint", "random"}
-
-
 """Filters that write something else each time, or for a view of messages than for a list."""
-
 
 _LAZY = {
     *("batch", "items", "map", "reject", "rejectattr"),
     *("reverse", "select", "selectattr", "slice", "unique"),
 }
-
-
 """Filters whose values are used up by being read."""
 
 
