@@ -44,7 +44,6 @@ _PARSED = "parsed"
 """Where a message holds the object that it stands for, as with LangChain's own classes."""
 
 _THINKING = "enable_thinking"
-_NO_TEXT = "a chat model is sent messages, and writes no prompt that could be shown"
 _END = object()
 
 
@@ -101,15 +100,22 @@ class ModelReply(NamedTuple):
 
 
 class TurnTransaction(Protocol):
-    """The model's part of one turn: nothing of it stands before `commit`."""
+    """The model's part of one turn: nothing of it stands before `commit`.
+
+    A model that keeps nothing between turns has nothing to do but to reply.
+    """
 
     @property
     def stats(self) -> tuple[RenderStats, ...]:
         """How the text of each call came about; empty for models that take messages."""
-        ...
+        return ()
 
     def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
-        """Let the model reply to all messages behind the preface; they grow from call to call."""
+        """Let the model reply to all messages after the preface; they grow from call to call."""
+        ...
+
+    def get_partial(self) -> AIMessage | None:
+        """Return what the model had said when it was interrupted; None if nothing."""
         ...
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
@@ -117,23 +123,15 @@ class TurnTransaction(Protocol):
 
         A session that has read it so is not asked to read it otherwise in later turns.
         """
-        ...
-
-    def get_partial(self) -> AIMessage | None:
-        """Return what the model had said when it was interrupted; None if nothing."""
-        ...
 
     def drop_reply(self) -> None:
         """Take the last reply back, whole or not: the history will not hold it as it came."""
-        ...
 
     def commit(self) -> None:
         """Let what was done stand."""
-        ...
 
     def rollback(self) -> None:
         """Let everything be as before the turn."""
-        ...
 
 
 class Backend(Protocol):
@@ -145,13 +143,15 @@ class Backend(Protocol):
 
     def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
         """Let the model read the preface now, if it can."""
-        ...
+        del request
+        yield from ()
 
     def read_ahead_steps(
         self, request: ReplyRequest, context: Sequence[BaseMessage]
     ) -> Steps[None]:
         """Let the model read messages now, if it can; the last one is still being said."""
-        ...
+        del request, context
+        yield from ()
 
     def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
@@ -179,7 +179,128 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release what it holds. Idempotent."""
-        ...
+
+
+# -- Chat models ----------------------------------------------------------------------------------
+
+
+class ChatModelBackend(Backend):
+    """A chat model: it is sent the preface and the whole view in each turn, and keeps nothing."""
+
+    def __init__(self, model: BaseChatModel | Runnable[Any, Any]) -> None:
+        """Use a chat model, or one with bound arguments."""
+        self._model = model
+
+    def __repr__(self) -> str:
+        return type(self._model).__name__
+
+    def begin(self, request: ReplyRequest) -> ChatModelTransaction:
+        """Begin a turn."""
+        return ChatModelTransaction(self._model, request)
+
+    def render(
+        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
+    ) -> str:
+        """Refuse: what a chat model is sent is no text."""
+        del before, asked
+        return self.render_preface(request)
+
+    def render_preface(self, request: ReplyRequest) -> str:
+        """Refuse: what a chat model is sent is no text."""
+        del request
+        raise UnsupportedError(
+            "a chat model is sent messages, and writes no prompt that could be shown"
+        )
+
+    def score_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
+    ) -> Steps[list[float]]:
+        """Refuse: chat models tell no likelihoods."""
+        del request, context, texts
+        yield from ()
+        raise UnsupportedError("a chat model tells no likelihoods; use a text engine that does")
+
+    def count_tokens(self, context: Sequence[BaseMessage]) -> int:
+        """Return the tokens of what the model would be sent."""
+        return count_tokens(context)
+
+    def branch(self) -> ChatModelBackend:
+        """Return itself: there is nothing to copy."""
+        return self
+
+
+class ChatModelTransaction(TurnTransaction):
+    """One turn of a chat model."""
+
+    def __init__(self, model: Runnable[Any, Any], request: ReplyRequest) -> None:
+        """Bind the turn's tools and arguments to the model.
+
+        Raises:
+            ConfigError: If the turn has extra context, and nobody says what the model makes of it.
+        """
+        self._request = request
+        self._kwargs = _make_kwargs(request)
+        self._model = _bind_tools(model, request.tools)
+        self._builder = ReplyBuilder()
+
+    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
+        """Send everything; see `TurnTransaction`."""
+        # Copies: a model, or a callback of its run, may change what it is given.
+        messages = list(map(copy_message, [*self._request.config.preface.messages, *context]))
+        run, kwargs = self._request.run, self._kwargs
+        self._builder = builder = ReplyBuilder()
+        if not self._request.streaming:
+            model = self._model
+            answer = yield Step(
+                lambda: model.invoke(messages, run, **kwargs),
+                lambda: model.ainvoke(messages, run, **kwargs),
+            )
+            # A copy: some models give the same object again and again.
+            is_chunk = isinstance(answer, BaseMessageChunk)
+            message = copy_message(
+                _to_message(message_chunk_to_message(answer) if is_chunk else answer)
+            )
+            message.id = message.id or _create_name()
+            return ModelReply(message, None, _is_cut(message))
+        stream = ChunkStream(
+            lambda: self._model.stream(messages, run, **kwargs),
+            lambda: self._model.astream(messages, run, **kwargs),
+        )
+        yield from stream.pull(builder.add)
+        yield from builder.add_value()
+        return builder.build()
+
+    def get_partial(self) -> AIMessage | None:
+        """Return what had come; see `TurnTransaction`."""
+        return make_interrupted(self._builder.combine())
+
+
+def _make_kwargs(request: ReplyRequest) -> dict[str, Any]:
+    context, context_kwargs = request.extra_context, request.config.context_kwargs
+    meant: Mapping[str, Any] = {}
+    if context:
+        if context_kwargs is None:
+            raise ConfigError(
+                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
+                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
+            )
+        meant = context_kwargs(context)
+    most = request.max_output_tokens
+    limit = {} if most is None else {"max_tokens": most}
+    return {**limit, **meant, **request.model_kwargs}
+
+
+def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
+    if not tools.bindable:
+        return model
+    bind = getattr(model, "bind_tools", None)
+    if bind is None:
+        raise ConfigError(f"{type(model).__name__} takes no tools: it has no bind_tools")
+    bound: Runnable[Any, Any] = bind(list(tools.bindable))
+    return bound
+
+
+# -- A reply as it comes --------------------------------------------------------------------------
 
 
 class ChunkStream:
@@ -337,146 +458,3 @@ def make_interrupted(total: AIMessageChunk | None) -> AIMessage | None:
         usage_metadata=total.usage_metadata,
         response_metadata=metadata,
     )
-
-
-class ChatModelBackend:
-    """A chat model: it is sent the preface and the whole view in each turn, and keeps nothing."""
-
-    def __init__(self, model: BaseChatModel | Runnable[Any, Any]) -> None:
-        """Use a chat model, or one with bound arguments."""
-        self._model = model
-
-    def __repr__(self) -> str:
-        return type(self._model).__name__
-
-    def begin(self, request: ReplyRequest) -> ChatModelTransaction:
-        """Begin a turn."""
-        return ChatModelTransaction(self._model, request)
-
-    def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
-        """Do nothing: a chat model keeps nothing."""
-        del request
-        yield from ()
-
-    def read_ahead_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage]
-    ) -> Steps[None]:
-        """Do nothing: a chat model reads whole messages."""
-        del request, context
-        yield from ()
-
-    def render(
-        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
-    ) -> str:
-        """Refuse: what a chat model is sent is no text."""
-        del request, before, asked
-        raise UnsupportedError(_NO_TEXT)
-
-    def render_preface(self, request: ReplyRequest) -> str:
-        """Refuse: what a chat model is sent is no text."""
-        del request
-        raise UnsupportedError(_NO_TEXT)
-
-    def score_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> Steps[list[float]]:
-        """Refuse: chat models tell no likelihoods."""
-        del request, context, texts
-        yield from ()
-        raise UnsupportedError("a chat model tells no likelihoods; use a text engine that does")
-
-    def count_tokens(self, context: Sequence[BaseMessage]) -> int:
-        """Return the tokens of what the model would be sent."""
-        return count_tokens(context)
-
-    def branch(self) -> ChatModelBackend:
-        """Return itself: there is nothing to copy."""
-        return self
-
-    def close(self) -> None:
-        """Leave the model to its owner."""
-
-
-class ChatModelTransaction:
-    """One turn of a chat model."""
-
-    stats: tuple[RenderStats, ...] = ()
-
-    def __init__(self, model: Runnable[Any, Any], request: ReplyRequest) -> None:
-        """Bind the turn's tools and arguments to the model.
-
-        Raises:
-            ConfigError: If the turn has extra context, and nobody says what the model makes of it.
-        """
-        self._request = request
-        self._kwargs = _make_kwargs(request)
-        self._model = _bind_tools(model, request.tools)
-        self._builder = ReplyBuilder()
-
-    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
-        """Send everything; see `TurnTransaction`."""
-        # Copies: a model, or a callback of its run, may change what it is given.
-        messages = list(map(copy_message, [*self._request.config.preface.messages, *context]))
-        run, kwargs = self._request.run, self._kwargs
-        self._builder = builder = ReplyBuilder()
-        if not self._request.streaming:
-            model = self._model
-            answer = yield Step(
-                lambda: model.invoke(messages, run, **kwargs),
-                lambda: model.ainvoke(messages, run, **kwargs),
-            )
-            # A copy: some models give the same object again and again.
-            is_chunk = isinstance(answer, BaseMessageChunk)
-            message = copy_message(
-                _to_message(message_chunk_to_message(answer) if is_chunk else answer)
-            )
-            message.id = message.id or _create_name()
-            return ModelReply(message, None, _is_cut(message))
-        stream = ChunkStream(
-            lambda: self._model.stream(messages, run, **kwargs),
-            lambda: self._model.astream(messages, run, **kwargs),
-        )
-        yield from stream.pull(builder.add)
-        yield from builder.add_value()
-        return builder.build()
-
-    def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
-        """Do nothing: each turn is sent anew."""
-
-    def get_partial(self) -> AIMessage | None:
-        """Return what had come; see `TurnTransaction`."""
-        return make_interrupted(self._builder.combine())
-
-    def drop_reply(self) -> None:
-        """Do nothing: the model keeps nothing."""
-
-    def commit(self) -> None:
-        """Do nothing: the model keeps nothing."""
-
-    def rollback(self) -> None:
-        """Do nothing: the model keeps nothing."""
-
-
-def _make_kwargs(request: ReplyRequest) -> dict[str, Any]:
-    context, context_kwargs = request.extra_context, request.config.context_kwargs
-    meant: Mapping[str, Any] = {}
-    if context:
-        if context_kwargs is None:
-            raise ConfigError(
-                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
-                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
-            )
-        meant = context_kwargs(context)
-    most = request.max_output_tokens
-    limit = {} if most is None else {"max_tokens": most}
-    return {**limit, **meant, **request.model_kwargs}
-
-
-def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
-    if not tools.bindable:
-        return model
-    bind = getattr(model, "bind_tools", None)
-    if bind is None:
-        raise ConfigError(f"{type(model).__name__} takes no tools: it has no bind_tools")
-    bound: Runnable[Any, Any] = bind(list(tools.bindable))
-    return bound
