@@ -123,15 +123,19 @@ class TurnTransaction(Protocol):
 
         A session that has read it so is not asked to read it otherwise in later turns.
         """
+        del said, shown
 
     def drop_reply(self) -> None:
         """Take the last reply back, whole or not: the history will not hold it as it came."""
+        return
 
     def commit(self) -> None:
         """Let what was done stand."""
+        return
 
     def rollback(self) -> None:
         """Let everything be as before the turn."""
+        return
 
 
 class Backend(Protocol):
@@ -179,6 +183,7 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release what it holds. Idempotent."""
+        return
 
 
 # -- Chat models ----------------------------------------------------------------------------------

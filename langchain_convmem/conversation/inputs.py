@@ -13,7 +13,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -93,6 +93,7 @@ _PARTS = frozenset(
 )
 """Types of parts that a map's content may hold; LangChain messages may hold any of a provider."""
 
+_PAIR = ("role", "content")
 _MOST_KEYS = 8
 _MEDIA = frozenset({"audio", "file", "image", "video"})
 _WRAPPED_MEDIA = frozenset({"image_url", "input_audio", "video_url"})
@@ -215,17 +216,14 @@ def _coerce_messages(value: Any) -> list[BaseMessage]:
     return [_coerce_message(item, f"message {number}") for number, item in enumerate(items)]
 
 
-def _is_pair(value: tuple[Any, ...]) -> bool:
-    return len(value) == len(("role", "content")) and not isinstance(value[0], BaseMessage | dict)
-
-
 def _coerce_message(value: Any, what: str) -> BaseMessage:
     if isinstance(value, str):
         return HumanMessage(str(value))
     if isinstance(value, BaseMessage):
         return _copy_whole(value, what)
-    if isinstance(value, tuple) and _is_pair(value):
-        return _read_map({"role": value[0], "content": value[1]}, what)
+    is_pair = isinstance(value, tuple) and len(value) == len(_PAIR)
+    if is_pair and not isinstance(value[0], BaseMessage | dict):
+        return _read_map(dict(zip(_PAIR, value, strict=True)), what)
     if isinstance(value, Mapping):
         return _read_map(value, what) if "role" in value else _decode_stored(value, what)
     raise TypeError(f"{what} is {_describe(value)}; {_FORMS}")
@@ -239,13 +237,11 @@ def _copy_whole(message: BaseMessage, what: str) -> BaseMessage:
     except (TypeError, RecursionError) as error:
         raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
     whole = message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
-    return _convert_chat_message(whole) if isinstance(whole, ChatMessage) else whole
-
-
-def _convert_chat_message(message: ChatMessage) -> BaseMessage:
-    """Return a message of a role that has a class of its own as one of that, such as `model`."""
-    kind = _CLASSES.get(_ROLES.get(message.role.lower(), ""))
-    return message if kind is None else change_class(message, kind)
+    if not isinstance(whole, ChatMessage):
+        return whole
+    # A role that has a class of its own, such as `model`, is one of that.
+    kind = _CLASSES.get(_ROLES.get(whole.role.lower(), ""))
+    return whole if kind is None else change_class(whole, kind)
 
 
 def _decode_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
@@ -301,27 +297,22 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     role = value["role"]
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidMessageError(f"{what} has the role {role!r}; it needs one such as 'user'")
-    known = _ROLES.get(role.lower(), "other")
     rest = {key: item for key, item in value.items() if key != "role"}
+    known = _ROLES.get(role.lower())
     try:
-        return _MAKERS[known](role, rest, what)
+        if known == "assistant":
+            return _read_assistant(rest, what)
+        if known == "tool":
+            return _read_tool(rest, what)
+        content, fields = _read_content(rest, what), _read_fields(rest, what)
     except RecursionError as error:
         raise InvalidMessageError(f"{what} is nested too deep") from error
+    if known is None:
+        return ChatMessage(content=content, role=role, **fields)
+    return _CLASSES[known](content=content, **fields)
 
 
-def _read_user(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    return HumanMessage(_read_content(rest, what), **_read_fields(rest, what))
-
-
-def _read_system(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    return SystemMessage(_read_content(rest, what), **_read_fields(rest, what))
-
-
-def _read_other(role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    return ChatMessage(content=_read_content(rest, what), role=role, **_read_fields(rest, what))
-
-
-def _read_assistant(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
+def _read_assistant(rest: dict[str, Any], what: str) -> BaseMessage:
     calls, broken = _read_calls(rest.pop("tool_calls", None), what)
     thoughts = [rest.pop(key) for key in REASONING_KEYS if isinstance(rest.get(key), str)]
     content = _read_content(rest, what, is_needed=not (calls or broken))
@@ -333,7 +324,7 @@ def _read_assistant(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
     return message
 
 
-def _read_tool(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
+def _read_tool(rest: dict[str, Any], what: str) -> BaseMessage:
     call_id = rest.pop("tool_call_id", None)
     if not isinstance(call_id, str) or not call_id:
         raise InvalidMessageError(
@@ -346,15 +337,6 @@ def _read_tool(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
     status = "error" if rest.pop("status", None) == "error" else "success"
     content = _read_content(rest, what)
     return ToolMessage(content, tool_call_id=call_id, status=status, **_read_fields(rest, what))
-
-
-_MAKERS: dict[str, Callable[[str, dict[str, Any], str], BaseMessage]] = {
-    "user": _read_user,
-    "system": _read_system,
-    "assistant": _read_assistant,
-    "tool": _read_tool,
-    "other": _read_other,
-}
 
 
 def _read_fields(rest: dict[str, Any], what: str) -> dict[str, Any]:
@@ -393,18 +375,12 @@ def _read_part(part: Any, what: str) -> dict[str, Any]:
         return {"type": "text", "text": part}
     kind = part.get("type", "text" if "text" in part else None) if isinstance(part, dict) else None
     if kind not in _PARTS:
+        found = f"of the type {kind[:40]!r}" if isinstance(kind, str) else _describe(part)
         known = ", ".join(sorted(_PARTS))
-        raise InvalidMessageError(
-            f"{what} is {_describe_part(part)}; a part's 'type' is one of {known}"
-        )
+        raise InvalidMessageError(f"{what} is {found}; a part's 'type' is one of {known}")
     if kind == "text" and not isinstance(part.get("text"), str):
         raise InvalidMessageError(f"{what} has a text {_describe(part.get('text'))}; pass text")
     return {**copy.deepcopy(part), "type": kind}
-
-
-def _describe_part(part: Any) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    return f"of the type {kind[:40]!r}" if isinstance(kind, str) else _describe(part)
 
 
 def _is_parts(content: Any) -> bool:
@@ -515,17 +491,14 @@ def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, A
             f"{what} is no {kind} of a known type: it begins with {data[:8]!r}; "
             "name its type with 'mime_type'"
         )
-    if kind not in ("file", family_of(media_type)) and not _may_be(kind, media_type):
+    # A container may hold sound alone, though its beginning does not tell.
+    may_be_audio = kind == "audio" and media_type in ("video/mp4", "video/webm")
+    if kind not in ("file", family_of(media_type)) and not may_be_audio:
         raise InvalidMessageError(
             f"{what} is called {kind}, but holds {media_type}; pass it as {family_of(media_type)!r}"
         )
     rest = {key: value for key, value in part.items() if key not in _SOURCES}
     return {**rest, "base64": base64.b64encode(data).decode(), "mime_type": media_type}
-
-
-def _may_be(kind: str, media_type: str) -> bool:
-    """Return whether a container may hold sound alone, though its beginning does not tell."""
-    return kind == "audio" and media_type in ("video/mp4", "video/webm")
 
 
 def _decode_base64(text: Any, limits: MediaLimits, what: str) -> bytes:

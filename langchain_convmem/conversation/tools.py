@@ -1,4 +1,4 @@
-"""Tools of a conversation: what a model may call, who allows it, and what it is told."""
+"""Tools of a conversation: what a model may call, who allows it, and how calls are answered."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ from langchain_convmem.workers import in_own_loop, in_thread, in_threads
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
 """A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
 describe one."""
+
+Verdict: TypeAlias = bool | str | ToolCall
+
+ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
+"""Whether a call may run: True, False, a reason against it, or the call to run instead."""
+
+ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
+"""What to tell the model instead of an answer: text, a message, another value; None for as is."""
+
+_Allowed: TypeAlias = Sequence[tuple[BaseTool, ToolCall]]
+_CANCELLED = "the call was cancelled"
+_MOST_AT_ONCE = 32
+_logger = logging.getLogger("langchain_convmem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +134,35 @@ class ToolSet:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        return answer_steps(
-            self._runnable,
-            calls,
-            config=config,
-            handler=handler,
-            on_result=on_result,
-            parallel=parallel,
-            cancelled=cancelled,
+        decided: list[ToolCall | ToolMessage] = []
+        for call in calls:
+            decided.append((yield from _decide_steps(self._runnable, call, handler)))  # noqa: PERF401
+        allowed = [
+            (self._runnable[call["name"]], call)
+            for call in decided
+            if not isinstance(call, ToolMessage)
+        ]
+        limit = (config or {}).get("max_concurrency")
+        most = _MOST_AT_ONCE if limit is None else limit
+        at_most = max(1, min(most, len(allowed))) if parallel else 1
+        results = yield Step(
+            lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
+            lambda: _arun(allowed, config, at_most=at_most),
         )
+        waiting = iter(results)
+        answers = [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
+        if on_result is None:
+            return answers
+        rewritten = []
+        for call, answer in zip(calls, answers, strict=True):
+            new = yield _ask_step(on_result, copy.deepcopy(call), answer.model_copy())
+            rewritten.append(_rewrite_answer(answer, new))
+        return rewritten
 
 
-# -- what may be a tool ---------------------------------------------------------------------------
+# -- What may be a tool ---------------------------------------------------------------------------
+
+
 def _describe_tool(given: Any) -> _Tool:
     if isinstance(given, Mapping):
         return _describe_map(dict(given))
@@ -181,75 +211,24 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
     return _Tool(own, given, schema)
 
 
-# -- The border to tools: they may raise anything, and the model is told --------------------------
+# -- Whether a call may run -----------------------------------------------------------------------
 
 
-_logger = logging.getLogger("langchain_convmem")
-_MOST_AT_ONCE = 32
-Verdict: TypeAlias = bool | str | ToolCall
-
-ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
-"""Whether a call may run: True, False, a reason against it, or the call to run instead."""
-
-ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
-"""What to tell the model instead of an answer: text, a message, another value; None for as is."""
-
-
-def answer_steps(
-    tools: Mapping[str, BaseTool],
-    calls: Sequence[ToolCall],
-    *,
-    config: RunnableConfig | None,
-    handler: ToolHandler | None,
-    on_result: ResultHook | None,
-    parallel: bool,
-    cancelled: Future[Any] | None,
-) -> Steps[list[ToolMessage]]:
-    """Return one answer for each call, in order; see `ToolSet.answer_steps`."""
-    decided: list[ToolCall | ToolMessage] = []
-    for call in calls:
-        decided.append((yield from _decide_steps(tools, call, handler)))  # noqa: PERF401
-    allowed = [(tools[call["name"]], call) for call in decided if not isinstance(call, ToolMessage)]
-    at_most = _limit_concurrency(config, len(allowed)) if parallel else 1
-    results = yield Step(
-        lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
-        lambda: _arun(allowed, config, at_most=at_most),
-    )
-    waiting = iter(results)
-    answers = [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
-    if on_result is None:
-        return answers
-    seen = []
-    for call, answer in zip(calls, answers, strict=True):
-        seen.append(
-            rewrite_answer(
-                answer, (yield _ask_step(on_result, copy.deepcopy(call), answer.model_copy()))
-            )
-        )
-    return seen
-
-
-def _limit_concurrency(config: RunnableConfig | None, count: int) -> int:
-    limit = (config or {}).get("max_concurrency")
-    return max(1, min(_MOST_AT_ONCE if limit is None else limit, count))
-
-
-# -- whether a call may run -----------------------------------------------------------------------
 def _decide_steps(
     tools: Mapping[str, BaseTool], call: ToolCall, handler: ToolHandler | None
 ) -> Steps[ToolCall | ToolMessage]:
     """Return the call to run, or the answer to one that does not run."""
     if call["name"] not in tools:
-        return refuse(call, _explain_unknown(call["name"], tools))
+        return _refuse(call, _explain_unknown(call["name"], tools))
     if handler is None:
         return call
     verdict = yield _ask_step(handler, copy.deepcopy(call))
     if verdict is True:
         return call
     if verdict is False:
-        return refuse(call, "the call was denied")
+        return _refuse(call, "the call was denied")
     if isinstance(verdict, str):
-        return refuse(call, f"the call was denied: {verdict}")
+        return _refuse(call, f"the call was denied: {verdict}")
     return _change_call(call, verdict, tools)
 
 
@@ -263,7 +242,7 @@ def _change_call(
         )
     name = verdict.get("name", call["name"])
     if name not in tools:
-        return refuse(call, _explain_unknown(name, tools))
+        return _refuse(call, _explain_unknown(name, tools))
     return ToolCall(type="tool_call", name=name, args=dict(verdict["args"]), id=call["id"])
 
 
@@ -290,8 +269,7 @@ async def _aask(function: Callable[..., Any], *args: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-# -- running --------------------------------------------------------------------------------------
-_Allowed: TypeAlias = Sequence[tuple[BaseTool, ToolCall]]
+# -- The border to tools: they may raise anything, and the model is told --------------------------
 
 
 def _run(
@@ -330,8 +308,8 @@ def _invoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> To
     request = _build_request(call)
     try:
         if _has_coroutine(tool) and not _has_function(tool):
-            return make_answer(call, in_own_loop(lambda: tool.ainvoke(request, config)))
-        return make_answer(call, tool.invoke(request, config))
+            return _make_answer(call, in_own_loop(lambda: tool.ainvoke(request, config)))
+        return _make_answer(call, tool.invoke(request, config))
     except Exception as error:  # noqa: BLE001
         return _report_error(call, error)
 
@@ -340,8 +318,8 @@ async def _ainvoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None
     request = _build_request(call)
     try:
         if _has_coroutine(tool):
-            return make_answer(call, await tool.ainvoke(request, config))
-        return make_answer(call, await in_thread(lambda: tool.invoke(request, config)))
+            return _make_answer(call, await tool.ainvoke(request, config))
+        return _make_answer(call, await in_thread(lambda: tool.invoke(request, config)))
     except Exception as error:  # noqa: BLE001
         return _report_error(call, error)
 
@@ -359,7 +337,7 @@ def _report_error(call: ToolCall, error: Exception) -> ToolMessage:
     if _is_pause(error):
         raise error
     _logger.debug("tool %r raised an error; the model is told", call["name"], exc_info=error)
-    return make_failure(call, error)
+    return _make_failure(call, error)
 
 
 def _is_pause(error: Exception) -> bool:
@@ -383,10 +361,7 @@ def _has_function(tool: BaseTool) -> bool:
 # -- What a model is told of a call ---------------------------------------------------------------
 
 
-CANCELLED = "the call was cancelled"
-
-
-def refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
+def _refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
     """Return the answer to a call that nothing came of."""
     return ToolMessage(
         f"Error: {reason}",
@@ -396,7 +371,7 @@ def refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
     )
 
 
-def make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
+def _make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     """Return the answer to a call whose tool raised an error.
 
     The error's type is in `additional_kwargs["exception"]`.
@@ -404,34 +379,31 @@ def make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     kind = type(error).__name__
     # A ToolException is written for the model; of others the type often says more than the text.
     told = str(error) if isinstance(error, ToolException) else f"{kind}: {error}"
-    answer = refuse(call, told.removesuffix(": ") or kind)
+    answer = _refuse(call, told.removesuffix(": ") or kind)
     answer.additional_kwargs["exception"] = kind
     return answer
 
 
 def answer_cancelled(calls: Iterable[ToolCall]) -> list[ToolMessage]:
     """Return answers, in order, that close calls which nobody will answer any more."""
-    return [refuse(call, CANCELLED) for call in calls]
+    return [_refuse(call, _CANCELLED) for call in calls]
 
 
-def make_answer(call: ToolCall, result: Any) -> ToolMessage:
+def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
     """Return what a tool returned as the answer to the call.
 
     A `ToolMessage` is kept, text stays text, content blocks stay blocks, anything else is JSON.
     """
     if not isinstance(result, ToolMessage):
         kind = type(result).__name__
-        return refuse(call, f"the tool returned a {kind}, which only a graph can carry out")
+        return _refuse(call, f"the tool returned a {kind}, which only a graph can carry out")
     answer = result.model_copy()
     answer.tool_call_id = str(call["id"] or "")
     answer.name = answer.name or call["name"]
-    if isinstance(answer.content, list) and not _are_blocks(answer.content):
-        answer.content = write_json(answer.content)
+    content = answer.content
+    if isinstance(content, list) and not (content and all(map(_is_block, content))):
+        answer.content = _write_json(content)
     return answer
-
-
-def _are_blocks(content: Sequence[Any]) -> bool:
-    return bool(content) and all(map(_is_block, content))
 
 
 def _is_block(block: Any) -> bool:
@@ -444,12 +416,12 @@ def _is_block(block: Any) -> bool:
     return media is None or bool(media.data) or "source" in block
 
 
-def write_json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     """Return a value as JSON text; what JSON lacks is written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def rewrite_answer(answer: ToolMessage, new: Any) -> ToolMessage:
+def _rewrite_answer(answer: ToolMessage, new: Any) -> ToolMessage:
     """Return an answer as the caller wants it; what it said before is kept in its artifact.
 
     Args:
@@ -467,7 +439,7 @@ def rewrite_answer(answer: ToolMessage, new: Any) -> ToolMessage:
         if changed.artifact is None:
             changed.artifact = before
         return changed
-    content = new if isinstance(new, str) else write_json(new)
+    content = new if isinstance(new, str) else _write_json(new)
     return answer.model_copy(update={"content": content, "artifact": before})
 
 
