@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import (
     Any,
     Literal,
@@ -90,7 +90,7 @@ from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView
 from langchain_convmem.streams import ClosingStreams, summed
 from langchain_convmem.text import ChatTemplate, RenderStats
-from langchain_convmem.text.reply_formats import format_of, reply_format
+from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.views.drafts import Heard, cut_to_heard
 from langchain_convmem.workers import in_thread, started
 
@@ -412,15 +412,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     @property
     def usage(self) -> UsageMetadata | None:
         """What all replies in the history took together; None if no model told."""
-
-        def total(messages: Sequence[BaseMessage]) -> UsageMetadata | None:
-            found: UsageMetadata | None = None
-            for message in messages:
-                if isinstance(message, AIMessage) and message.usage_metadata:
-                    found = add_usage(found, message.usage_metadata)
-            return found
-
-        return self.access_history(total)
+        replies = self.access_history(
+            lambda messages: [one for one in messages if isinstance(one, AIMessage)]
+        )
+        told = [reply.usage_metadata for reply in replies if reply.usage_metadata]
+        return reduce(add_usage, told) if told else None
 
     @property
     def render_stats(self) -> tuple[RenderStats, ...]:
@@ -457,11 +453,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             UnsupportedError: If the model tells none.
         """
-        return run(self._alone_steps(self._score_steps(texts, options)))
+        return run(self._run_alone_steps(self._score_steps(texts, options)))
 
     async def ascore(self, texts: Sequence[str], **options: Any) -> list[float]:
         """Return how likely texts are as the next reply; see `score`."""
-        return await arun(self._alone_steps(self._score_steps(texts, options)))
+        return await arun(self._run_alone_steps(self._score_steps(texts, options)))
 
     def prefill_steps(self) -> Steps[None]:
         """Let the model read the preface."""
@@ -483,27 +479,29 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             UnknownCheckpointError: If the history no longer holds what the checkpoint saw.
         """
-        run(self._rewind_steps(checkpoint))
+        run(self._run_alone_steps(self._thread.rewind_steps(checkpoint.mark), drops_pending=True))
 
     async def arewind(self, checkpoint: Checkpoint) -> None:
         """Go back to a checkpoint; see `rewind`."""
-        await arun(self._rewind_steps(checkpoint))
+        await arun(
+            self._run_alone_steps(self._thread.rewind_steps(checkpoint.mark), drops_pending=True)
+        )
 
     def undo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; return what they held. What is pending is dropped."""
-        return run(self._undo_steps(turns))
+        return run(self._run_alone_steps(self._thread.undo_steps(turns), drops_pending=True))
 
     async def aundo(self, turns: int = 1) -> list[BaseMessage]:
         """Take back the last turns; see `undo`."""
-        return await arun(self._undo_steps(turns))
+        return await arun(self._run_alone_steps(self._thread.undo_steps(turns), drops_pending=True))
 
     def drop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`, as if it had not been; return it."""
-        return run(self._alone_steps(self._drop_pending_steps()))
+        return run(self._run_alone_steps(self._pop_pending_steps()))
 
     async def adrop_pending(self) -> list[BaseMessage]:
         """Drop what was sent with `pending=True`; see `drop_pending`."""
-        return await arun(self._alone_steps(self._drop_pending_steps()))
+        return await arun(self._run_alone_steps(self._pop_pending_steps()))
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AIMessage | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -529,7 +527,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         return cast(
             "AIMessage | None",
-            run(self._alone_steps(self._thread.cut_steps(heard_until, message_id))),
+            run(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
         )
 
     async def acut_reply(
@@ -538,7 +536,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Cut a spoken reply to what was heard of it; see `cut_reply`."""
         return cast(
             "AIMessage | None",
-            await arun(self._alone_steps(self._thread.cut_steps(heard_until, message_id))),
+            await arun(self._run_alone_steps(self._thread.cut_steps(heard_until, message_id))),
         )
 
     def clone(self) -> Conversation:
@@ -620,28 +618,14 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
     def _stamped(self, config: RunnableConfig | None) -> RunnableConfig | None:
         return self._thread.stamp_config(config)
 
-    def _send(
-        self,
-        message: Any,
-        run_manager: CallbackManagerForChainRun,
-        config: RunnableConfig,
-        *,
-        sending: SendState,
-    ) -> AIMessage:
-        del run_manager
+    def _send(self, message: Any, config: RunnableConfig, *, sending: SendState) -> AIMessage:
         with self._count(sending):
             deque(drive(self._run_flow(message, config, sending), sending.control), maxlen=0)
         return sending.reply  # type: ignore[return-value]  # the flow came to its end
 
     async def _asend(
-        self,
-        message: Any,
-        run_manager: AsyncCallbackManagerForChainRun,
-        config: RunnableConfig,
-        *,
-        sending: SendState,
+        self, message: Any, config: RunnableConfig, *, sending: SendState
     ) -> AIMessage:
-        del run_manager
         with self._count(sending):
             async for _ in adrive(self._run_flow(message, config, sending), sending.control):
                 pass
@@ -825,7 +809,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     # -- between turns ----------------------------------------------------------------------------
 
-    def _alone_steps(self, steps: Steps[T]) -> Steps[T]:
+    def _run_alone_steps(self, steps: Steps[T], *, drops_pending: bool = False) -> Steps[T]:
         """Take steps between turns; they are waited for like a turn, but not cancelled."""
         control = TurnControl()
         control.end()
@@ -833,7 +817,10 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             ticket = control.ticket = self._gate.enter()
             try:
                 yield from self._gate.wait_steps(ticket, self._config.busy_timeout_s)
-                return (yield from steps)
+                result = yield from steps
+                if drops_pending:
+                    self._pending = ()
+                return result
             finally:
                 self._gate.leave(ticket)
 
@@ -842,19 +829,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         request = self._request(SendOptions.of(options))
         return (yield from self._backend.score_steps(request, view.before, texts))
 
-    def _rewind_steps(self, checkpoint: Checkpoint) -> Steps[None]:
-        steps = self._thread.rewind_steps(checkpoint.mark)
-        return self._alone_steps(self._drop_pending_after(steps))
-
-    def _undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
-        return self._alone_steps(self._drop_pending_after(self._thread.undo_steps(turns)))
-
-    def _drop_pending_after(self, steps: Steps[T]) -> Steps[T]:
-        result = yield from steps
-        self._pending = ()
-        return result
-
-    def _drop_pending_steps(self) -> Steps[list[BaseMessage]]:
+    def _pop_pending_steps(self) -> Steps[list[BaseMessage]]:
         yield from ()
         dropped, self._pending = self._pending, ()
         return list(dropped)
@@ -990,8 +965,8 @@ class Engine:
         engine = self._pool.engine
         template = _find_template(config, engine)
         wanted = config.reply_format or engine.reply_format
-        told = format_of(template)
-        found = told if wanted is None else reply_format(wanted)
+        told = find_reply_format(template)
+        found = told if wanted is None else get_reply_format(wanted)
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
         state = template.start(tools=tools.schemas or None)
         return TextBackend(self._pool, template, reply_format=found, stop=stop, state=state)

@@ -26,7 +26,7 @@ from langchain_convmem.conversation.chat_backend import (
     make_interrupted,
 )
 from langchain_convmem.conversation.media import interleave, list_media
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import (
     ChatTemplateError,
     ConversationBusyError,
@@ -51,6 +51,8 @@ from langchain_convmem.text.reply_formats import ReplyFormat
 from langchain_convmem.views.reasoning import REASONING_BLOCKS
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.workers import in_thread
+
+T = TypeVar("T")
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -117,35 +119,31 @@ class TextBackend:
 
     def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
         """Let the session read the preface, if the template writes it without a first message."""
-        messages = request.config.preface.messages
-        if not (messages or request.tools or request.extra_context):
-            return
-        transaction = TextTransaction(self, request)
-        try:
-            yield from transaction.prefill_new_steps((), add_generation_prompt=False)
-        except ChatTemplateError as error:
-            _logger.debug("the preface is read with the first message: %s", error)
-            transaction.rollback()
-        except BaseException:
-            transaction.rollback()
-            raise
-        else:
-            transaction.commit()
+        if request.config.preface.messages or request.tools or request.extra_context:
+            yield from self._read_early_steps(request, (), is_unended=False)
 
     def read_ahead_steps(
         self, request: ReplyRequest, context: Sequence[BaseMessage]
     ) -> Steps[None]:
         """Let the session read what is said so far; see `Backend`."""
-        if list_media(context[-1:]):
-            return  # where it ends cannot be told from text; it is read when it is whole
+        # Where a message with media ends cannot be told from text; it is read when it is whole.
+        if not list_media(context[-1:]):
+            yield from self._read_early_steps(request, context, is_unended=True)
+
+    def _read_early_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], *, is_unended: bool
+    ) -> Steps[None]:
+        """Let the session read what it can before anything is asked."""
         transaction = TextTransaction(self, request)
         try:
-            yield from transaction.prefill_new_steps(context, is_unended=True)
+            yield from transaction.prefill_new_steps(
+                context, add_generation_prompt=False, is_unended=is_unended
+            )
         except ChatTemplateError as error:
             transaction.rollback()
-            if error.kind != "NothingToContinue":
+            if is_unended and error.kind != "NothingToContinue":
                 raise
-            _logger.debug("parts of a message are read when it is whole: %s", error)
+            _logger.debug("it is read with what follows it: %s", error)
         except BaseException:
             transaction.rollback()
             raise
@@ -279,7 +277,7 @@ class TextTransaction:
         session = live.open(pool.engine)
         parts = self._list_parts(media, live.held)
         if parts:
-            yield step(session, "prefill", parts)
+            yield Step(lambda: session.prefill(parts), lambda: session.aprefill(parts))
         self._mark()
         return session
 
@@ -340,7 +338,7 @@ class TextTransaction:
             return shown
         spoken = [n for n, message in enumerate(shown) if isinstance(message, HumanMessage)]
         last = spoken[-1] if spoken else 0
-        return [_strip_thoughts(one) if n < last else one for n, one in enumerate(shown)]
+        return [_remove_thoughts(one) if n < last else one for n, one in enumerate(shown)]
 
     def _get_read_form(self, message: BaseMessage) -> BaseMessage:
         said, shown = self.state.shown.get(message.id or "", (None, message))
@@ -374,7 +372,9 @@ class TextTransaction:
                 yield from self._builder.add(chunk)
 
         yield from stream.pull(use)
-        self._receive(session.stop_text if session.holds_stop else "")
+        stop_text = session.stop_text if session.holds_stop else ""
+        self.state.render.received("".join(self._raw) + stop_text)
+        self._mark()
         for chunk in reader.finish(finish_reason=session.finish_reason):
             yield from self._builder.add(chunk)
         whole = self._builder.build()
@@ -389,10 +389,6 @@ class TextTransaction:
             tools=self._request.tools.schemas,
             on_invalid_tool_call=config.on_invalid_tool_call,
         )
-
-    def _receive(self, stop_text: str) -> None:
-        self.state.render.received("".join(self._raw) + stop_text)
-        self._mark()
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -419,10 +415,6 @@ class TextTransaction:
         self._backend.pool.give_back(live)
 
 
-def _strip_thoughts(message: BaseMessage) -> BaseMessage:
-    return remove_thoughts(message) if isinstance(message, AIMessage) else message
-
-
 def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
     """Return whether two messages read alike; a memory hands out copies."""
     return one is other or (
@@ -434,11 +426,10 @@ def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
     )
 
 
-# -- Replies without what the model thought before it spoke ---------------------------------------
-
-
-def remove_thoughts(message: AIMessage) -> AIMessage:
-    """Return a reply without its reasoning; the reply itself if it has none."""
+def _remove_thoughts(message: BaseMessage) -> BaseMessage:
+    """Return a reply without its reasoning; any other message, and one without, as it is."""
+    if not isinstance(message, AIMessage):
+        return message
     content = message.content
     if isinstance(content, list):
         content = [
@@ -454,9 +445,6 @@ def remove_thoughts(message: AIMessage) -> AIMessage:
 
 
 # -- Sessions of a text engine --------------------------------------------------------------------
-
-
-T = TypeVar("T")
 
 
 class LiveSession:

@@ -400,7 +400,7 @@ class StreamedReply:
         Raises:
             ConversationError: If the service did not say why it ended.
         """
-        rest = self._stops.rest()
+        rest = self._stops.finish()
         if self._stops.found:
             self.finish_reason = "stop"
         if self.finish_reason is None:

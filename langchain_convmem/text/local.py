@@ -417,7 +417,7 @@ class LocalReply:
     def _ended(self, reason: Literal["stop", "length"], end_text: str) -> str:
         """Return what was held back, and leave the session with what was told and no more."""
         self.is_over = True
-        piece = self._taken(self._reader.rest()) + self._stops.rest()
+        piece = self._taken(self._reader.finish()) + self._stops.finish()
         session = self._session
         session.stop_text = self._stops.found or end_text
         session.finish_reason = "stop" if self._stops.found else reason
@@ -505,7 +505,7 @@ class TokenReader:
             self._forget()
         return new
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """Return what was held back; no more tokens come."""
         text = self._decoded(self._ids)
         new = text[self._told :]

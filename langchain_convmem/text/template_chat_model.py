@@ -47,7 +47,7 @@ from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import BARE_JSON, BARE_PYTHON
 from langchain_convmem.text.replies import ReplyReader, StopTexts
-from langchain_convmem.text.reply_formats import ReplyFormat, format_of, reply_format
+from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format, get_reply_format
 from langchain_convmem.views.tokens import count_text_tokens
 
 _MOST_STOPS = 4
@@ -122,9 +122,9 @@ class TemplateChatModel(BaseChatModel):
             ConfigError: If there is no such format, or `llm` reads no text.
         """
         super().model_post_init(context)
-        found = format_of(self.template)
+        found = find_reply_format(self.template)
         self._model = TextModel(self.llm)
-        self._format = found if self.reply_format is None else reply_format(self.reply_format)
+        self._format = found if self.reply_format is None else get_reply_format(self.reply_format)
         if not self._format.stop:
             self._format = replace(self._format, stop=found.stop)
 
@@ -345,7 +345,7 @@ class _Reply:
             yield ChatGenerationChunk(message=chunk)
 
     def _ended(self) -> Iterator[ChatGenerationChunk]:
-        yield from self._fed(self._stops.rest())
+        yield from self._fed(self._stops.finish())
         reason = "stop" if self._stops.found else self._finish_reason or "stop"
         *before, last = self._reader.finish(finish_reason=reason)
         for chunk in before:
@@ -582,9 +582,9 @@ def _named(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _start(form: ReplyFormat, template: ChatTemplate) -> str:
     if form.bare is BARE_JSON:
         return '{"name": "'
-    # A fence that stands in the header of a message comes too late once that has begun.
-    starts = [fence.start for fence in form.fences if not fence.start.startswith("<|start|>")]
-    if len(starts) == len(form.fences):
+    # A block that opens in the header of a message comes too late once that has begun.
+    starts = [block.start for block in form.call_blocks if not block.start.startswith("<|start|>")]
+    if len(starts) == len(form.call_blocks):
         shown = [start for start in starts if start in template.source]
         found = shown or (["["] if form.bare is BARE_PYTHON else starts)
         if found:

@@ -15,8 +15,8 @@ from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import (
     REPLY_FORMATS,
     Channel,
-    Fence,
     ReplyFormat,
+    ToolCallBlock,
     reply_format,
 )
 
@@ -119,7 +119,7 @@ def test_a_call_within_reasoning_is_a_thought_and_a_thought_within_a_call_is_its
     ],
 )
 def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
-    marks = [text for fence in REPLY_FORMATS[name].fences for text in (fence.start, fence.end)]
+    marks = [text for block in REPLY_FORMATS[name].call_blocks for text in (block.start, block.end)]
     for mark in filter(None, marks):
         written = {"code": f'say("{mark}")', "more": [mark, "\\"]}
         once = f"{start}{json.dumps(written)}{end}"
@@ -319,7 +319,7 @@ def test_a_format_of_ones_own_is_read_like_those_that_are_known():
     form = ReplyFormat(
         name="words",
         channels=(Channel("aside", "(", ")", reasoning=False),),
-        fences=(Fence("!", "!", words),),
+        call_blocks=(ToolCallBlock("!", "!", words),),
     )
     message = read_reply("Well (hm) !find it! then", form)
     assert called(message) == [("find", {"text": "it"})]

@@ -56,13 +56,13 @@ def test_every_character_is_told_once_and_none_before_it_is_whole(text, before):
     reader = TokenReader(tokenizer, list(before.encode()))
     pieces = [reader.feed(token) for token in text.encode()]
     assert all(piece in text for piece in pieces)
-    assert "".join(pieces) + reader.rest() == text
+    assert "".join(pieces) + reader.finish() == text
 
 
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_characters_are_told_as_the_tokenizer_writes_them(data):
     reader = TokenReader(ByteTokenizer(), ())
-    told = "".join(map(reader.feed, data)) + reader.rest()
+    told = "".join(map(reader.feed, data)) + reader.finish()
     assert told == data.decode(errors="replace")
 
 
