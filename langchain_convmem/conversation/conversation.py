@@ -69,7 +69,7 @@ from langchain_convmem.conversation.turn import (
     MessageCallback,
     MessageEvent,
     ReplyStream,
-    Turn,
+    ConversationTurn,
     TurnControl,
     TurnHandle,
     adrive,
@@ -687,7 +687,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _build_turn(
         self, asked: list[BaseMessage], config: RunnableConfig, sending: SendState
-    ) -> Turn:
+    ) -> ConversationTurn:
         control = sending.control
         request = ReplyRequest(
             self._config,
@@ -697,7 +697,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             sending.is_streaming,
             control.stopped,
         )
-        return Turn(
+        return ConversationTurn(
             self._thread, self._backend, request, control, asked, sending.asked_ms, self._commit
         )
 
@@ -705,7 +705,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Take note of a turn that stands."""
         self._stats, self._pending = stats, ()
 
-    def _hold_steps(self, turn: Turn) -> Steps[None]:
+    def _hold_steps(self, turn: ConversationTurn) -> Steps[None]:
         """Keep what is said so far for the turn that it begins; let the model read it already."""
         if not turn.asked:
             raise InvalidMessageError("nothing is sent that could be pending")

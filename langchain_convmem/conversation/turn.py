@@ -53,7 +53,7 @@ _CANCELS = (TurnCancelledError, asyncio.CancelledError)
 
 
 @dataclass(slots=True)
-class Turn:
+class ConversationTurn:
     """A turn in the making. One caller."""
 
     thread: ThreadMemory

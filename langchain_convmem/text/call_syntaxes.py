@@ -29,7 +29,7 @@ _VALUE = re.compile(r'\{\s*["}]|\[\s*[\[{"]')
 _UNFINISHED_TEXT = "Unterminated string"
 
 
-class Call(NamedTuple):
+class ParsedCall(NamedTuple):
     """A call.
 
     Attributes:
@@ -55,16 +55,16 @@ class JsonEnd(Enum):
     WRONG = 2
 
 
-Syntax: TypeAlias = Callable[[str], list[Call]]
+Syntax: TypeAlias = Callable[[str], list[ParsedCall]]
 """Reads what stands in a block of calls; what cannot be read becomes a broken call."""
 
 
-def make_broken_call(text: str, name: str | None = None) -> Call:
+def make_broken_call(text: str, name: str | None = None) -> ParsedCall:
     """Return a call that cannot be read."""
-    return Call(name, None, text)
+    return ParsedCall(name, None, text)
 
 
-def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> Call:
+def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> ParsedCall:
     """Return a call, broken if the name is no name or the arguments are no map.
 
     Args:
@@ -80,10 +80,10 @@ def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> Cal
     written = _write_arguments({} if arguments is None else arguments)
     # A mere number is no id: the next reply begins to count anew.
     is_id = isinstance(call_id, str) and call_id != "" and not call_id.isdigit()
-    return Call(_clean(name.strip()), written, text, _clean(call_id) if is_id else None)
+    return ParsedCall(_clean(name.strip()), written, text, _clean(call_id) if is_id else None)
 
 
-def set_texts(call: Call, names: Collection[str]) -> Call:
+def set_texts(call: ParsedCall, names: Collection[str]) -> ParsedCall:
     """Return a call whose arguments of these names are texts, whatever else they look like.
 
     An argument that was guessed to be nothing stays so.
@@ -127,9 +127,9 @@ def _clean(text: str) -> str:
 # -- Calls in JSON --------------------------------------------------------------------------------
 
 
-def read_json_calls(text: str) -> list[Call]:
+def read_json_calls(text: str) -> list[ParsedCall]:
     """Read maps with a name and arguments, one or several, in a list or not."""
-    found: list[Call] = []
+    found: list[ParsedCall] = []
     place = _skip(_BETWEEN, text, 0)
     while place < len(text):
         try:
@@ -155,10 +155,10 @@ class NamedJson:
     before: str
     behind: str = ""
 
-    def __call__(self, text: str) -> list[Call]:
+    def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
         heads, tails = self._patterns
-        found: list[Call] = []
+        found: list[ParsedCall] = []
         place = 0
         while place < len(text):
             head = heads.match(text, place)
@@ -179,7 +179,7 @@ class NamedJson:
         return re.compile(rf"\s*+{self.before}\s*+"), re.compile(behind)
 
 
-def _read_map(value: Any, text: str) -> Call:
+def _read_map(value: Any, text: str) -> ParsedCall:
     if isinstance(value, Mapping) and isinstance(value.get("function"), Mapping):
         inner = {**value, **value["function"]}
         return _read_map({key: one for key, one in inner.items() if key != "function"}, text)
@@ -255,7 +255,7 @@ class InvokedCalls:
     prefix: str = ""
     behind: str = ""
 
-    def __call__(self, text: str) -> list[Call]:
+    def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
         tags = _Tags(
             f'<{self.prefix}invoke name="',
@@ -268,7 +268,7 @@ class InvokedCalls:
         return _read_functions(body.strip(), tags) or [make_broken_call(text)]
 
 
-def read_tagged_calls(text: str) -> list[Call]:
+def read_tagged_calls(text: str) -> list[ParsedCall]:
     """Read JSON, `<function=f><parameter=a>..` or `f<arg_key>a</arg_key><arg_value>..`."""
     body = text.strip()
     if body.startswith(_EQUALS.function):
@@ -278,14 +278,14 @@ def read_tagged_calls(text: str) -> list[Call]:
     return [_read_keyed(body)]
 
 
-def read_open_tagged_calls(text: str) -> list[Call]:
+def read_open_tagged_calls(text: str) -> list[ParsedCall]:
     """Read the same where nothing closes it: keys in tags may have been meant to go on."""
     return [make_broken_call(text)] if text.lstrip()[:1] not in "{[<" else read_tagged_calls(text)
 
 
-def _read_functions(text: str, tags: _Tags) -> list[Call]:
+def _read_functions(text: str, tags: _Tags) -> list[ParsedCall]:
     cursor = _Cursor(text)
-    found: list[Call] = []
+    found: list[ParsedCall] = []
     while cursor.take(tags.function):
         start = cursor.place - len(tags.function)
         name = cursor.take_up_to(tags.name_end)
@@ -307,7 +307,7 @@ def _read_parameters(cursor: _Cursor, tags: _Tags) -> dict[str, str] | None:
     return texts if cursor.take(tags.function_end) else None
 
 
-def _read_keyed(text: str) -> Call:
+def _read_keyed(text: str) -> ParsedCall:
     name = text.partition(_KEY)[0].strip()
     cursor = _Cursor(text, len(name))
     texts: dict[str, str] = {}
@@ -321,7 +321,7 @@ def _read_keyed(text: str) -> Call:
     return _make_typed_call(name, texts, text) if is_whole else make_broken_call(text)
 
 
-def _make_typed_call(name: str | None, texts: dict[str, str], text: str) -> Call:
+def _make_typed_call(name: str | None, texts: dict[str, str], text: str) -> ParsedCall:
     arguments = {key: _guess_type(value) for key, value in texts.items()}
     return _make_call(name, arguments, text)._replace(texts=texts)
 
@@ -370,9 +370,9 @@ _WORD = re.compile(r"[^,{}\[\]]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
-def read_gemma_calls(text: str) -> list[Call]:
+def read_gemma_calls(text: str) -> list[ParsedCall]:
     """Read one call or several, one behind the other."""
-    found: list[Call] = []
+    found: list[ParsedCall] = []
     place = 0
     while place < len(text):
         head = _GEMMA_HEAD.match(text, place)
@@ -477,7 +477,7 @@ _SPECIAL = re.compile(
 _PYTHON_CONSTANTS = {"true": True, "false": False, "null": None}
 
 
-def read_python_calls(text: str) -> list[Call]:
+def read_python_calls(text: str) -> list[ParsedCall]:
     """Read one call or a list of calls; arguments are literals, and named."""
     try:
         tree = ast.parse(_TEXT_OR_WORD.sub(_to_python, text.strip()), mode="eval")
@@ -497,7 +497,7 @@ def _escape(special: re.Match[str]) -> str:
     return special[1] or repr(special[0])[1:-1]
 
 
-def _read_python_call(node: ast.expr, text: str) -> Call:
+def _read_python_call(node: ast.expr, text: str) -> ParsedCall:
     if not isinstance(node, ast.Call):
         return make_broken_call(text)
     name = ast.unparse(node.func)

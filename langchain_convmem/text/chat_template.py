@@ -396,7 +396,7 @@ _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 _KEY = "chat_template"
 
 
-class Found(NamedTuple):
+class TokenizerTemplate(NamedTuple):
     """A template that a tokenizer's configuration names."""
 
     source: str
@@ -428,7 +428,9 @@ def read_builtin(name: str) -> tuple[str, Mapping[str, str]]:
     return file.read_text("utf-8"), BUILTINS[name]
 
 
-def read_tokenizer_config(config: str | Path | Mapping[str, Any], template: str | None) -> Found:
+def read_tokenizer_config(
+    config: str | Path | Mapping[str, Any], template: str | None
+) -> TokenizerTemplate:
     """Return a template of a tokenizer's configuration, and the special tokens named there."""
     if isinstance(config, Mapping):
         return _found(config, config.get(_KEY), template, "the tokenizer's chat template")
@@ -454,7 +456,9 @@ def _json(path: Path) -> Mapping[str, Any]:
     return told
 
 
-def _found(config: Mapping[str, Any], templates: Any, wanted: str | None, name: str) -> Found:
+def _found(
+    config: Mapping[str, Any], templates: Any, wanted: str | None, name: str
+) -> TokenizerTemplate:
     named = _named(templates)
     if not named:
         raise ConfigError(f"{name} has no {_KEY!r}")
@@ -462,7 +466,7 @@ def _found(config: Mapping[str, Any], templates: Any, wanted: str | None, name: 
     if chosen not in named or (wanted is None and "default" not in named and len(named) > 1):
         raise ConfigError(f"{name} has the templates {sorted(named)}, not {chosen!r}; choose one")
     label = name if len(named) == 1 else f"{name} ({chosen})"
-    return Found(named[chosen], label, _tokens(config))
+    return TokenizerTemplate(named[chosen], label, _tokens(config))
 
 
 def _named(templates: Any) -> dict[str, str]:

@@ -15,7 +15,7 @@ from langchain_convmem.errors import (
     UnsupportedError,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import Checkpoint, Checkpoints
+from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class CompletionsEngine:
         self._client = client or self._openai.OpenAI(**self._settings)
         self._given_async = async_client
         self._async_client = async_client
-        self._session_class = _ScoringSession if scoring else CompletionsSession
+        self._session_class = _ScoringCompletionsSession if scoring else CompletionsSession
         self._is_closed = False
 
     # -- the protocol -------------------------------------------------------------------------
@@ -170,14 +170,14 @@ class CompletionsSession:
         self,
         engine: CompletionsEngine,
         pieces: Sequence[str] = (),
-        checkpoints: Checkpoints | None = None,
+        checkpoints: SessionCheckpoints | None = None,
     ) -> None:
         """Created by its engine, or as a clone that holds `pieces`."""
         self.finish_reason: Literal["stop", "length"] | None = None
         self.stop_text = ""
         self._engine = engine
         self._pieces = list(pieces)
-        self._checkpoints = checkpoints or Checkpoints()
+        self._checkpoints = checkpoints or SessionCheckpoints()
         self._is_closed = False
 
     @property
@@ -277,7 +277,7 @@ class CompletionsSession:
 
     # -- going back ---------------------------------------------------------------------------
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> SessionCheckpoint:
         """Return a mark of the state as it is."""
         self._check_open()
         return self._checkpoints.add(len(self._pieces))
@@ -299,7 +299,7 @@ class CompletionsSession:
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
         self._check_open()
-        self._checkpoints = Checkpoints()
+        self._checkpoints = SessionCheckpoints()
         self._cut(0)
 
     def _cut(self, length: int) -> None:
@@ -317,7 +317,7 @@ class CompletionsSession:
             raise ConversationClosedError("the session is closed; create another one")
 
 
-class _ScoringSession(CompletionsSession):
+class _ScoringCompletionsSession(CompletionsSession):
     """A session at a service that tells how likely the tokens of a prompt are."""
 
     def score(self, texts: Sequence[str]) -> list[float]:

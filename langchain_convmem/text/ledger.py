@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
 from langchain_convmem.text.messages import MessageLike, TemplateMessage
 from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, template_errors
-from langchain_convmem.text.walking import Mark, NotSeparableError, SplitTemplate, Walk
+from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, Walk, WalkMark
 
 if TYPE_CHECKING:
     from langchain_convmem.text.chat_template import ChatTemplate
@@ -86,7 +86,7 @@ class RenderState:
         self._variables = dict(variables)
         self._messages: list[TemplateMessage] = []
         self._call_names: dict[str, str] = {}
-        self._ledger = Ledger()
+        self._ledger = SessionLedger()
         self._open_part: TemplateMessage | None = None
         self._writer = PromptWriter(template)
         self._stats: RenderStats | None = None
@@ -225,7 +225,9 @@ class RenderState:
         text = self._template.render_unended(everything, variables)
         self._call_names.update(new_names)
         self._messages += added[:-1]
-        increment = self._settled(Written(0, text, len(everything), "its last message goes on"))
+        increment = self._settled(
+            RenderedPrompt(0, text, len(everything), "its last message goes on")
+        )
         self._writer.rewound(increment.kept)
         self._stats = increment.stats
         return increment
@@ -243,7 +245,7 @@ class RenderState:
                 del self._messages[count:]
         return self._settled(written)
 
-    def _settled(self, written: Written) -> Increment:
+    def _settled(self, written: RenderedPrompt) -> Increment:
         """Compare a prompt with what the session holds; make the session hold the prompt."""
         kept = self._ledger.common(written.kept, written.text)
         sent = written.text[kept - written.kept :]
@@ -348,7 +350,7 @@ Origin = Literal["prompt", "reply"]
 """Who wrote a part of the session's text: the template or the model."""
 
 
-class Ledger:
+class SessionLedger:
     """The text of a session, in parts. Not thread-safe."""
 
     __slots__ = ("_ends", "_origins", "_parts")
@@ -361,9 +363,9 @@ class Ledger:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def copy(self) -> Ledger:
+    def copy(self) -> SessionLedger:
         """Return one that grows apart from this."""
-        twin = Ledger()
+        twin = SessionLedger()
         twin._parts[:] = self._parts
         twin._ends[:] = self._ends
         twin._origins[:] = self._origins
@@ -433,7 +435,7 @@ _TRIES = 2
 """How often a template may turn out to need the whole chat: one may begin with too little."""
 
 
-class Written(NamedTuple):
+class RenderedPrompt(NamedTuple):
     """A prompt, but for its beginning.
 
     Attributes:
@@ -465,7 +467,7 @@ class PromptWriter:
         self._template = template
         self._variables: dict[str, Any] | None = None
         self._walk: Walk | None = None
-        self._mark: Mark | None = None
+        self._mark: WalkMark | None = None
         self._refusals: tuple[str, ...] = ()
         self._anew = anew
 
@@ -480,7 +482,9 @@ class PromptWriter:
         if self._mark is not None and length < self._mark.length:
             self._mark, self._anew = None, "the session was taken back"
 
-    def written(self, messages: Sequence[TemplateMessage], variables: dict[str, Any]) -> Written:
+    def written(
+        self, messages: Sequence[TemplateMessage], variables: dict[str, Any]
+    ) -> RenderedPrompt:
         """Return the prompt of messages that begin as those of the last call did."""
         parts = self._template.parts
         if isinstance(parts, str):
@@ -502,7 +506,7 @@ class PromptWriter:
         parts: SplitTemplate,
         messages: Sequence[TemplateMessage],
         variables: dict[str, Any],
-    ) -> Written:
+    ) -> RenderedPrompt:
         if len(self._refusals) >= _TRIES:
             return self._whole(messages, variables, self._refusals[-1])
         try:
@@ -521,11 +525,11 @@ class PromptWriter:
         kept = self._mark.length if self._mark else 0
         reason = None if self._mark else self._anew
         self._walk, self._mark, self._anew = walk, walked.mark, None
-        return Written(kept, walked.text, walked.rounds, reason)
+        return RenderedPrompt(kept, walked.text, walked.rounds, reason)
 
     def _whole(
         self, messages: Sequence[TemplateMessage], variables: dict[str, Any], reason: str
-    ) -> Written:
+    ) -> RenderedPrompt:
         text = self._template.whole(messages, variables)
         self._mark, self._anew = None, reason
-        return Written(0, text, len(messages), reason)
+        return RenderedPrompt(0, text, len(messages), reason)

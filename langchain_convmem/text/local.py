@@ -20,7 +20,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.protocols import Part
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import Checkpoint, Checkpoints
+from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
 from langchain_convmem.workers import started
 
@@ -130,7 +130,7 @@ class LocalSession:
         self.engine = engine
         self._ids: list[int] = []
         self._cache = LocalCache(engine)
-        self._checkpoints = Checkpoints()
+        self._checkpoints = SessionCheckpoints()
         self._is_closed = False
 
     # -- what it holds ------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class LocalSession:
 
     # -- going back ---------------------------------------------------------------------------
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> SessionCheckpoint:
         """Return a mark of the state as it is."""
         self._check_open()
         return self._checkpoints.add(len(self._ids))
@@ -284,7 +284,7 @@ class LocalSession:
         twin.take_over(self._ids, self._cache, self._checkpoints)
         return twin
 
-    def take_over(self, ids: list[int], cache: LocalCache, checkpoints: Checkpoints) -> None:
+    def take_over(self, ids: list[int], cache: LocalCache, checkpoints: SessionCheckpoints) -> None:
         """Go on with copies of the state of another session."""
         self._ids = list(ids)
         self._cache = cache.copy()
@@ -315,7 +315,7 @@ class LocalSession:
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
         self._check_open()
-        self._checkpoints = Checkpoints()
+        self._checkpoints = SessionCheckpoints()
         self.cut(0)
 
     def close(self) -> None:

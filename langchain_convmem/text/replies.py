@@ -21,8 +21,8 @@ from langchain_convmem.errors import ReplyFormatError
 from langchain_convmem.text.call_syntaxes import (
     BareSyntax,
     BareText,
-    Call,
     JsonEnd,
+    ParsedCall,
     Seen,
     find_json_end,
     make_broken_call,
@@ -141,7 +141,7 @@ class ReplyReader:
         extra: dict[str, Any] = {"reasoning_content": thought} if thought else {}
         return {**extra, "channels": new} if new else extra
 
-    def _build_call(self, found: Call) -> ToolCallChunk:
+    def _build_call(self, found: ParsedCall) -> ToolCallChunk:
         call = set_texts(found, self._texts.get(found.name or "", ()))
         self._is_broken = self._is_broken or call.arguments is None
         index = len(self._ids)
@@ -216,7 +216,7 @@ class ReplyParser:
         """Begin a reply behind the prompt that ends so."""
         self.content = TextSink()
         self.channels: dict[str | None, TextSink] = {}
-        self.calls: list[Call] = []
+        self.calls: list[ParsedCall] = []
         blocks = form.call_blocks if tools else ()
         self._opens: dict[str, Channel | ToolCallBlock | None] = {
             **dict.fromkeys(form.marks),
@@ -364,7 +364,7 @@ class ReplyParser:
         self._close(block, calls)
         return at + len(mark)
 
-    def _close(self, block: ToolCallBlock, calls: Sequence[Call]) -> None:
+    def _close(self, block: ToolCallBlock, calls: Sequence[ParsedCall]) -> None:
         self._take(calls)
         if block.end:
             self._block, self._read = None, self._choose_reader()
@@ -386,7 +386,7 @@ class ReplyParser:
         else:
             self.content.write(block.start + body)
 
-    def _take(self, calls: Sequence[Call]) -> None:
+    def _take(self, calls: Sequence[ParsedCall]) -> None:
         self.calls += calls
         self._body, self._passed_over = [], None
         self.content.mark()

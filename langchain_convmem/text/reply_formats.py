@@ -12,9 +12,9 @@ from langchain_convmem.text.call_syntaxes import (
     BARE_JSON,
     BARE_PYTHON,
     BareSyntax,
-    Call,
     InvokedCalls,
     NamedJson,
+    ParsedCall,
     Syntax,
     read_gemma_calls,
     read_json_calls,
@@ -137,7 +137,7 @@ _HARMONY_BLOCKS = tuple(
 _MISTRAL_NAMED = NamedJson(r"(?P<name>[\w.-]++)\s*+(?:\[CALL_ID\](?P<id>\w++))?+\s*+(?:\[ARGS\])?+")
 
 
-def _read_mistral_calls(text: str) -> list[Call]:
+def _read_mistral_calls(text: str) -> list[ParsedCall]:
     """Read what older models write, JSON, or newer ones, a name and arguments."""
     return read_json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
 

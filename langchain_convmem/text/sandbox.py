@@ -70,7 +70,7 @@ class TemplateLimits:
             raise ConfigError(f"the limits of a template must be above zero, got {self}")
 
 
-class _Clock(threading.local):
+class _ProcessorClock(threading.local):
     """When the rendering of this thread has to end, in seconds of its processor time."""
 
     ticks = 0
@@ -90,7 +90,7 @@ class _Clock(threading.local):
             self.end = math.inf
 
 
-_CLOCK = _Clock()
+_CLOCK = _ProcessorClock()
 
 
 @pass_context  # what needs no context is computed once, when the template is compiled

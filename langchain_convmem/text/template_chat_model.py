@@ -57,7 +57,7 @@ _MEDIA = {"audio", "file", "image", "video"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _PreparedCall:
     """One call of the model, ready to be made."""
 
     prompt: str
@@ -207,7 +207,7 @@ class TemplateChatModel(BaseChatModel):
 
     def _prepared(
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
-    ) -> _Call:
+    ) -> _PreparedCall:
         """Return the call to make, or raise before anything is sent."""
         _refuse_media(messages)
         variables = {name: value for name, value in kwargs.items() if self._is_variable(name)}
@@ -218,7 +218,7 @@ class TemplateChatModel(BaseChatModel):
             options.pop("tool_choice", None), schemas, self._format, self.template
         )
         prompt = self.template.render(messages, tools=choice.shown or None, **variables)
-        return _Call(
+        return _PreparedCall(
             prompt,
             choice.forced(prompt),
             tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop])),
@@ -285,18 +285,18 @@ class TemplateChatModel(BaseChatModel):
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
-    def _reply(self, call: _Call) -> _Reply:
-        return _Reply(call, self._format, self._model.name)
+    def _reply(self, call: _PreparedCall) -> _TemplateReply:
+        return _TemplateReply(call, self._format, self._model.name)
 
-    def _result(self, call: _Call, written: Sequence[Written]) -> ChatResult:
+    def _result(self, call: _PreparedCall, written: Sequence[TextPiece]) -> ChatResult:
         made = [self._reply(call).generation(one) for one in written]
         return ChatResult(generations=made, llm_output={"model_name": self._model.name})
 
 
-class _Reply:
+class _TemplateReply:
     """One reply, from the model's text to chunks of a message."""
 
-    def __init__(self, call: _Call, form: ReplyFormat, model_name: str) -> None:
+    def __init__(self, call: _PreparedCall, form: ReplyFormat, model_name: str) -> None:
         self._call = call
         self._model_name = model_name
         self._stops = StopTexts(call.stop)
@@ -304,7 +304,7 @@ class _Reply:
         self._finish_reason: str | None = None
         self._usage: Mapping[str, int] = {}
 
-    def chunks(self, pieces: Iterator[Written]) -> Iterator[ChatGenerationChunk]:
+    def chunks(self, pieces: Iterator[TextPiece]) -> Iterator[ChatGenerationChunk]:
         """Yield the chunks of a reply that comes in pieces, as far as a stop text."""
         yield from self._fed(self._call.forced)
         for piece in pieces:
@@ -313,7 +313,7 @@ class _Reply:
                 break
         yield from self._ended()
 
-    async def achunks(self, pieces: AsyncIterator[Written]) -> AsyncIterator[ChatGenerationChunk]:
+    async def achunks(self, pieces: AsyncIterator[TextPiece]) -> AsyncIterator[ChatGenerationChunk]:
         """Yield the chunks of a reply; see `chunks`."""
         for chunk in self._fed(self._call.forced):
             yield chunk
@@ -325,7 +325,7 @@ class _Reply:
         for chunk in self._ended():
             yield chunk
 
-    def generation(self, written: Written) -> ChatGeneration:
+    def generation(self, written: TextPiece) -> ChatGeneration:
         """Return a reply that came at once: what its chunks add up to."""
         self._usage = written.usage
         chunks = [chunk.message for chunk in self.chunks(iter([written]))]
@@ -336,7 +336,7 @@ class _Reply:
             generation_info={"finish_reason": message.response_metadata["finish_reason"]},
         )
 
-    def _taken(self, piece: Written) -> Iterator[ChatGenerationChunk]:
+    def _taken(self, piece: TextPiece) -> Iterator[ChatGenerationChunk]:
         self._finish_reason = piece.finish_reason or self._finish_reason
         yield from self._fed(self._stops.feed(piece.text))
 
@@ -382,7 +382,7 @@ _Options: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TextPiece:
     """What a model wrote: a whole reply, or what is new of one.
 
     Attributes:
@@ -439,25 +439,25 @@ class TextModel:
 
     # -- whole replies ------------------------------------------------------------------------
 
-    def write(self, prompt: str, stop: list[str], options: _Options) -> list[Written]:
+    def write(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
         """Return what the model writes; more than one only if the options ask for it."""
         if self._llm is None:
-            return [Written(_text(self._runnable.invoke(prompt)))]
+            return [TextPiece(_text(self._runnable.invoke(prompt)))]
         return _replies(self._llm._generate([prompt], stop or None, **options))  # noqa: SLF001 - as above
 
-    async def awrite(self, prompt: str, stop: list[str], options: _Options) -> list[Written]:
+    async def awrite(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
         """Return what the model writes; see `write`."""
         if self._llm is None:
-            return [Written(_text(await self._runnable.ainvoke(prompt)))]
+            return [TextPiece(_text(await self._runnable.ainvoke(prompt)))]
         return _replies(await self._llm._agenerate([prompt], stop or None, **options))  # noqa: SLF001 - as above
 
     # -- streams ------------------------------------------------------------------------------
 
-    def stream(self, prompt: str, stop: list[str], options: _Options) -> Generator[Written]:
+    def stream(self, prompt: str, stop: list[str], options: _Options) -> Generator[TextPiece]:
         """Yield what is new; the whole reply if the model does not stream."""
         if self._llm is None:
             for piece in self._runnable.stream(prompt):
-                yield Written(_text(piece))
+                yield TextPiece(_text(piece))
         elif type(self._llm)._stream is BaseLLM._stream:  # noqa: SLF001 - as above
             yield self.write(prompt, stop, options)[0]
         else:
@@ -468,11 +468,11 @@ class TextModel:
 
     async def astream(
         self, prompt: str, stop: list[str], options: _Options
-    ) -> AsyncGenerator[Written]:
+    ) -> AsyncGenerator[TextPiece]:
         """Yield what is new; see `stream`."""
         if self._llm is None:
             async for piece in self._runnable.astream(prompt):
-                yield Written(_text(piece))
+                yield TextPiece(_text(piece))
         elif not _streams_asynchronously(type(self._llm)):
             yield (await self.awrite(prompt, stop, options))[0]
         else:
@@ -492,17 +492,17 @@ def _text(piece: object) -> str:
     return piece
 
 
-def _written(generation: Generation) -> Written:
+def _written(generation: Generation) -> TextPiece:
     info = generation.generation_info or {}
     reason = info.get("finish_reason")
-    return Written(generation.text, None if reason is None else str(reason))
+    return TextPiece(generation.text, None if reason is None else str(reason))
 
 
-def _replies(result: LLMResult) -> list[Written]:
+def _replies(result: LLMResult) -> list[TextPiece]:
     usage = (result.llm_output or {}).get("token_usage") or {}
     replies = [_written(generation) for generation in result.generations[0]]
     if len(replies) == 1 and isinstance(usage, Mapping):
-        return [Written(replies[0].text, replies[0].finish_reason, usage)]
+        return [TextPiece(replies[0].text, replies[0].finish_reason, usage)]
     return replies
 
 

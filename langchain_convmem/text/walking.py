@@ -16,7 +16,7 @@ from langchain_convmem.text.sandbox import Sandbox, joined
 _Snapshot = tuple[tuple[dict[str, Any], ...], dict[str, Any]]
 
 
-class Mark(NamedTuple):
+class WalkMark(NamedTuple):
     """How far the text of a conversation can no longer change.
 
     Attributes:
@@ -40,7 +40,7 @@ class Walked(NamedTuple):
     """
 
     text: str
-    mark: Mark
+    mark: WalkMark
     rounds: int
 
 
@@ -65,7 +65,7 @@ class Walk:
         self._sandbox = sandbox
         self._lock = threading.Lock()
         self._memo: dict[str, Any] = {}
-        self._chat = Chat()
+        self._chat = WalkedChat()
         self._chat.messages = messages
         context = parts.template.new_context({**variables, "messages": MessageView(self._chat)})
         prologue = joined(parts.template.root_render_func(context), sandbox.limits)
@@ -76,7 +76,7 @@ class Walk:
         self._tail: Macro = held[TAIL]
         self._namespaces = [_attributes(one) for one in held.values() if isinstance(one, Namespace)]
         self._prologue = prologue
-        self._start = Mark(0, len(prologue), self._snapshot())
+        self._start = WalkMark(0, len(prologue), self._snapshot())
 
     def _first_row(self, rows: Any) -> int:
         if self._chat.end_seen:
@@ -86,7 +86,9 @@ class Walk:
             raise NotSeparableError("its loop does not run over messages, or messages[n:]")
         return first
 
-    def run(self, messages: Sequence[dict[str, Any]], mark: Mark | None, *, prompt: bool) -> Walked:
+    def run(
+        self, messages: Sequence[dict[str, Any]], mark: WalkMark | None, *, prompt: bool
+    ) -> Walked:
         """Write what lies behind a mark.
 
         Args:
@@ -97,13 +99,13 @@ class Walk:
         with self._lock:
             self._chat.messages = messages
             try:
-                run = _Run(mark or self._start)
+                run = _WalkState(mark or self._start)
                 text = joined(self._pieces(run, prompt=prompt), self._sandbox.limits)
             finally:
                 self._chat.messages = ()
         return Walked(text if mark else self._prologue + text, run.mark, run.rounds)
 
-    def _pieces(self, run: _Run, *, prompt: bool) -> Iterator[str]:
+    def _pieces(self, run: _WalkState, *, prompt: bool) -> Iterator[str]:
         chat, offset = self._chat, self._first
         self._restore(run.mark.snapshot)
         chat.end_seen = False
@@ -114,7 +116,7 @@ class Walk:
             run.rounds += 1
             # What is written behind a look at the end may change, however it came about.
             if not chat.end_seen:
-                run.mark = Mark(index + 1, run.mark.length + len(piece), self._snapshot())
+                run.mark = WalkMark(index + 1, run.mark.length + len(piece), self._snapshot())
         yield self._tail(prompt)
 
     def _snapshot(self) -> _Snapshot:
@@ -131,10 +133,10 @@ class Walk:
         self._memo.update(memo)
 
 
-class _Run:
+class _WalkState:
     """Where a run stands."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: WalkMark) -> None:
         self.mark = mark
         self.rounds = 0
 
@@ -331,7 +333,7 @@ class NotSeparableError(Exception):
     """A template does what cannot be followed message by message; it is rendered whole."""
 
 
-class Chat:
+class WalkedChat:
     """The messages a template runs over; they are set anew for every run.
 
     Attributes:
@@ -354,7 +356,7 @@ class MessageView:
 
     __slots__ = ("_chat", "_offset")
 
-    def __init__(self, chat: Chat, offset: int = 0) -> None:
+    def __init__(self, chat: WalkedChat, offset: int = 0) -> None:
         self._chat = chat
         self._offset = offset
 
@@ -420,7 +422,7 @@ class MessageView:
         raise NotSeparableError(f"it uses messages.{name}")
 
 
-def first_shown(view: Any, chat: Chat) -> int | None:
+def first_shown(view: Any, chat: WalkedChat) -> int | None:
     """Return the number of the first message that a view of the chat shows, None for others."""
     is_view = isinstance(view, MessageView) and view._chat is chat  # noqa: SLF001
     return view._offset if is_view else None  # noqa: SLF001
@@ -436,7 +438,7 @@ class WalkedLoop:
 
     def __init__(
         self,
-        chat: Chat,
+        chat: WalkedChat,
         offset: int,
         index0: int,
         memo: dict[str, Any],

@@ -23,10 +23,10 @@ from langchain_convmem.errors import (
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    ModelSession,
 )
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine

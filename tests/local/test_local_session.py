@@ -19,10 +19,10 @@ from langchain_convmem.errors import (
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    ModelSession,
     TokenCountingSession,
 )
 from langchain_convmem.text import ChatTemplate

@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.text.ledger import Ledger
+from langchain_convmem.text.ledger import SessionLedger
 
 PARTS = st.lists(st.text("abé🌍", max_size=6), max_size=8)
 
 
 def ledger_of(parts):
-    ledger = Ledger()
+    ledger = SessionLedger()
     for number, part in enumerate(parts):
         ledger.append(part, "reply" if number % 2 else "prompt")
     return ledger

@@ -64,7 +64,7 @@ def agrees(parts: Sequence[str], name: str, **options: Any) -> None:
 def marks_of(name: str) -> list[str]:
     form = REPLY_FORMATS[name]
     found = [text for channel in form.channels for text in (channel.start, channel.end)]
-    found += [text for fence in form.fences for text in (fence.start, fence.end) if text]
+    found += [text for block in form.call_blocks for text in (block.start, block.end) if text]
     calls = [text for form, text in WRITTEN.values() if form == name]
     return [*found, *form.marks, *calls, *(text[:-3] for text in calls), '{"name": "f"}']
 

@@ -10,14 +10,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from written_calls import CALLS, WRITTEN
 
 from langchain_convmem.errors import ConfigError, ReplyFormatError
-from langchain_convmem.text.call_syntaxes import Call
+from langchain_convmem.text.call_syntaxes import ParsedCall
 from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import (
     REPLY_FORMATS,
     Channel,
     ReplyFormat,
     ToolCallBlock,
-    reply_format,
+    get_reply_format,
 )
 
 
@@ -314,7 +314,7 @@ def test_text_behind_a_bare_call_is_text():
 def test_a_format_of_ones_own_is_read_like_those_that_are_known():
     def words(text):
         name, _, argument = text.partition(" ")
-        return [Call(name, json.dumps({"text": argument}), text)]
+        return [ParsedCall(name, json.dumps({"text": argument}), text)]
 
     form = ReplyFormat(
         name="words",
@@ -334,7 +334,7 @@ def test_formats_pickle(name):
 
 def test_an_unknown_format_is_refused_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"'gpt'.*'gemma'.*'hermes'"):
-        reply_format("gpt")
+        get_reply_format("gpt")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError, MissingExtraError, UnknownCheckpointError
-from langchain_convmem.text.checkpoints import Checkpoints
+from langchain_convmem.text.checkpoints import SessionCheckpoints
 from langchain_convmem.text.local import (
     LocalEngine,
     Sampling,
@@ -96,7 +96,7 @@ def test_a_reply_begins_with_the_blank_that_belongs_to_it():
 
 
 def test_a_checkpoint_is_known_by_itself():
-    checkpoints, other = Checkpoints(), Checkpoints()
+    checkpoints, other = SessionCheckpoints(), SessionCheckpoints()
     first, second = checkpoints.add(1), checkpoints.add(2)
     clone = checkpoints.copy()
     checkpoints.cut(1)
