@@ -66,10 +66,10 @@ from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
     CallbackAdapter,
+    ConversationTurn,
     MessageCallback,
     MessageEvent,
     ReplyStream,
-    ConversationTurn,
     TurnControl,
     TurnHandle,
     adrive,
@@ -400,7 +400,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         It must not change them.
         """
         if isinstance(self._thread, ListThread):
-            return look(self._thread.view())
+            return look(self._thread.get_messages())
         return look(tuple(self.history))
 
     @property
@@ -440,12 +440,12 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         asked = run(self._prepare_steps(message))
         view = run(self._thread.view_steps(asked))
-        request = self._request(SendOptions.of(options))
+        request = self._build_request(SendOptions.of(options))
         return self._backend.render(request, view.before, view.asked)
 
     def render_preface(self) -> str:
         """Return what a session reads before the first message; see `render_message`."""
-        return self._backend.render_preface(self._request(SendOptions()))
+        return self._backend.render_preface(self._build_request(SendOptions()))
 
     def score(self, texts: Sequence[str], **options: Any) -> list[float]:
         """Return for each text the logarithm of its probability as the next reply.
@@ -461,7 +461,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def prefill_steps(self) -> Steps[None]:
         """Let the model read the preface."""
-        yield from self._backend.prefill_steps(self._request(SendOptions()))
+        yield from self._backend.prefill_steps(self._build_request(SendOptions()))
 
     # -- going back -------------------------------------------------------------------------------
 
@@ -564,7 +564,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             )
         return {
             "version": _VERSION,
-            "messages": messages_to_dict(thread.view()),
+            "messages": messages_to_dict(thread.get_messages()),
             "starts": thread.starts,
         }
 
@@ -766,7 +766,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             taken.add(one.id)
         return _join_parts(self._pending, asked)
 
-    def _request(self, options: SendOptions) -> ReplyRequest:
+    def _build_request(self, options: SendOptions) -> ReplyRequest:
         return ReplyRequest(self._config, options, self._tools, {}, streaming=False)
 
     def _start(self, sending: SendState, turn: Callable[[], AIMessage]) -> TurnHandle:
@@ -826,7 +826,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _score_steps(self, texts: Sequence[str], options: Mapping[str, Any]) -> Steps[list[float]]:
         view = yield from self._thread.view_steps(())
-        request = self._request(SendOptions.of(options))
+        request = self._build_request(SendOptions.of(options))
         return (yield from self._backend.score_steps(request, view.before, texts))
 
     def _pop_pending_steps(self) -> Steps[list[BaseMessage]]:
@@ -1196,9 +1196,9 @@ class ListThread:
     def messages_steps(self) -> Steps[list[BaseMessage]]:
         """Return copies of all messages."""
         yield from ()
-        return [copy_message(message) for message in self.view()]
+        return [copy_message(message) for message in self.get_messages()]
 
-    def view(self) -> tuple[BaseMessage, ...]:
+    def get_messages(self) -> tuple[BaseMessage, ...]:
         """Return the messages themselves; they must not be changed."""
         with self._lock:
             return tuple(self._messages)

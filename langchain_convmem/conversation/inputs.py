@@ -38,7 +38,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_convmem.effects import Step, Steps, run
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.text.messages import REASONING_KEYS, TEMPLATE_FIELDS, plain
+from langchain_convmem.text.messages import REASONING_KEYS, TEMPLATE_FIELDS, make_plain
 from langchain_convmem.views.codec import decode_message
 from langchain_convmem.views.media import family_of, media_type_of, read_media
 from langchain_convmem.views.messages import change_class, copied, unpack_messages
@@ -333,7 +333,7 @@ def _read_tool(rest: dict[str, Any], what: str) -> BaseMessage:
         )
     given = rest.get("content")
     if given is not None and not isinstance(given, str) and not _is_parts(given):
-        rest["content"] = json.dumps(plain(given, what), ensure_ascii=False)
+        rest["content"] = json.dumps(make_plain(given, what), ensure_ascii=False)
     status = "error" if rest.pop("status", None) == "error" else "success"
     content = _read_content(rest, what)
     return ToolMessage(content, tool_call_id=call_id, status=status, **_read_fields(rest, what))
@@ -351,7 +351,7 @@ def _read_fields(rest: dict[str, Any], what: str) -> dict[str, Any]:
     more = copy.deepcopy(dict(given)) if isinstance(given, Mapping) else {}
     kept = {key: item for key, item in rest.items() if item is not None}
     if kept:
-        more[TEMPLATE_FIELDS] = plain(kept, what)
+        more[TEMPLATE_FIELDS] = make_plain(kept, what)
     return {**fields, "additional_kwargs": more}
 
 

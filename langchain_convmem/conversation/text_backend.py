@@ -156,7 +156,7 @@ class TextBackend:
         """Return the text behind what the session would keep."""
         transaction = TextTransaction(self, request)
         kept = transaction.render_delta([*before, *asked], add_generation_prompt=bool(asked))
-        return transaction.state.render.text(kept)
+        return transaction.state.render.read_text(kept)
 
     def render_preface(self, request: ReplyRequest) -> str:
         """Return the preface as the template writes it, without a first message."""
@@ -191,7 +191,7 @@ class TextBackend:
         """Return the tokens of the session's text; by our own count if it does not tell."""
         del context
         counted = self.pool.while_idle(self.live, self._count_held)
-        return count_text_tokens(self.state.render.text()) if counted is None else counted
+        return count_text_tokens(self.state.render.read_text()) if counted is None else counted
 
     def _count_held(self, live: LiveSession) -> int | None:
         session = live.session
@@ -346,7 +346,7 @@ class TextTransaction:
         return shown if said is not None and said.content == message.content else message
 
     def _list_parts(self, media: Sequence[Media], start: int) -> list[Part]:
-        text = self.state.render.text
+        text = self.state.render.read_text
         if not media:
             return [text(start)] if start < self.state.render.length else []
         return interleave(text(), None, media, messages=self.state.fed, start=start)
@@ -373,7 +373,7 @@ class TextTransaction:
 
         yield from stream.pull(use)
         stop_text = session.stop_text if session.holds_stop else ""
-        self.state.render.received("".join(self._raw) + stop_text)
+        self.state.render.record_reply("".join(self._raw) + stop_text)
         self._mark()
         for chunk in reader.finish(finish_reason=session.finish_reason):
             yield from self._builder.add(chunk)
@@ -385,7 +385,7 @@ class TextTransaction:
         return ReplyReader(
             self._backend.reply_format,
             channels=config.channels,
-            prompt_end=render.text(max(0, render.length - _PROMPT_END)),
+            prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
             tools=self._request.tools.schemas,
             on_invalid_tool_call=config.on_invalid_tool_call,
         )

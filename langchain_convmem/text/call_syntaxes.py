@@ -566,7 +566,7 @@ class BareText:
         """Begin; between calls, unlike before the first, there may be commas and semicolons."""
         self._syntax = syntax
         self._between = frozenset(" \t\r\n" if is_first else " \t\r\n,;")
-        self._accepts = self._at_key if syntax is BARE_JSON else self._at_head
+        self._accepts = self._accept_key if syntax is BARE_JSON else self._accept_head
         self._held: list[str] = []
         self._depth = 0
         self._quote = ""
@@ -629,7 +629,7 @@ class BareText:
         if self._quote and self._wants_key:
             self._word.append(character)
 
-    def _at_key(self, character: str) -> bool:
+    def _accept_key(self, character: str) -> bool:
         """Whether the outermost map of JSON can still be a call."""
         if self._depth > 1:
             return True
@@ -645,7 +645,7 @@ class BareText:
             return True
         return not self._wants_key or character in ' \t\r\n"}'
 
-    def _at_head(self, character: str) -> bool:
+    def _accept_head(self, character: str) -> bool:
         """Whether a list in Python begins as a list of calls with named arguments."""
         if self._has_head:
             return True

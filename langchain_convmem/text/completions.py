@@ -90,7 +90,7 @@ class CompletionsEngine:
             MissingExtraError: If the extra `openai` is not installed.
             ConfigError: If there is no built-in template of that name.
         """
-        self._openai = _openai()
+        self._openai = _import_openai()
         self.model = model
         self.template = ChatTemplate.builtin(template) if isinstance(template, str) else template
         self.reply_format = reply_format
@@ -148,7 +148,7 @@ class CompletionsEngine:
         return self._async_client
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Raise what the client raises, and `ContextFullError` if the prompt is too long."""
         try:
             yield
@@ -219,37 +219,37 @@ class CompletionsSession:
             ConversationError: If the service ends its reply without saying that it is whole.
             openai.APIError: If the service fails, or does not take the request.
         """
-        request = self._begun(stop, max_tokens, options)
+        request = self._build_request(stop, max_tokens, options)
         reply = StreamedReply(stop)
         with (
-            self._engine.translated(),
+            self._engine.translate_errors(),
             self._engine.client.completions.create(**request) as events,
         ):
             for event in events:
-                yield from self._held(reply.read(event))
+                yield from self._keep(reply.read(event))
                 if reply.is_whole:
                     break
-        yield from self._held(reply.ended())
+        yield from self._keep(reply.finish())
         self._end(reply)
 
     async def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Send the text, and yield what the model writes; see `decode`."""
-        request = self._begun(stop, max_tokens, options)
+        request = self._build_request(stop, max_tokens, options)
         reply = StreamedReply(stop)
-        with self._engine.translated():
+        with self._engine.translate_errors():
             async with await self._engine.async_client.completions.create(**request) as events:
                 async for event in events:
-                    for piece in self._held(reply.read(event)):
+                    for piece in self._keep(reply.read(event)):
                         yield piece
                     if reply.is_whole:
                         break
-        for piece in self._held(reply.ended()):
+        for piece in self._keep(reply.finish()):
             yield piece
         self._end(reply)
 
-    def _begun(
+    def _build_request(
         self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return what to ask the client for."""
@@ -266,7 +266,7 @@ class CompletionsSession:
             "extra_body": {**self._engine.options, **options},
         }
 
-    def _held(self, piece: str) -> Iterator[str]:
+    def _keep(self, piece: str) -> Iterator[str]:
         """Yield a piece of the reply, which the session then holds."""
         if piece:
             self._pieces.append(piece)
@@ -334,7 +334,7 @@ class _ScoringCompletionsSession(CompletionsSession):
         if not texts:
             return []
         prompt = self.text
-        with self._engine.translated():
+        with self._engine.translate_errors():
             told = self._engine.client.completions.create(
                 model=self._engine.model,
                 prompt=[prompt + text for text in texts],
@@ -347,10 +347,10 @@ class _ScoringCompletionsSession(CompletionsSession):
             raise ConversationError(
                 f"the service scored {len(choices)} of {len(texts)} texts; it cannot score"
             )
-        return [scored(choice.logprobs, len(prompt)) for choice in choices]
+        return [sum_logprobs(choice.logprobs, len(prompt)) for choice in choices]
 
 
-def _openai() -> Any:
+def _import_openai() -> Any:
     try:
         import openai
     except ImportError as error:
@@ -394,7 +394,7 @@ class StreamedReply:
             return self._stops.feed(choice.text or "")
         return ""
 
-    def ended(self) -> str:
+    def finish(self) -> str:
         """Return what was held back.
 
         Raises:
@@ -417,7 +417,7 @@ def is_too_long(error: Any) -> bool:
     return any(_TOO_LONG.search(str(told)) for told in (error.code, error.type, error.message))
 
 
-def scored(logprobs: Any, start: int) -> float:
+def sum_logprobs(logprobs: Any, start: int) -> float:
     """Return the logarithm of the probability of a prompt from character `start` on.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
 from langchain_convmem.text.messages import MessageLike, TemplateMessage
-from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, template_errors
+from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, translate_errors
 from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, Walk, WalkMark
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RenderState:
     """A conversation as a template has rendered it, and the text that its session received.
 
     Each turn: `feed` what is new, take the session back to `increment.kept` if it `diverged`, send
-    it `increment.text`, and tell by `received` what the model wrote, word for word. The message
+    it `increment.text`, and tell by `record_reply` what the model wrote, word for word. The message
     that was made of that is fed with the next turn.
 
     An error leaves everything as it was. Not thread-safe; copies are independent of each other.
@@ -108,13 +108,13 @@ class RenderState:
         """Code points that the session holds."""
         return len(self._ledger)
 
-    def text(self, start: int = 0) -> str:
+    def read_text(self, start: int = 0) -> str:
         """Return what the session holds, from a code point on.
 
         A session that can go back only to an earlier place than `Increment.kept` is sent the text
         from that place on.
         """
-        return self._ledger.text(start)
+        return self._ledger.read(start)
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""
@@ -128,7 +128,7 @@ class RenderState:
 
     # -- what the session does --------------------------------------------------------------------
 
-    def received(self, text: str) -> None:
+    def record_reply(self, text: str) -> None:
         """Note what the session holds of the model's own words: all of it, unchanged.
 
         Args:
@@ -136,7 +136,7 @@ class RenderState:
         """
         self._ledger.append(text, "reply")
 
-    def rewound(self, length: int = 0) -> None:
+    def rewind(self, length: int = 0) -> None:
         """Note that the session holds no more than its first `length` code points.
 
         The next `feed` sends what is missing.
@@ -144,7 +144,7 @@ class RenderState:
         if not 0 <= length <= len(self._ledger):
             raise ConfigError(f"the session holds {len(self._ledger)} code points, not {length}")
         self._ledger.cut(length)
-        self._writer.rewound(length)
+        self._writer.rewind(length)
 
     def begin_again(self) -> None:
         """Forget the messages, but not what the session holds.
@@ -160,7 +160,7 @@ class RenderState:
 
         What the session holds stays; if the prompt begins otherwise now, the next turn diverges.
         """
-        self._variables = {**self._variables, **self._template.checked_variables(variables)}
+        self._variables = {**self._variables, **self._template.check_variables(variables)}
 
     # -- the next turn ----------------------------------------------------------------------------
 
@@ -186,10 +186,10 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template.
         """
         new_names: dict[str, str] = {}
-        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
+        added = self._template.convert_messages(messages, ChainMap(new_names, self._call_names))
         variables = {**self._variables, _PROMPT: add_generation_prompt}
         if extra_context:
-            variables |= self._template.checked_variables(extra_context)
+            variables |= self._template.check_variables(extra_context)
         if pending or self._open_part is not None:
             increment = self._feed_part(added, variables, pending=pending)
         else:
@@ -217,18 +217,18 @@ class RenderState:
                 end with text.
         """
         new_names: dict[str, str] = {}
-        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
+        added = self._template.convert_messages(messages, ChainMap(new_names, self._call_names))
         variables = {**self._variables, _PROMPT: False}
         if extra_context:
-            variables |= self._template.checked_variables(extra_context)
+            variables |= self._template.check_variables(extra_context)
         everything = [*self._messages, *added]
         text = self._template.render_unended(everything, variables)
         self._call_names.update(new_names)
         self._messages += added[:-1]
-        increment = self._settled(
+        increment = self._settle(
             RenderedPrompt(0, text, len(everything), "its last message goes on")
         )
-        self._writer.rewound(increment.kept)
+        self._writer.rewind(increment.kept)
         self._stats = increment.stats
         return increment
 
@@ -237,17 +237,17 @@ class RenderState:
         self._messages += added
         done = False
         try:
-            with template_errors(self._template.name):
-                written = self._writer.written(self._messages, variables)
+            with translate_errors(self._template.name):
+                written = self._writer.write(self._messages, variables)
             done = True
         finally:
             if not done:
                 del self._messages[count:]
-        return self._settled(written)
+        return self._settle(written)
 
-    def _settled(self, written: RenderedPrompt) -> Increment:
+    def _settle(self, written: RenderedPrompt) -> Increment:
         """Compare a prompt with what the session holds; make the session hold the prompt."""
-        kept = self._ledger.common(written.kept, written.text)
+        kept = self._ledger.match(written.kept, written.text)
         sent = written.text[kept - written.kept :]
         stats = RenderStats(
             mode="incremental" if written.reason is None else "full",
@@ -259,8 +259,8 @@ class RenderState:
         if kept < len(self._ledger):
             stats = stats._replace(
                 diverged_at=kept,
-                diverged_in=self._ledger.origin_at(kept),
-                session_had=self._ledger.text(kept, kept + _SHOWN),
+                diverged_in=self._ledger.get_origin(kept),
+                session_had=self._ledger.read(kept, kept + _SHOWN),
                 prompt_has=sent[:_SHOWN],
             )
             self._ledger.cut(kept)
@@ -301,7 +301,7 @@ class RenderState:
             before = self._feed_whole(added[:-1], {**variables, _PROMPT: False})
             added = added[-1:]
         texts = [
-            self._part_text(part, variables, is_last=not pending and part is added[-1])
+            self._render_part(part, variables, is_last=not pending and part is added[-1])
             for part in added
         ]
         for text in texts:
@@ -310,36 +310,38 @@ class RenderState:
         stats = before.stats._replace(mode="part", reused_chars=before.kept, sent_chars=len(sent))
         return Increment(before.kept, sent, stats)
 
-    def _part_text(self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool) -> str:
+    def _render_part(
+        self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool
+    ) -> str:
         """Return the text of a part, and of the end of the turn before it."""
         text = ""
         held = self._open_part
         if held is not None and held["role"] != part["role"]:
             closing = {"role": held["role"], "content": ""}
             quiet = {**variables, _PROMPT: False}
-            text = self._template.part(closing, quiet, is_first=False, is_last=True)
+            text = self._template.render_part(closing, quiet, is_first=False, is_last=True)
             self._messages.append(held)
             held = None
         prompt = is_last and variables[_PROMPT]
-        text += self._template.part(
+        text += self._template.render_part(
             part, {**variables, _PROMPT: prompt}, is_first=held is None, is_last=is_last
         )
-        whole = part if held is None else _merged(held, part)
+        whole = part if held is None else _merge_parts(held, part)
         self._open_part = None if is_last else whole
         if is_last:
             self._messages.append(whole)
         return text
 
 
-def _merged(one: TemplateMessage, other: TemplateMessage) -> TemplateMessage:
+def _merge_parts(one: TemplateMessage, other: TemplateMessage) -> TemplateMessage:
     """Return the message that two parts of it make."""
     first, second = one.get("content"), other.get("content")
     if isinstance(first, str) and isinstance(second, str):
         return {**one, **other, "content": first + second}
-    return {**one, **other, "content": [*_listed(first), *_listed(second)]}
+    return {**one, **other, "content": [*_list_content(first), *_list_content(second)]}
 
 
-def _listed(content: Any) -> list[Any]:
+def _list_content(content: Any) -> list[Any]:
     return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
 
 
@@ -380,43 +382,43 @@ class SessionLedger:
 
     def cut(self, length: int) -> None:
         """Forget everything behind the first `length` code points."""
-        number, within = self._place(length)
+        number, within = self._locate(length)
         if number == len(self._parts):
             return
         part, origin = self._parts[number][:within], self._origins[number]
         del self._parts[number:], self._ends[number:], self._origins[number:]
         self.append(part, origin)
 
-    def text(self, start: int = 0, end: int | None = None) -> str:
+    def read(self, start: int = 0, end: int | None = None) -> str:
         """Return the text from code point `start`, up to `end`."""
-        number, within = self._place(start)
+        number, within = self._locate(start)
         last = len(self._parts) if end is None else bisect_right(self._ends, end) + 1
         behind = "".join(self._parts[number:last])[within:]
         return behind if end is None else behind[: max(0, end - start)]
 
-    def origin_at(self, place: int) -> Origin:
+    def get_origin(self, place: int) -> Origin:
         """Return who wrote the code point at `place`, which must be within the text."""
-        return self._origins[self._place(place)[0]]
+        return self._origins[self._locate(place)[0]]
 
-    def common(self, start: int, text: str) -> int:
+    def match(self, start: int, text: str) -> int:
         """Return up to which code point the session's text goes on from `start` as `text` does."""
-        number, within = self._place(start)
+        number, within = self._locate(start)
         seen = 0
         for part in self._parts[number:]:
             rest = part[within:]
             within = 0
             if not text.startswith(rest, seen):
-                return start + seen + _common_length(rest, text[seen : seen + len(rest)])
+                return start + seen + _match_length(rest, text[seen : seen + len(rest)])
             seen += len(rest)
         return start + seen
 
-    def _place(self, offset: int) -> tuple[int, int]:
+    def _locate(self, offset: int) -> tuple[int, int]:
         """Return the part that holds a code point, and where in it."""
         number = bisect_right(self._ends, offset)
         return number, offset - (self._ends[number - 1] if number else 0)
 
 
-def _common_length(one: str, other: str) -> int:
+def _match_length(one: str, other: str) -> int:
     """Return how many code points two texts share at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -477,18 +479,18 @@ class PromptWriter:
         twin.__dict__.update(self.__dict__)
         return twin
 
-    def rewound(self, length: int) -> None:
+    def rewind(self, length: int) -> None:
         """Note that no more than `length` code points of the latest prompt are left."""
         if self._mark is not None and length < self._mark.length:
             self._mark, self._anew = None, "the session was taken back"
 
-    def written(
+    def write(
         self, messages: Sequence[TemplateMessage], variables: dict[str, Any]
     ) -> RenderedPrompt:
         """Return the prompt of messages that begin as those of the last call did."""
         parts = self._template.parts
         if isinstance(parts, str):
-            return self._whole(messages, variables, parts)
+            return self._write_whole(messages, variables, parts)
         known = {**variables}
         if parts.prompt_in_tail:
             del known[_PROMPT]
@@ -497,18 +499,18 @@ class PromptWriter:
             is_first = self._variables is None
             draft = PromptWriter(self._template, None if is_first else "the variables changed")
             draft._variables = known
-        found = draft._next(parts, messages, variables)
+        found = draft._write_next(parts, messages, variables)
         self.__dict__.update(draft.__dict__)
         return found
 
-    def _next(
+    def _write_next(
         self,
         parts: SplitTemplate,
         messages: Sequence[TemplateMessage],
         variables: dict[str, Any],
     ) -> RenderedPrompt:
         if len(self._refusals) >= _TRIES:
-            return self._whole(messages, variables, self._refusals[-1])
+            return self._write_whole(messages, variables, self._refusals[-1])
         try:
             walk = self._walk or Walk(self._template.sandbox, parts, variables, messages)
             walked = walk.run(messages, self._mark, prompt=variables[_PROMPT])
@@ -516,10 +518,10 @@ class PromptWriter:
             raise  # a whole prompt would take as much
         except NotSeparableError as refusal:
             self._refusals += (str(refusal),)
-            return self._whole(messages, variables, str(refusal))
+            return self._write_whole(messages, variables, str(refusal))
         except RAISED_BY_TEMPLATES:
             # A whole prompt decides whether the messages are at fault, or running them one by one.
-            found = self._whole(messages, variables, "it fails message by message")
+            found = self._write_whole(messages, variables, "it fails message by message")
             self._refusals = ("it fails message by message",) * _TRIES
             return found
         kept = self._mark.length if self._mark else 0
@@ -527,9 +529,9 @@ class PromptWriter:
         self._walk, self._mark, self._anew = walk, walked.mark, None
         return RenderedPrompt(kept, walked.text, walked.rounds, reason)
 
-    def _whole(
+    def _write_whole(
         self, messages: Sequence[TemplateMessage], variables: dict[str, Any], reason: str
     ) -> RenderedPrompt:
-        text = self._template.whole(messages, variables)
+        text = self._template.render_converted(messages, variables)
         self._mark, self._anew = None, reason
         return RenderedPrompt(0, text, len(messages), reason)

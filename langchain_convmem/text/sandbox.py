@@ -82,7 +82,7 @@ class _ProcessorClock(threading.local):
             raise LimitExceededError("the template ran for longer than it may")
 
     @contextmanager
-    def running(self, seconds: float) -> Iterator[None]:
+    def run_for(self, seconds: float) -> Iterator[None]:
         self.end = time.thread_time() + seconds
         try:
             yield
@@ -124,7 +124,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.filters[TICK] = _tick
         self.globals["raise_exception"] = _raise_exception
 
-    def parsed(self, source: str) -> nodes.Template:
+    def parse_counted(self, source: str) -> nodes.Template:
         """Return the syntax tree of a template; its loops and macros count their rounds."""
         tree = self.parse(source)
         repeated: list[nodes.For | nodes.Macro] = [*tree.find_all(nodes.For)]
@@ -138,22 +138,24 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Multiply and raise to powers, within the limits."""
         if operator == "**":
-            size = _power_bits(left, right)
+            size = _estimate_power_bits(left, right)
             is_large = size > _LONGEST_POWER_BITS
         else:
-            is_large = max(_copied(left, right), _copied(right, left)) > self.limits.max_output
+            is_large = (
+                max(_count_copied(left, right), _count_copied(right, left)) > self.limits.max_output
+            )
         if is_large:
             raise LimitExceededError(f"the template makes too large a value with {operator!r}")
         return super().call_binop(context, operator, left, right)
 
 
-def _copied(items: Any, times: Any) -> int:
+def _count_copied(items: Any, times: Any) -> int:
     if isinstance(items, str | list | tuple) and isinstance(times, int):
         return len(items) * times
     return 0
 
 
-def _power_bits(base: Any, exponent: Any) -> int:
+def _estimate_power_bits(base: Any, exponent: Any) -> int:
     if isinstance(base, int) and isinstance(exponent, int):
         return base.bit_length() * exponent
     return 0
@@ -175,7 +177,7 @@ def _raise_exception(message: Any) -> NoReturn:
     raise TemplateError(str(message))
 
 
-def strftime_at(moment: datetime) -> Callable[[str], str]:
+def create_strftime(moment: datetime) -> Callable[[str], str]:
     """Return the template function `strftime_now` for a moment that stands still."""
 
     def strftime_now(form: str) -> str:
@@ -184,7 +186,7 @@ def strftime_at(moment: datetime) -> Callable[[str], str]:
     return strftime_now
 
 
-def joined(pieces: Iterable[str], limits: TemplateLimits) -> str:
+def join_pieces(pieces: Iterable[str], limits: TemplateLimits) -> str:
     """Return what a template writes as one text.
 
     Raises:
@@ -192,7 +194,7 @@ def joined(pieces: Iterable[str], limits: TemplateLimits) -> str:
     """
     written: list[str] = []
     length = 0
-    with _CLOCK.running(limits.max_seconds):
+    with _CLOCK.run_for(limits.max_seconds):
         for piece in pieces:
             written.append(piece)
             length += len(piece)
@@ -205,7 +207,7 @@ def joined(pieces: Iterable[str], limits: TemplateLimits) -> str:
 
 # -- what a template raises -----------------------------------------------------------------------
 @contextmanager
-def template_errors(name: str) -> Iterator[None]:
+def translate_errors(name: str) -> Iterator[None]:
     """Turn whatever a template raises into an error of ours; the template's own words are kept."""
     try:
         yield
@@ -213,8 +215,8 @@ def template_errors(name: str) -> Iterator[None]:
         raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
         reason = str(error.message if isinstance(error, TemplateError) else error)
-        line = _line_of(error)
-        kind = _kind_of(error)
+        line = _find_line(error)
+        kind = _name_kind(error)
         is_syntax = isinstance(error, TemplateSyntaxError)
         what = "is no valid template" if is_syntax else "cannot render these messages"
         place = f", line {line}" if line else ""
@@ -223,11 +225,11 @@ def template_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def _kind_of(error: BaseException) -> str:
+def _name_kind(error: BaseException) -> str:
     return "LimitExceeded" if isinstance(error, LimitExceededError) else type(error).__name__
 
 
-def _line_of(error: BaseException) -> int:
+def _find_line(error: BaseException) -> int:
     """Return the line of the template that an error came from, 0 if it is not known."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno

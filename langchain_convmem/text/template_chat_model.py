@@ -112,7 +112,7 @@ class TemplateChatModel(BaseChatModel):
 
     @field_validator("template", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _load_template(cls, value: Any) -> Any:
         return ChatTemplate.builtin(value) if isinstance(value, str) else value
 
     def model_post_init(self, context: Any, /) -> None:
@@ -205,7 +205,7 @@ class TemplateChatModel(BaseChatModel):
 
     # -- calls --------------------------------------------------------------------------------
 
-    def _prepared(
+    def _prepare_call(
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
     ) -> _PreparedCall:
         """Return the call to make, or raise before anything is sent."""
@@ -220,7 +220,7 @@ class TemplateChatModel(BaseChatModel):
         prompt = self.template.render(messages, tools=choice.shown or None, **variables)
         return _PreparedCall(
             prompt,
-            choice.forced(prompt),
+            choice.force(prompt),
             tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop])),
             options,
             bool(choice.shown),
@@ -240,9 +240,9 @@ class TemplateChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
         **kwargs: Any,
     ) -> ChatResult:
-        call = self._prepared(messages, stop, kwargs)
+        call = self._prepare_call(messages, stop, kwargs)
         written = self._model.write(call.text, call.sent_stop, call.options)
-        return self._result(call, written)
+        return self._build_result(call, written)
 
     async def _agenerate(
         self,
@@ -251,9 +251,9 @@ class TemplateChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
         **kwargs: Any,
     ) -> ChatResult:
-        call = await run_in_executor(None, self._prepared, messages, stop, kwargs)
+        call = await run_in_executor(None, self._prepare_call, messages, stop, kwargs)
         written = await self._model.awrite(call.text, call.sent_stop, call.options)
-        return self._result(call, written)
+        return self._build_result(call, written)
 
     def _stream(
         self,
@@ -262,10 +262,10 @@ class TemplateChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        call = self._prepared(messages, stop, kwargs)
-        reply = self._reply(call)
+        call = self._prepare_call(messages, stop, kwargs)
+        reply = self._start_reply(call)
         with closing(self._model.stream(call.text, call.sent_stop, call.options)) as pieces:
-            for chunk in reply.chunks(pieces):
+            for chunk in reply.stream_chunks(pieces):
                 if run_manager is not None:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
@@ -277,19 +277,19 @@ class TemplateChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        call = await run_in_executor(None, self._prepared, messages, stop, kwargs)
-        reply = self._reply(call)
+        call = await run_in_executor(None, self._prepare_call, messages, stop, kwargs)
+        reply = self._start_reply(call)
         async with aclosing(self._model.astream(call.text, call.sent_stop, call.options)) as pieces:
-            async for chunk in reply.achunks(pieces):
+            async for chunk in reply.astream_chunks(pieces):
                 if run_manager is not None:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
-    def _reply(self, call: _PreparedCall) -> _TemplateReply:
+    def _start_reply(self, call: _PreparedCall) -> _TemplateReply:
         return _TemplateReply(call, self._format, self._model.name)
 
-    def _result(self, call: _PreparedCall, written: Sequence[TextPiece]) -> ChatResult:
-        made = [self._reply(call).generation(one) for one in written]
+    def _build_result(self, call: _PreparedCall, written: Sequence[TextPiece]) -> ChatResult:
+        made = [self._start_reply(call).build_generation(one) for one in written]
         return ChatResult(generations=made, llm_output={"model_name": self._model.name})
 
 
@@ -304,31 +304,33 @@ class _TemplateReply:
         self._finish_reason: str | None = None
         self._usage: Mapping[str, int] = {}
 
-    def chunks(self, pieces: Iterator[TextPiece]) -> Iterator[ChatGenerationChunk]:
+    def stream_chunks(self, pieces: Iterator[TextPiece]) -> Iterator[ChatGenerationChunk]:
         """Yield the chunks of a reply that comes in pieces, as far as a stop text."""
-        yield from self._fed(self._call.forced)
+        yield from self._feed(self._call.forced)
         for piece in pieces:
-            yield from self._taken(piece)
+            yield from self._take(piece)
             if self._stops.found:
                 break
-        yield from self._ended()
+        yield from self._end()
 
-    async def achunks(self, pieces: AsyncIterator[TextPiece]) -> AsyncIterator[ChatGenerationChunk]:
+    async def astream_chunks(
+        self, pieces: AsyncIterator[TextPiece]
+    ) -> AsyncIterator[ChatGenerationChunk]:
         """Yield the chunks of a reply; see `chunks`."""
-        for chunk in self._fed(self._call.forced):
+        for chunk in self._feed(self._call.forced):
             yield chunk
         async for piece in pieces:
-            for chunk in self._taken(piece):
+            for chunk in self._take(piece):
                 yield chunk
             if self._stops.found:
                 break
-        for chunk in self._ended():
+        for chunk in self._end():
             yield chunk
 
-    def generation(self, written: TextPiece) -> ChatGeneration:
+    def build_generation(self, written: TextPiece) -> ChatGeneration:
         """Return a reply that came at once: what its chunks add up to."""
         self._usage = written.usage
-        chunks = [chunk.message for chunk in self.chunks(iter([written]))]
+        chunks = [chunk.message for chunk in self.stream_chunks(iter([written]))]
         parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
         message = message_chunk_to_message(add_ai_message_chunks(parts[0], *parts[1:]))
         return ChatGeneration(
@@ -336,26 +338,26 @@ class _TemplateReply:
             generation_info={"finish_reason": message.response_metadata["finish_reason"]},
         )
 
-    def _taken(self, piece: TextPiece) -> Iterator[ChatGenerationChunk]:
+    def _take(self, piece: TextPiece) -> Iterator[ChatGenerationChunk]:
         self._finish_reason = piece.finish_reason or self._finish_reason
-        yield from self._fed(self._stops.feed(piece.text))
+        yield from self._feed(self._stops.feed(piece.text))
 
-    def _fed(self, text: str) -> Iterator[ChatGenerationChunk]:
+    def _feed(self, text: str) -> Iterator[ChatGenerationChunk]:
         for chunk in self._reader.feed(text) if text else ():
             yield ChatGenerationChunk(message=chunk)
 
-    def _ended(self) -> Iterator[ChatGenerationChunk]:
-        yield from self._fed(self._stops.finish())
+    def _end(self) -> Iterator[ChatGenerationChunk]:
+        yield from self._feed(self._stops.finish())
         reason = "stop" if self._stops.found else self._finish_reason or "stop"
         *before, last = self._reader.finish(finish_reason=reason)
         for chunk in before:
             yield ChatGenerationChunk(message=chunk)
         raw: str = last.response_metadata["raw_text"]
-        last.usage_metadata = self._told_usage(raw.removeprefix(self._call.forced))
+        last.usage_metadata = self._count_usage(raw.removeprefix(self._call.forced))
         last.response_metadata["model_name"] = self._model_name
         yield ChatGenerationChunk(message=last, generation_info={"finish_reason": reason})
 
-    def _told_usage(self, text: str) -> UsageMetadata:
+    def _count_usage(self, text: str) -> UsageMetadata:
         told = self._usage
         read, wrote = told.get("prompt_tokens"), told.get("completion_tokens")
         read = count_text_tokens(self._call.text) if read is None else read
@@ -442,14 +444,14 @@ class TextModel:
     def write(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
         """Return what the model writes; more than one only if the options ask for it."""
         if self._llm is None:
-            return [TextPiece(_text(self._runnable.invoke(prompt)))]
-        return _replies(self._llm._generate([prompt], stop or None, **options))  # noqa: SLF001 - as above
+            return [TextPiece(_check_text(self._runnable.invoke(prompt)))]
+        return _list_replies(self._llm._generate([prompt], stop or None, **options))  # noqa: SLF001 - as above
 
     async def awrite(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
         """Return what the model writes; see `write`."""
         if self._llm is None:
-            return [TextPiece(_text(await self._runnable.ainvoke(prompt)))]
-        return _replies(await self._llm._agenerate([prompt], stop or None, **options))  # noqa: SLF001 - as above
+            return [TextPiece(_check_text(await self._runnable.ainvoke(prompt)))]
+        return _list_replies(await self._llm._agenerate([prompt], stop or None, **options))  # noqa: SLF001 - as above
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -457,14 +459,14 @@ class TextModel:
         """Yield what is new; the whole reply if the model does not stream."""
         if self._llm is None:
             for piece in self._runnable.stream(prompt):
-                yield TextPiece(_text(piece))
+                yield TextPiece(_check_text(piece))
         elif type(self._llm)._stream is BaseLLM._stream:  # noqa: SLF001 - as above
             yield self.write(prompt, stop, options)[0]
         else:
             chunks: Any = self._llm._stream(prompt, stop or None, **options)  # noqa: SLF001 - as above
             with closing(chunks):
                 for chunk in chunks:
-                    yield _written(chunk)
+                    yield _to_piece(chunk)
 
     async def astream(
         self, prompt: str, stop: list[str], options: _Options
@@ -472,35 +474,35 @@ class TextModel:
         """Yield what is new; see `stream`."""
         if self._llm is None:
             async for piece in self._runnable.astream(prompt):
-                yield TextPiece(_text(piece))
-        elif not _streams_asynchronously(type(self._llm)):
+                yield TextPiece(_check_text(piece))
+        elif not _has_async_stream(type(self._llm)):
             yield (await self.awrite(prompt, stop, options))[0]
         else:
             chunks: Any = self._llm._astream(prompt, stop or None, **options)  # noqa: SLF001 - as above
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    yield _written(chunk)
+                    yield _to_piece(chunk)
 
 
-def _streams_asynchronously(kind: type[BaseLLM]) -> bool:
+def _has_async_stream(kind: type[BaseLLM]) -> bool:
     return kind._astream is not BaseLLM._astream or kind._stream is not BaseLLM._stream  # noqa: SLF001 - as above
 
 
-def _text(piece: object) -> str:
+def _check_text(piece: object) -> str:
     if not isinstance(piece, str):
         raise ConfigError(f"the model returned a {type(piece).__name__}; it must return text")
     return piece
 
 
-def _written(generation: Generation) -> TextPiece:
+def _to_piece(generation: Generation) -> TextPiece:
     info = generation.generation_info or {}
     reason = info.get("finish_reason")
     return TextPiece(generation.text, None if reason is None else str(reason))
 
 
-def _replies(result: LLMResult) -> list[TextPiece]:
+def _list_replies(result: LLMResult) -> list[TextPiece]:
     usage = (result.llm_output or {}).get("token_usage") or {}
-    replies = [_written(generation) for generation in result.generations[0]]
+    replies = [_to_piece(generation) for generation in result.generations[0]]
     if len(replies) == 1 and isinstance(usage, Mapping):
         return [TextPiece(replies[0].text, replies[0].finish_reason, usage)]
     return replies
@@ -554,12 +556,12 @@ class ToolChoice:
             return cls(value, [], "", closings)
         if value in _FREE:
             return cls(value, list(tools), "", closings)
-        shown = list(tools) if value in _ANY else [_named(value, tools)]
+        shown = list(tools) if value in _ANY else [_find_tool(value, tools)]
         if not shown:
             raise ConfigError(f"tool_choice {value!r} demands a call, and there are no tools")
-        return cls(value, shown, _start(form, template), closings)
+        return cls(value, shown, _find_call_start(form, template), closings)
 
-    def forced(self, prompt: str) -> str:
+    def force(self, prompt: str) -> str:
         """Return what is put behind the prompt: the beginning of a call, or nothing."""
         if not self.start:
             return ""
@@ -569,7 +571,7 @@ class ToolChoice:
         return f"{closing}\n\n{self.start}" if closing else self.start
 
 
-def _named(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _find_tool(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
     name = value
     if isinstance(value, Mapping):
         name = value.get("function", value).get("name")
@@ -579,7 +581,7 @@ def _named(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return known[name]
 
 
-def _start(form: ReplyFormat, template: ChatTemplate) -> str:
+def _find_call_start(form: ReplyFormat, template: ChatTemplate) -> str:
     if form.bare is BARE_JSON:
         return '{"name": "'
     # A block that opens in the header of a message comes too late once that has begun.

@@ -115,7 +115,7 @@ def test_a_reply_is_the_same_for_every_chunking_and_every_way_to_read_it(reply, 
     assert outline(talk.last_message) == outline(whole)
     assert found.id == talk.last_message.id
     assert found.response_metadata["raw_text"] == reply
-    assert talk._backend.state.render.text().endswith(reply)
+    assert talk._backend.state.render.read_text().endswith(reply)
 
 
 def test_chunks_hold_what_is_new_and_nothing_twice():

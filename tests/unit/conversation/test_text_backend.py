@@ -94,7 +94,7 @@ def test_extra_context_holds_for_one_send(rewindable):
     talk.send_message("b")
     assert held(talk).endswith("<|im_start|>assistant\nFine.")
     assert talk.render_stats[0].diverged_at is not None
-    assert held(talk) == talk._backend.state.render.text()
+    assert held(talk) == talk._backend.state.render.read_text()
 
 
 def test_a_chat_model_takes_extra_context_only_if_somebody_says_what_it_means():
@@ -287,7 +287,7 @@ def test_a_session_that_fails_in_any_way_is_replaced(action):
         except RuntimeError:
             errors += 1
     assert 1 <= errors <= 3
-    assert held(talk) == talk._backend.state.render.text()
+    assert held(talk) == talk._backend.state.render.read_text()
     assert held(talk).count("<|im_start|>user") == 2
     talk.close()
     assert model.misuses == []

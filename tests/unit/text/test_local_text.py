@@ -16,9 +16,9 @@ from langchain_convmem.text.local import (
     LocalEngine,
     Sampling,
     TokenReader,
-    finished_in_thread,
-    text_of,
-    token_ids,
+    decode_ids,
+    encode,
+    finish_in_thread,
 )
 
 
@@ -83,15 +83,15 @@ def test_only_the_latest_tokens_are_decoded():
 
 def test_a_blank_that_the_tokenizer_puts_before_a_text_comes_only_at_the_beginning():
     tokenizer = BlankTokenizer()
-    ids = token_ids(tokenizer, "one", is_first=True)
+    ids = encode(tokenizer, "one", is_first=True)
     for text in (" two", "three", ""):
-        ids += token_ids(tokenizer, text, is_first=False)
-    assert text_of(tokenizer, ids) == "one twothree"
+        ids += encode(tokenizer, text, is_first=False)
+    assert decode_ids(tokenizer, ids) == "one twothree"
 
 
 def test_a_reply_begins_with_the_blank_that_belongs_to_it():
     tokenizer = BlankTokenizer()
-    reader = TokenReader(tokenizer, token_ids(tokenizer, "one", is_first=True))
+    reader = TokenReader(tokenizer, encode(tokenizer, "one", is_first=True))
     assert [reader.feed(ord(letter)) for letter in "\u2581two"] == [" ", "t", "w", "o"]
 
 
@@ -137,7 +137,7 @@ async def test_a_cancelled_step_is_waited_for_even_if_it_is_cancelled_twice():
         over.set()
         raise OSError("nobody hears this")
 
-    task = asyncio.create_task(finished_in_thread(step))
+    task = asyncio.create_task(finish_in_thread(step))
     await started.wait()
     for _ in range(2):
         task.cancel()
@@ -150,6 +150,6 @@ async def test_a_cancelled_step_is_waited_for_even_if_it_is_cancelled_twice():
 
 
 async def test_a_step_returns_and_raises_as_it_does_elsewhere():
-    assert await finished_in_thread(lambda: 3) == 3
+    assert await finish_in_thread(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        await finished_in_thread(lambda: 1 // 0)
+        await finish_in_thread(lambda: 1 // 0)

@@ -54,9 +54,9 @@ FAULTS = {
         "end_seen",
         property(lambda self: False, lambda self, seen: None),
     ),
-    "lengths are not seen": (MessageView, "_whole", lambda self: list(self._chat.messages)),
+    "lengths are not seen": (MessageView, "_list_all", lambda self: list(self._chat.messages)),
     "nothing is remembered": (Walk, "_restore", lambda self, snapshot: None),
-    "too little is kept": (SessionLedger, "common", lambda self, start, text: start),
+    "too little is kept": (SessionLedger, "match", lambda self, start, text: start),
 }
 
 
