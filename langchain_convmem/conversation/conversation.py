@@ -248,7 +248,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending, config = SendState(SendOptions.of(kwargs)), self._stamped(config)
+        sending, config = SendState(SendOptions.parse(kwargs)), self._stamped(config)
         if sending.options.timeout is not None:
             return self._send_in_time(sending, input, config, sending.options.timeout)
         return self._call_with_config(partial(self._send, sending=sending), input, config)
@@ -260,7 +260,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AIMessage:
         """Send a message and return the whole reply; see `send_message`."""
-        sending, config = SendState(SendOptions.of(kwargs)), self._stamped(config)
+        sending, config = SendState(SendOptions.parse(kwargs)), self._stamped(config)
         return await self._acall_with_config(partial(self._asend, sending=sending), input, config)
 
     def transform(
@@ -272,7 +272,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> Generator[AIMessageChunk]:
         """Send a message once it is complete, and yield what is new of the reply."""
-        chosen = sending or SendState(SendOptions.of(kwargs), is_streaming=True)
+        chosen = sending or SendState(SendOptions.parse(kwargs), is_streaming=True)
         with closing(super().transform(input, config, sending=chosen)) as chunks:
             for chunk in chunks:
                 hold(chosen.control.held)
@@ -285,7 +285,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessageChunk]:
         """Send a message, and yield what is new of the reply as it comes."""
-        sending = SendState(SendOptions.of(kwargs), is_streaming=True)
+        sending = SendState(SendOptions.parse(kwargs), is_streaming=True)
         return ReplyStream(super().astream(input, config, sending=sending), sending.control)
 
     async def atransform(
@@ -297,7 +297,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         **kwargs: Any,
     ) -> AsyncGenerator[AIMessageChunk]:
         """Send a message once it is complete, and yield what is new of the reply."""
-        chosen = sending or SendState(SendOptions.of(kwargs), is_streaming=True)
+        chosen = sending or SendState(SendOptions.parse(kwargs), is_streaming=True)
         async with aclosing(super().atransform(input, config, sending=chosen)) as chunks:
             async for chunk in chunks:
                 hold(chosen.control.held)
@@ -325,7 +325,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         Raises:
             ConversationBusyError: If this is called from within a turn of the conversation.
         """
-        sending = SendState(SendOptions.of(options), is_streaming=True, ends_inside=True)
+        sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
         adapter = CallbackAdapter(on_message)
 
         def turn() -> AIMessage:
@@ -440,7 +440,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """
         asked = run(self._prepare_steps(message))
         view = run(self._thread.view_steps(asked))
-        request = self._build_request(SendOptions.of(options))
+        request = self._build_request(SendOptions.parse(options))
         return self._backend.render(request, view.before, view.asked)
 
     def render_preface(self) -> str:
@@ -826,7 +826,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _score_steps(self, texts: Sequence[str], options: Mapping[str, Any]) -> Steps[list[float]]:
         view = yield from self._thread.view_steps(())
-        request = self._build_request(SendOptions.of(options))
+        request = self._build_request(SendOptions.parse(options))
         return (yield from self._backend.score_steps(request, view.before, texts))
 
     def _pop_pending_steps(self) -> Steps[list[BaseMessage]]:
@@ -951,7 +951,7 @@ class Engine:
         """Return what a conversation is made of; see `create_conversation`."""
         self.turns.check_open()
         chosen = _apply_settings(config or self.defaults, settings)
-        tools = ToolSet.of(chosen.preface.tools)
+        tools = ToolSet.coerce(chosen.preface.tools)
         backend = self._create_backend(chosen, tools)
         thread = yield from _open_thread_steps(history)
         return ConversationState(

@@ -127,7 +127,7 @@ class SendOptions:
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> SendOptions:
+    def parse(cls, given: Mapping[str, Any]) -> SendOptions:
         """Return the options among keyword arguments; what is none goes to the model.
 
         Raises:

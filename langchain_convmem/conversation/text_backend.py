@@ -190,7 +190,7 @@ class TextBackend:
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of the session's text; by our own count if it does not tell."""
         del context
-        counted = self.pool.while_idle(self.live, self._count_held)
+        counted = self.pool.use_while_idle(self.live, self._count_held)
         return count_text_tokens(self.state.render.read_text()) if counted is None else counted
 
     def _count_held(self, live: LiveSession) -> int | None:
@@ -201,7 +201,7 @@ class TextBackend:
 
     def branch(self) -> TextBackend:
         """Return one that goes on by itself, from what stands before the present turn."""
-        both = self.pool.while_idle(
+        both = self.pool.use_while_idle(
             self.live, lambda live: (self.pool.branch(live), self.state.copy())
         )
         live, state = both or (LiveSession(), self.state.copy())
@@ -583,7 +583,7 @@ class SessionPool:
             self._gate.leave(ticket)
         self._close_engine()
 
-    def while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
+    def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
         """Return what is made of a session while no turn uses it; None if one does.
 
         Turns wait meanwhile.

@@ -70,7 +70,7 @@ class ToolSet:
         self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
 
     @classmethod
-    def of(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
+    def coerce(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
         """Return tools as a set: a set as it is, None as an empty one.
 
         Raises:

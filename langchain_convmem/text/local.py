@@ -73,7 +73,7 @@ class LocalEngine:
             ConfigError: If an option is unknown or cannot be so, or there is no such template.
         """
         check_installed()
-        Sampling.of(options)
+        Sampling.parse(options)
         if tokenizer is None and not isinstance(model, str):
             raise ConfigError("a model that is passed as an object needs its tokenizer")
         self.options = dict(options)
@@ -232,7 +232,7 @@ class LocalSession:
         self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]
     ) -> LocalReply:
         self._check_open()
-        sampling = Sampling.of({**self.engine.options, **options})
+        sampling = Sampling.parse({**self.engine.options, **options})
         if not self._ids:
             first = self.engine.tokenizer.bos_token_id
             if first is None:
@@ -650,7 +650,7 @@ class Sampling:
                 raise ConfigError(f"{name} cannot be {getattr(self, name)!r}")
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def parse(cls, options: Mapping[str, Any]) -> Self:
         """Return the settings that the options of a call name.
 
         Raises:

@@ -200,7 +200,7 @@ class TemplateChatModel(BaseChatModel):
         if tools and "tools" not in self.template.variables:
             raise UnsupportedError(f"{self.template.name} shows no tools; use another template")
         schemas = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
-        choice = ToolChoice.of(tool_choice, schemas, self._format, self.template)
+        choice = ToolChoice.parse(tool_choice, schemas, self._format, self.template)
         return self.bind(tools=choice.shown, tool_choice=choice.value, **kwargs)
 
     # -- calls --------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class TemplateChatModel(BaseChatModel):
         options = {name: value for name, value in kwargs.items() if name not in variables}
         tools = variables.pop("tools", None) or options.pop("tools", None) or ()
         schemas = [convert_to_openai_tool(tool) for tool in tools]
-        choice = ToolChoice.of(
+        choice = ToolChoice.parse(
             options.pop("tool_choice", None), schemas, self._format, self.template
         )
         prompt = self.template.render(messages, tools=choice.shown or None, **variables)
@@ -532,7 +532,7 @@ class ToolChoice:
     closings: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(
+    def parse(
         cls,
         value: Any,
         tools: Sequence[dict[str, Any]],

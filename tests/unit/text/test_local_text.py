@@ -118,7 +118,7 @@ def test_a_checkpoint_is_known_by_itself():
 )
 def test_settings_that_cannot_be_are_refused(options, told):
     with pytest.raises(ConfigError, match=told):
-        Sampling.of(options)
+        Sampling.parse(options)
 
 
 def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
