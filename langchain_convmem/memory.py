@@ -43,6 +43,7 @@ from langchain_convmem.records import (
 from langchain_convmem.turns.options import TurnOptions, TurnSettings
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.turns.tracing import OWN_TOKENS
+from langchain_convmem.turns.turn import ActiveTurns
 from langchain_convmem.views.codec import encode_body, encode_metadata
 from langchain_convmem.views.drafts import Drafting, WriteHook
 from langchain_convmem.views.facts import Fact, told
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables.base import RunnableLike
 
-    from langchain_convmem.conversation import Conversation, Engine
-    from langchain_convmem.moving import ImportedFile, ImportReport
+    from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
+    from langchain_convmem.conversation.inputs import MediaLimits
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.dialog_recall import EmbedderUse
@@ -70,6 +71,10 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing import Compactor, SummaryReport, SummarySettings
     from langchain_convmem.summarizing.compactor import BackgroundJobs
     from langchain_convmem.summarizing.summarizers import SummarizerLike
+    from langchain_convmem.text import ChatTemplate
+    from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+    from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.wrap import RememberingRunnable
 
 
@@ -83,6 +88,8 @@ class MemoryPart:
     """Where entries are kept."""
     drafting: Drafting
     """Makes drafts of messages, through the write hook; whoever writes to `log` writes these."""
+    active_turns: ActiveTurns
+    """The turns of chains and conversations that are under way."""
 
     @property
     def log_place(self) -> Hashable:
@@ -576,6 +583,16 @@ class SummarizingPart(RecallingMemory):
 # -- The part of a memory that holds conversations ------------------------------------------------
 
 
+class _Unset:
+    """The value of a setting that a call leaves to the configuration."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Any = _Unset()
+
+
 class ConversingMemory(SummarizingPart):
     """Conversations that live in a thread."""
 
@@ -585,7 +602,40 @@ class ConversingMemory(SummarizingPart):
         *,
         thread_id: str,
         user_id: str | None = None,
-        **settings: Any,
+        recall: bool = True,
+        recall_tokens: int | None = None,
+        recall_k: int | None = None,
+        history_tokens: int | None = None,
+        context_tokens: int | None = None,
+        reserved_tokens: int = 0,
+        remember: bool = True,
+        profile: Profile | None = None,
+        config: ConversationConfig | None = None,
+        preface: Preface = UNSET,
+        template: ChatTemplate | str | None = UNSET,
+        reply_format: ReplyFormat | str | None = UNSET,
+        channels: Sequence[Channel] | None = UNSET,
+        stop: Sequence[str] = UNSET,
+        prefill_preface: bool = UNSET,
+        reasoning_history: Literal["all", "current_turn"] = UNSET,
+        thinking: bool | None = UNSET,
+        context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = UNSET,
+        auto_tools: bool = UNSET,
+        max_tool_rounds: int = UNSET,
+        on_tool_limit: Literal["rollback", "keep"] = UNSET,
+        tool_handler: Callable[..., Any] | None = UNSET,
+        on_tool_result: Callable[..., Any] | None = UNSET,
+        parallel_tools: bool = UNSET,
+        on_invalid_tool_call: Literal["raise", "report"] = UNSET,
+        on_pending_tool_calls: Literal["error", "cancel"] = UNSET,
+        on_divergence: Literal["rewind", "error"] = UNSET,
+        on_busy: Literal["wait", "error"] = UNSET,
+        busy_timeout_s: float | None = UNSET,
+        on_cancel: Literal["discard", "keep"] = UNSET,
+        on_max_tokens: Literal["return", "raise"] = UNSET,
+        max_output_tokens: int | None = UNSET,
+        media_limits: MediaLimits = UNSET,
+        model_kwargs: Mapping[str, Any] = UNSET,
     ) -> Conversation:
         """Return a conversation whose history is a thread: it goes on where that stands.
 
@@ -598,19 +648,57 @@ class ConversingMemory(SummarizingPart):
             model: A chat model, a text engine, or an engine that several conversations share.
             thread_id: The thread.
             user_id: Its user, whose lines are recalled.
-            **settings: See `ThreadOptions` and `ConversationConfig`.
+            recall: Whether to recall lines of earlier conversations; this and the next six as in
+                `wrap`.
+            recall_tokens: Budget of the recalled text.
+            recall_k: Recall exactly so many blocks instead.
+            history_tokens: Budget of what was said in the thread before.
+            context_tokens: One budget for all that the model gets.
+            reserved_tokens: Of these, so many are left free.
+            remember: Whether turns are stored.
+            profile: Whose rules the messages keep. None goes by the chat model, and keeps those of
+                all (`"strict"`) for text engines.
+            config: Settings of the conversation; None takes the engine's defaults. Each of those
+                that follow goes before it; `ConversationConfig` says what they mean.
+            preface: What stands before the first message.
+            template: The chat template of a text engine.
+            reply_format: How the replies of a text engine are read.
+            channels: Sections of a reply besides its text.
+            stop: Texts that end a reply of a text engine.
+            prefill_preface: Let a text engine read the preface now.
+            reasoning_history: What a template sees of earlier thoughts.
+            thinking: Whether the model is to think.
+            context_kwargs: What extra context means to a chat model.
+            auto_tools: Call tools until the model replies without calls.
+            max_tool_rounds: How often tools are called within one turn.
+            on_tool_limit: What becomes of the turn then.
+            tool_handler: Asked before each call.
+            on_tool_result: May rewrite a result.
+            parallel_tools: Run the calls of one reply at the same time.
+            on_invalid_tool_call: What becomes of calls that cannot be read.
+            on_pending_tool_calls: What becomes of calls without result when the user speaks.
+            on_divergence: What becomes of a session that has read earlier turns otherwise.
+            on_busy: Wait for earlier turns, or refuse.
+            busy_timeout_s: Seconds to wait at most; None waits for ever.
+            on_cancel: What becomes of a turn that is cancelled.
+            on_max_tokens: What becomes of a reply that was cut short.
+            max_output_tokens: The most tokens of a reply.
+            media_limits: How large media may be, and where they may lie.
+            model_kwargs: Arguments of every call of the model.
 
         Raises:
-            ConfigError: If a setting is unknown, or a budget leaves no room.
+            ConfigError: If a setting does not fit the model, or a budget leaves no room.
         """
-        from langchain_convmem.conversation import Conversation, Engine
+        given = locals()  # before any other name is bound
+        from langchain_convmem.conversation import Conversation, ConversationConfig, Engine
 
         engine = model if isinstance(model, Engine) else Engine(model)
-        named = ThreadOptions.__annotations__.keys() & settings.keys()
-        options: dict[str, Any] = {name: settings.pop(name) for name in named}
-        options["profile"] = options.get("profile") or _profile_of(engine.model)
+        options: dict[str, Any] = {name: given[name] for name in TurnSettings.__annotations__}
+        options["profile"] = profile or _profile_of(engine.model)
         thread = self.conversation_thread(thread_id, user_id=user_id, **options)
-        return Conversation(engine, history=thread, **settings)
+        names = ConversationConfig.model_fields
+        settings = {name: given[name] for name in names if given[name] is not UNSET}
+        return Conversation(engine, config, history=thread, **settings)
 
     def conversation_thread(
         self, thread_id: str, *, user_id: str | None = None, **options: Unpack[ThreadOptions]
@@ -763,7 +851,7 @@ class ImportingMemory(MemoryPart):
 
         Args:
             path: An export of ChatGPT, Claude or convmem, messages of OpenAI's API, a store of
-                LangChain or LangGraph, a dialogue; see the page on moving in and out.
+                LangChain or LangGraph, a dialogue; see the page on import, export and copy.
             user_id: Whose conversations; None makes each thread one of no user.
             thread_id: The thread's name, if the file holds one conversation only.
             format: The name of the format that the file must have, such as `chatgpt`; None finds
@@ -798,7 +886,8 @@ class ImportingMemory(MemoryPart):
         form: str | None,
         progress: Callable[[int, int], None] | None,
     ) -> Steps[ImportReport]:
-        from langchain_convmem.moving import ImportedFile, read_threads, store_file_steps
+        from langchain_convmem.transfer import read_threads
+        from langchain_convmem.transfer.imports import ImportedFile, store_file_steps
 
         def read() -> ImportedFile:
             threads = read_threads(path, thread_id=thread_id, format=form)
@@ -1021,6 +1110,7 @@ class ConversationMemory(
         _check_options(options)
         self.log = log
         self.drafting = Drafting(options.get("before_write"))
+        self.active_turns = ActiveTurns()
         self._options = options
         self._owns_log = False
         self._address: str | None = None
@@ -1081,19 +1171,31 @@ class ConversationMemory(
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def close(self) -> None:
-        """Finish the summary in the making, and release what this memory opened. Idempotent.
+    def close(self, timeout_s: float | None = 10.0) -> None:
+        """Wait for turns under way, finish the summary in the making, release what was opened here.
 
-        Lines that wait to be embedded wait for another process, or another recall, unless they are
-        few. A log that was passed in stays open.
+        Turns of graphs and agents are runs of LangGraph: wait for these before. Turns that began in
+        this thread cannot go on while it waits, and are not waited for. Lines that wait to be
+        embedded wait for another process, or another recall, unless they are few. A log that was
+        passed in stays open. Idempotent.
+
+        Args:
+            timeout_s: Seconds to wait for turns at most; None waits for ever. A turn that ends
+                later raises `LogClosedError` where it stores its reply.
         """
+        self.active_turns.wait(timeout_s)
         self._stop_summaries()
         self._stop_recall()
         if self._owns_log:
             self.log.close()
 
-    async def aclose(self) -> None:
-        """Release what this memory opened; see `close`."""
+    async def aclose(self, timeout_s: float | None = 10.0) -> None:
+        """Wait for turns under way, and release what was opened here; see `close`.
+
+        The event loop runs meanwhile: streams that were left and tasks that were cancelled just
+        before store what they had.
+        """
+        await self.active_turns.await_all(timeout_s)
         await self._astop_summaries()
         await self._astop_recall()
         if self._owns_log:

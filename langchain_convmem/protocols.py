@@ -557,9 +557,9 @@ class ThreadView(NamedTuple):
 class ThreadMemory(Protocol):
     """One thread, as a conversation reads and writes it.
 
-    The conversation runs one turn at a time: `view_steps`, then `begin_steps` before the model is
-    called, and at its end `add_steps` or `failed_steps`. Until it is added, the turn shows in no
-    other answer of the thread.
+    The conversation runs one turn at a time: `select_asked_steps` and `view_steps`, then
+    `begin_steps` before the model is called, and at its end `add_steps` or `failed_steps`. Until it
+    is added, the turn shows in no other answer of the thread.
     """
 
     @property
@@ -569,6 +569,13 @@ class ThreadMemory(Protocol):
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
         """Return the config of a send, with what its runs are found by."""
+        ...
+
+    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+        """Return what is asked with these messages; writes nothing.
+
+        Who shows a chat may send all of it every time; what the thread has of it is left out.
+        """
         ...
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:

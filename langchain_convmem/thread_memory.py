@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from langchain_convmem.effects import Steps, step
@@ -18,17 +18,23 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
 )
 from langchain_convmem.gates import Gate
-from langchain_convmem.history import cut_reply_steps, fork_steps
+from langchain_convmem.history import (
+    LiveThread,
+    cut_reply_steps,
+    fork_steps,
+    read_all_steps,
+    read_live_steps,
+)
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.turns.messages import check_question
+from langchain_convmem.turns.messages import Reconciled, check_question, reconcile
 from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
 from langchain_convmem.turns.replies import with_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
 from langchain_convmem.turns.turn import TURN_QUEUE, entry_said, start_of
 from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, folded
-from langchain_convmem.views.codec import make_storable, text_pieces
+from langchain_convmem.views.codec import make_storable, role_of, text_pieces
 from langchain_convmem.views.drafts import INTERRUPTED, is_remembered
 from langchain_convmem.views.edits import rewinding, undoing
 from langchain_convmem.views.live import live_entries, retracted_ids
@@ -51,6 +57,7 @@ class MemoryThread:
         options: Budgets, and what is recalled; a send may set its own.
         profile: Whose rules the messages keep.
         running: Turns that have begun and are not over.
+        edited: Ids of messages that what is asked next is said instead of.
     """
 
     memory: TurnMemory
@@ -58,6 +65,7 @@ class MemoryThread:
     options: TurnOptions
     profile: Profile
     running: set[str] = field(default_factory=set, repr=False, compare=False)
+    edited: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"thread {self.key.thread_id!r}"
@@ -70,6 +78,55 @@ class MemoryThread:
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamped`."""
         return stamped(config, None, thread_id=self.key.thread_id)
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+        """Return what is new of what is sent, and what only this call shows; see `ThreadMemory`.
+
+        System messages steer the call that brings them. A list that holds replies and fits the
+        thread is a chat that is shown again: see `reconcile`.
+        """
+        steering = [_not_to_store(one) for one in sent if role_of(one) == "system"]
+        said = [one for one in sent if role_of(one) != "system"]
+        if not said:
+            return list(sent)
+        if _is_chat(said):
+            said = yield from self._reconcile_steps(said)
+        return [*steering, *said]
+
+    def _reconcile_steps(self, said: list[BaseMessage]) -> Steps[list[BaseMessage]]:
+        log = self.memory.log
+        thread = yield from read_live_steps(log, self.key)
+        shown = {entry.id for entry in thread.entries}
+        meant = self._compare(thread, said)
+        if meant is None:
+            thread = yield from read_all_steps(log, thread)
+            meant = cast("Reconciled", self._compare(thread, said))
+        if meant.replaces is not None:
+            if meant.replaces.id not in shown:
+                return said[-1:]  # the archive is not taken back
+            self.edited.add(meant.replaces.message_id)
+            return [said[-1].model_copy(update={"id": meant.replaces.message_id})]
+        if meant.again is not None:
+            live = [entry for entry in live_entries(thread.entries) if entry.role != "summary"]
+            is_latest = meant.again.turn_id == live[-1].turn_id
+            return [handed_out(meant.again)] if is_latest else said[-1:]
+        if len(meant.new) + len(meant.context_only) == len(said):
+            return said  # nothing of it was ever said here
+        aside = meant.context_only if meant.context_before is None else ()
+        return [*map(_not_to_store, aside), *meant.new]
+
+    def _compare(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Reconciled | None:
+        return reconcile(
+            thread.entries,
+            said,
+            is_whole=thread.part is None,
+            stored_form=self._to_stored_form,
+        )
+
+    def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
+        return self.memory.drafting.hooked(message) if is_remembered(message) else None
 
     # -- what the model sees ----------------------------------------------------------------------
 
@@ -85,9 +142,13 @@ class MemoryThread:
         if human is not None and not (is_remembered(human) and is_remembered(kept)):
             # Of a question that is not stored, nothing is: no call, no result, no reply.
             look = replace(look, options=replace(look.options, remember=False))
-        begins = kept if asked and asked[0] is human else next(iter(asked), None)
-        context = yield from look.view_steps(partial(self._locate, asked, begins, turn_id))
-        again = _find_same_turn(context.thread.entries, begins)
+        first = next((one for one in asked if is_remembered(one)), None)
+        begins = kept if first is human else first
+        is_edit = begins is not None and begins.id in self.edited
+        locate = partial(self._locate, asked, begins, turn_id, is_edit)
+        context = yield from look.view_steps(locate)
+        again = _find_replaced(context.thread.entries, begins, is_edit=is_edit)
+        self.edited.clear()
         note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1, again)
         if not asked:
             return ThreadView(tuple(context.view.messages), (), note)
@@ -133,10 +194,12 @@ class MemoryThread:
         asked: Sequence[BaseMessage],
         begins: BaseMessage | None,
         turn_id: str,
+        is_edit: bool,
         entries: Sequence[Entry],
     ) -> TurnEntries:
         """Return what is asked as the turn that it would be, in the place of the same one."""
-        first, again = start_of(entries, None), _find_same_turn(entries, begins)
+        first = start_of(entries, None)
+        again = _find_replaced(entries, begins, is_edit=is_edit)
         own = [
             entry_said(
                 message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
@@ -153,6 +216,7 @@ class MemoryThread:
         """Store what is asked before the model is called: it was said, whatever happens now."""
         note: _Note = view.note
         self.running.add(note.turn_id)
+        self.memory.active_turns.begin(note.turn_id)
         drafts = [
             replace(draft, metadata=Metadata(timing={"creation": asked_ms}))
             for draft in (yield from self._drafts(asked, note))
@@ -195,6 +259,7 @@ class MemoryThread:
         self.running.discard(note.turn_id)
         if drafts:
             yield from self.memory.after_turn_steps(self.key, note.view, said)
+        self.memory.active_turns.end(note.turn_id)
 
     def failed_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
@@ -205,6 +270,7 @@ class MemoryThread:
             yield from self._retract_steps(said, note, reason)
         finally:
             self.running.discard(note.turn_id)
+            self.memory.active_turns.end(note.turn_id)
 
     def _retract_steps(
         self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
@@ -301,9 +367,11 @@ class MemoryThread:
         """Return a fork of the thread, without the turn that runs."""
         last = (yield from self.mark_steps()) if self.running else None
         if self.running and last is None:
-            return replace(self, key=ThreadKey(self.key.user_id, new_ulid()), running=set())
+            return replace(
+                self, key=ThreadKey(self.key.user_id, new_ulid()), running=set(), edited=set()
+            )
         key = yield from fork_steps(self.memory.log, self.key, last, None)
-        return replace(self, key=key, running=set())
+        return replace(self, key=key, running=set(), edited=set())
 
 
 class _Note(NamedTuple):
@@ -334,23 +402,39 @@ class _Note(NamedTuple):
                 yield number, self.kept
 
 
-def _find_same_turn(entries: Sequence[Entry], begins: BaseMessage | None) -> list[str]:
-    """Return the ids of the latest turn's entries, if it begins with this message, by its id.
+def _is_chat(said: Sequence[BaseMessage]) -> bool:
+    """Return whether a list shows a chat: a reply, and in the end what the user says now."""
+    *before, last = said
+    is_result = isinstance(said[0], ToolMessage)  # of a call that waits for it
+    return (
+        isinstance(last, HumanMessage)
+        and bool(text_pieces(last))
+        and not is_result
+        and any(role_of(one) == "assistant" for one in before)
+    )
+
+
+def _find_replaced(
+    entries: Sequence[Entry], begins: BaseMessage | None, *, is_edit: bool
+) -> list[str]:
+    """Return the ids of what a turn takes the place of, if it begins with a message of the thread.
 
     Args:
         entries: The thread.
         begins: What is asked first, as it would be stored.
+        is_edit: Whether it is said instead of the message of its id, and of all that follows that;
+            else it is the latest turn that is answered anew, if this says the same.
     """
     if not isinstance(begins, HumanMessage) or not begins.id:
         return []
     live = [entry for entry in live_entries(entries) if entry.role != "summary"]
+    if is_edit:
+        numbers = [n for n, one in enumerate(live) if begins.id == one.message_id]
+        return [entry.id for entry in live[numbers[-1] :]] if numbers else []
     turn = [entry for entry in live if entry.turn_id == live[-1].turn_id]
     said = turn[0].message if turn else None
-    is_same = isinstance(said, HumanMessage) and (said.id, said.content) == (
-        begins.id,
-        begins.content,
-    )
-    return [entry.id for entry in turn] if is_same else []
+    is_same = isinstance(said, HumanMessage) and said.content == begins.content
+    return [entry.id for entry in turn] if is_same and begins.id == turn[0].message_id else []
 
 
 def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:
@@ -377,6 +461,11 @@ def _mark_interrupted(draft: Draft) -> Draft:
         return draft
     known = draft.metadata
     return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
+
+
+def _not_to_store(message: BaseMessage) -> BaseMessage:
+    marked = {**message.additional_kwargs, "remember": False}
+    return message.model_copy(update={"additional_kwargs": marked})
 
 
 def _unnamed(message: BaseMessage) -> BaseMessage:

@@ -8,6 +8,7 @@ reply is stored as one message when it is complete, and what a cut stream had br
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
@@ -56,7 +57,7 @@ from langchain_convmem.turns.messages import (
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import (
     INTERRUPTED,
-    HeardReply,
+    HeardReplies,
     ReplyCollector,
     is_unfinished,
     read_reply,
@@ -190,9 +191,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         turn = self._turn(value, config, run_manager.parent_run_id)
-        with TURN_QUEUE.turn(turn.place, self.queue_timeout_s):
+        with self._held(turn):
             payload = run(turn.begin())
-            heard = HeardReply()
+            heard = HeardReplies()
             output = self.inner.invoke(payload, heard.listen(config), **kwargs)
             run(turn.finish(output, heard.message))
         return output
@@ -205,9 +206,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Any:
         turn = self._turn(value, config, run_manager.parent_run_id)
-        async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
+        async with self._aheld(turn):
             payload = await arun(turn.begin())
-            heard = HeardReply()
+            heard = HeardReplies()
             output = await self.inner.ainvoke(payload, heard.listen(config), **kwargs)
             await carried_through(arun(turn.finish(output, heard.message)))
         return output
@@ -222,9 +223,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         **kwargs: Any,
     ) -> Iterator[Any]:
         turn = self._turn(summed(list(inputs)), config, run_manager.parent_run_id)
-        with TURN_QUEUE.turn(turn.place, self.queue_timeout_s):
+        with self._held(turn):
             payload = run(turn.begin())
-            reply, heard = ReplyCollector(), HeardReply()
+            reply, heard = ReplyCollector(), HeardReplies()
             try:
                 chunks = self.inner.stream(payload, heard.listen(config), **kwargs)
                 for chunk in unbroken(chunks):
@@ -244,9 +245,9 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     ) -> AsyncIterator[Any]:
         parts = [part async for part in inputs]
         turn = self._turn(summed(parts), config, run_manager.parent_run_id)
-        async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
+        async with self._aheld(turn):
             payload = await arun(turn.begin())
-            reply, heard = ReplyCollector(), HeardReply()
+            reply, heard = ReplyCollector(), HeardReplies()
             stream = self.inner.astream(payload, heard.listen(config), **kwargs)
             try:
                 async for chunk in stream:
@@ -281,6 +282,20 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             trace=TurnTrace(config),
             keys=DictKeys(self.input_key, self.history_key, self.output_key),
         )
+
+    @contextmanager
+    def _held(self, turn: Turn) -> Iterator[None]:
+        """Hold the thread of a turn, and let who closes the memory wait for it."""
+        queued = TURN_QUEUE.turn(turn.place, self.queue_timeout_s)
+        with queued, self.memory.active_turns.counted():
+            yield
+
+    @asynccontextmanager
+    async def _aheld(self, turn: Turn) -> AsyncIterator[None]:
+        """Hold the thread of a turn without blocking the event loop; see `_held`."""
+        async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
+            with self.memory.active_turns.counted():
+                yield
 
     def _stamped(self, config: RunnableConfig | None) -> RunnableConfig:
         key = self.user_id_key

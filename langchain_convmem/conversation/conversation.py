@@ -758,7 +758,8 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     def _prepare_steps(self, message: ConversationInput) -> Steps[list[BaseMessage]]:
         """Return what is said, each message with an id of its own, after what is pending."""
-        asked = yield from prepare_steps(message, limits=self._config.media_limits)
+        sent = yield from prepare_steps(message, limits=self._config.media_limits)
+        asked = yield from self._thread.select_asked_steps(sent)
         taken: set[str] = set()
         for one in asked:
             if not one.id or one.id in taken:
@@ -1147,6 +1148,11 @@ class ListThread:
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
         """Return the config as it is: a list has no name."""
         return config
+
+    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+        """Return everything: what is sent is said now; see `ThreadMemory`."""
+        yield from ()
+        return list(sent)
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return everything; see `ThreadMemory`."""

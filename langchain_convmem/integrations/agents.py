@@ -29,6 +29,7 @@ from langchain_convmem.turns.state_sync import (
     check_user,
     find_aside,
     is_stand_in,
+    remove_superseded,
     rename_known,
 )
 from langchain_convmem.turns.tracing import TurnTrace
@@ -166,17 +167,20 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     def _beginning(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> Steps[dict[str, Any] | None]:
-        messages = state["messages"]
+        messages: list[Any] = state["messages"]
         sync = self._sync(runtime)
         earlier = state.get(NOTE_KEY)
         check_user(earlier, sync.context.key)
         if messages:
             check_question(messages[-1])
-        note = yield from sync.begin(messages, earlier)
+        begun = yield from sync.begin(messages, earlier)
+        note, messages = begun.note, begun.apply(messages)
         if note is None:
             return None
         update: dict[str, Any] = {NOTE_KEY: note}
-        ids = [message.id for message in rename_known(messages, note)]
+        if begun.changes:
+            update["messages"] = list(begun.changes)
+        ids = [note.get("names", {}).get(str(one.id), one.id) for one in messages]
         before = ids.index(note["first"]) if note["first"] in ids else 0
         if self.keep_state == "turn" and before:
             # Removals would show up among the messages of a stream; this does not.
@@ -185,20 +189,27 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             update["messages"] = Overwrite([*kept, *messages[before:]])
         return update
 
-    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
-        """Store what other middleware said last."""
-        run(_as_internal(self._ending(state, runtime)))
+    def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Store what other middleware said last, and take out what was answered again."""
+        return run(_as_internal(self._ending(state, runtime)))
 
-    async def aafter_agent(self, state: RememberedState, runtime: Runtime[Any]) -> None:
+    async def aafter_agent(
+        self, state: RememberedState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
         """Store what other middleware said last; see `after_agent`."""
-        await arun(_as_internal(self._ending(state, runtime)))
+        return await arun(_as_internal(self._ending(state, runtime)))
 
-    def _ending(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[None]:
+    def _ending(
+        self, state: RememberedState, runtime: Runtime[Any]
+    ) -> Steps[dict[str, Any] | None]:
         sync = self._sync(runtime)
         note = yield from _note_of(state, sync)
-        if note is not None:
-            yield from sync.finish(note, state["messages"])
-            yield from self.memory.after_turn_steps(sync.context.key)
+        if note is None:
+            return None
+        yield from sync.finish(note, state["messages"])
+        yield from self.memory.after_turn_steps(sync.context.key)
+        removed = remove_superseded(state["messages"], note)
+        return {"messages": removed} if removed else None
 
     # -- the model ------------------------------------------------------------------------------
 
@@ -252,6 +263,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         trace = TurnTrace(get_config())
         view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
+        shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
         with trace.internal():
@@ -360,7 +372,7 @@ def _note_of(state: Any, sync: StateSync) -> Steps[TurnNote | None]:
     """Return the turn under way, also where the run went past the hook that notes it."""
     note: TurnNote | None = state.get(NOTE_KEY)
     check_user(note, sync.context.key)
-    return (yield from sync.begin(state["messages"])) if note is None else note
+    return (yield from sync.begin(state["messages"])).note if note is None else note
 
 
 def _showing(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:

@@ -6,15 +6,18 @@ Needs the extra `langgraph`. The log keeps what was said; a checkpointer keeps w
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_type_hints
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.base import RunnableLike
+from langchain_core.runnables.config import ensure_config
 from typing_extensions import TypedDict
 
 from langchain_convmem.effects import Steps, arun, run, step
@@ -31,10 +34,12 @@ from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
     StateSync,
+    SyncedTurn,
     TurnNote,
     check_user,
     find_aside,
     latest_exchange,
+    remove_superseded,
     rewind_turns,
     select_spoken,
 )
@@ -165,7 +170,7 @@ def memory_graph(
         builder.add_node(node, nodes[node], input_schema=noted)
     for before, after in pairwise([START, *names, END]):
         builder.add_edge(before, after)
-    return builder.compile(checkpointer=checkpointer, name=name)
+    return watch_reader(builder.compile(checkpointer=checkpointer, name=name), last="record")
 
 
 # -- The nodes `recall`, `model` and `record`, and the helper for a model node of one's own -------
@@ -348,7 +353,7 @@ def memory_nodes(
     jobs = _jobs(memory, options, model=model, **parts)
     nodes = {
         "recall": _node("recall", jobs.recalling),
-        "record": _node("record", jobs.recording),
+        "record": _node("record", jobs.recording, is_last=True),
         "summarize": _node("summarize", jobs.summarizing),
     }
     return nodes if model is None else {**nodes, "model": _model_node(jobs, model)}
@@ -383,10 +388,17 @@ def _run_traced(
 
 
 def _node(
-    name: str, job: Callable[[Any, RunnableConfig, TurnTrace], Steps[Update]]
+    name: str,
+    job: Callable[[Any, RunnableConfig, TurnTrace], Steps[Update]],
+    *,
+    is_last: bool = False,
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        return run(_run_traced(job, state, config))
+        update = run(_run_traced(job, state, config))
+        reader = StreamReader.of(config) if is_last else None
+        if reader is not None:
+            reader.settle()
+        return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
         return await arun(_run_traced(job, state, config))
@@ -404,6 +416,10 @@ def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
             run(_run_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
             raise
         run(_run_traced(partial(jobs.calling, update=update), state, config))
+        reader = StreamReader.of(config)
+        if reader is not None:
+            leaving = partial(jobs.leaving, update=update)
+            reader.expect(lambda: run(_run_traced(leaving, state, config)))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
@@ -468,11 +484,11 @@ class Asking:
 
     def answered(self, output: Any, heard: HeardReplies) -> Update:
         """Return what the state learns of the model's output, and of what was heard of it."""
-        reply = read_reply(output, self.context.given)
+        reply = read_reply(output, self.context.given, heard=heard.message)
         messages = [self._named(message) for message in reply.messages]
         if self.taken is None:
             timing = measure_times(self.started_ms, heard.first_token_ms)
-            carried = Reply(messages, timing, self.is_kept)
+            carried = Reply(messages, timing, self.is_kept, reply.aux)
             return {"reply": carried.to_text(), "answer": carried.text}
         return {self.messages_key: [self._with_free_id(message) for message in messages]}
 
@@ -539,8 +555,11 @@ class Jobs:
         check_answerable(messages)
         check_question(messages[-1])
         note: TurnNote | None = None
+        changes: list[BaseMessage] = []
         if run.options.remember:
-            note = yield from self._sync(state, run).begin(messages, _note_in(state))
+            begun = yield from self._sync(state, run).begin(messages, _note_in(state))
+            note, messages = begun.note, begun.apply(messages)
+            changes = list(begun.changes)
         turn, found = yield from self._exchange(messages, run, note)
         update: Update = {NOTE_KEY: note}
         if self.keeps_lines:
@@ -550,8 +569,8 @@ class Jobs:
         if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
             new = [message for message in turn.now if message.id not in turn.known]
-            update[self.messages_key] = [not_to_store(message) for message in new]
-        return update
+            changes = [not_to_store(message) for message in new]
+        return {**update, self.messages_key: changes} if changes else update
 
     def _recalling_input(self, state: Any, run: NodeRun) -> Steps[Update]:
         asked = asked_in(state, run.node)
@@ -577,18 +596,23 @@ class Jobs:
         run = self._run(config, trace)
         messages = messages_in(state, self.messages_key, run.node)
         if messages is not None:
-            yield from self._catch_up(state, messages, run)
-            return {}
-        reply = Reply.of(value_in(state, "reply"), value_in(state, "answer"))
+            note = yield from self._find_note(state, messages, run)
+            yield from self._catch_up(state, messages, run, note)
+            removed = remove_superseded(messages, note)
+            return {self.messages_key: removed} if removed else {}
+        reply = yield from self._record_reply(state, state, run)
         if reply is None:
             return {}
         update: Update = {"reply": "", "answer": reply.text}
-        if not reply.is_kept:
-            return {**update, "input": _emptied(state)}
-        if run.options.remember:
+        return update if reply.is_kept else {**update, "input": _emptied(state)}
+
+    def _record_reply(self, state: Any, carrier: Any, run: NodeRun) -> Steps[Reply | None]:
+        """Store the reply that a state or an update carries; return it, or None without one."""
+        reply = Reply.of(value_in(carrier, "reply"), value_in(carrier, "answer"))
+        if reply is not None and reply.is_kept and run.options.remember:
             drafts = yield from keep_reply(self.memory, run.node, _turn_in(state), reply)
-            yield from trace.report_stored(drafts)
-        return update
+            yield from run.trace.report_stored(drafts)
+        return reply
 
     # -- summarize ------------------------------------------------------------------------------
 
@@ -627,8 +651,10 @@ class Jobs:
         run = self._run(config, trace)
         messages = messages_in(state, self.messages_key, run.node)
         if messages is not None:
-            yield from self._catch_up(state, messages, run)
-            turn, _ = yield from self._exchange(messages, run, _note_in(state))
+            note = yield from self._find_note(state, messages, run)
+            synced = yield from self._catch_up(state, messages, run, note)
+            messages = synced.apply_edits(messages, messages)
+            turn, _ = yield from self._exchange(messages, run, note)
         elif Reply.is_kept_in(value_in(state, "reply")):
             known = yield from asked_in_turn(self.memory, run.node, _turn_in(state))
             turn = StateTurn(run.node.key, known)
@@ -650,9 +676,25 @@ class Jobs:
         """Store a reply that calls tools before they run."""
         replies = update.get(self.messages_key)
         if replies and getattr(replies[-1], "tool_calls", None):
-            run = self._run(config, trace)
-            messages = messages_in(state, self.messages_key, run.node) or []
-            yield from self._catch_up(state, [*messages, *replies], run)
+            yield from self.leaving(state, config, trace, update=update)
+
+    def leaving(
+        self,
+        state: Any,
+        config: RunnableConfig,
+        trace: TurnTrace,
+        *,
+        update: Update,
+    ) -> Steps[None]:
+        """Store a reply that the state does not have yet."""
+        run = self._run(config, trace)
+        held = messages_in(state, self.messages_key, run.node)
+        if held is None:
+            yield from self._record_reply(state, update, run)
+        else:
+            messages = [*held, *update[self.messages_key]]
+            note = yield from self._find_note(state, messages, run)
+            yield from self._catch_up(state, messages, run, note)
 
     def breaking(
         self,
@@ -676,7 +718,8 @@ class Jobs:
                 yield from trace.report_stored(drafts)
         else:
             sync = self._sync(state, run)
-            turn = yield from sync.catch_up(messages, _note_in(state))
+            note = yield from self._find_note(state, messages, run)
+            turn = yield from sync.catch_up(messages, note)
             yield from sync.reply_broken(turn, said, messages, timing)
 
     # -- what they share ------------------------------------------------------------------------
@@ -696,10 +739,22 @@ class Jobs:
             trace=run.trace,
         )
 
-    def _catch_up(self, state: Any, messages: Sequence[BaseMessage], run: NodeRun) -> Steps[None]:
-        """Store what the state has new of the latest turn."""
-        if run.options.remember:
-            yield from self._sync(state, run).catch_up(messages, _note_in(state))
+    def _find_note(
+        self, state: Any, messages: Sequence[BaseMessage], run: NodeRun
+    ) -> Steps[TurnNote | None]:
+        """Return the note of the turn: the state's, or what is found of a chat that was sent."""
+        note = _note_in(state)
+        if note is None and run.options.remember:
+            note = yield from self._sync(state, run).find_note(messages)
+        return note
+
+    def _catch_up(
+        self, state: Any, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
+    ) -> Steps[SyncedTurn]:
+        """Store what the state has new of the latest turn, and return it."""
+        if not run.options.remember:
+            return SyncedTurn()
+        return (yield from self._sync(state, run).catch_up(messages, note))
 
     def _exchange(
         self, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
@@ -893,11 +948,13 @@ class Reply:
             was called.
         timing: Milliseconds since the epoch by name.
         is_kept: Whether the turn is stored.
+        aux: What is noted with the answer.
     """
 
     messages: Sequence[BaseMessage]
     timing: Mapping[str, int] = field(default_factory=dict)
     is_kept: bool = True
+    aux: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -915,6 +972,7 @@ class Reply:
             "messages": [encode_message(message) for message in self.messages],
             "timing": dict(self.timing),
             "is_kept": self.is_kept,
+            "aux": dict(self.aux),
         }
         return dumps(fields, what="reply")
 
@@ -950,7 +1008,7 @@ def _carried(reply: Any) -> Reply:
     try:
         fields = loads(reply)
         messages = [decode_message(one) for one in fields["messages"]]
-        return Reply(messages, fields["timing"], fields["is_kept"])
+        return Reply(messages, fields["timing"], fields["is_kept"], fields["aux"])
     except (ValueError, TypeError, LookupError) as error:
         kind = type(reply).__name__
         msg = f"state['reply'] is not what the node 'model' writes, but of type {kind}"
@@ -1017,7 +1075,7 @@ def keep_reply(
         turn_id=turn_id,
         entries=entries,
         found=found,
-        metadata=Metadata((INTERRUPTED,) if is_broken else (), reply.timing),
+        metadata=Metadata((INTERRUPTED,) if is_broken else (), reply.timing, aux=reply.aux),
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:
@@ -1111,3 +1169,102 @@ class StateTurn:
             for number, message in enumerate(self.now, start=1)
             if message.id in by_id or message.id not in self.known
         ]
+
+
+# -- The reader of a synchronous stream, who may leave it before a graph has come to its end ------
+
+
+_READER = "__convmem_reader"
+
+
+"""Where `configurable` holds the reader. LangGraph keeps no such key in its checkpoints."""
+
+
+class StreamReader:
+    """Whether somebody still reads, and what is to be done if not. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin with somebody who reads, and nothing to do."""
+        self._lock = threading.Lock()
+        self._has_left = False
+        self._job: Callable[[], None] | None = None
+
+    @staticmethod
+    def of(config: RunnableConfig) -> StreamReader | None:
+        """Return the reader of the run that a node is in; None of one that nobody streams."""
+        reader = config.get("configurable", {}).get(_READER)
+        return reader if isinstance(reader, StreamReader) else None
+
+    def expect(self, job: Callable[[], None]) -> None:
+        """Do a job if the reader has left; else keep it, in case they leave before `settle`."""
+        with self._lock:
+            if not self._has_left:
+                self._job = job
+                return
+        job()
+
+    def settle(self) -> None:
+        """Forget the job: another node has done it."""
+        with self._lock:
+            self._job = None
+
+    def leave(self) -> None:
+        """Note that nobody reads any more."""
+        with self._lock:
+            self._has_left = True
+
+    def do_rest(self) -> None:
+        """Do the job that is left."""
+        with self._lock:
+            job, self._job = self._job, None
+        if job is not None:
+            job()
+
+
+def watch_reader(
+    graph: CompiledStateGraph[Any, Any, Any, Any], *, last: str
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Make a graph do what its nodes expect of it if the reader of a stream leaves.
+
+    Args:
+        graph: Changed in place, and returned.
+        last: The node that does it otherwise. Where a run waits in front of this node, nothing
+            is left to do: the run goes on from there.
+    """
+    graph.__class__ = _watched_class(last)
+    return graph
+
+
+@cache
+def _watched_class(last: str) -> type[Any]:
+    from langgraph.graph.state import CompiledStateGraph
+
+    class WatchedGraph(CompiledStateGraph[Any, Any, Any, Any]):
+        """A graph that sees to the end of a turn whose reader has left."""
+
+        def stream(
+            self,
+            input: Any,  # noqa: A002 - LangGraph's name
+            config: RunnableConfig | None = None,
+            **options: Any,
+        ) -> Iterator[Any]:
+            reader, config = StreamReader(), ensure_config(config)
+            config["configurable"] = {**config.get("configurable", {}), _READER: reader}
+            stream: Any = super().stream
+            with closing(stream(input, config, **options)) as parts:
+                for part in parts:
+                    try:
+                        yield part
+                    except GeneratorExit:
+                        reader.leave()
+                        parts.close()  # waits for the node that runs
+                        if not self._waits(config):
+                            reader.do_rest()
+                        raise
+
+        def _waits(self, config: RunnableConfig) -> bool:
+            """Return whether the run can be resumed in front of the last node."""
+            is_kept = getattr(self.checkpointer, "get_tuple", None) is not None
+            return is_kept and last in self.get_state(config).next
+
+    return WatchedGraph

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -21,7 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs, patch_config, var_child_runnable_config
+from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import now_ms
@@ -212,52 +212,6 @@ def _names_calls(value: Any, ids: set[str | None]) -> bool:
     """Return whether a parser handed on the ids of calls, so that they can be answered."""
     items = value if isinstance(value, list) else [value]
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
-
-
-class HeardReply(BaseCallbackHandler):
-    """Keeps the last whole message that a chat model said under one call of a chain."""
-
-    run_inline = True
-    ignore_chain = True
-    ignore_retriever = True
-    ignore_agent = True
-    ignore_custom_event = True
-
-    def __init__(self) -> None:
-        """Start with nothing heard."""
-        self.message: AIMessage | None = None
-        self._runs: set[UUID] = set()
-
-    def listen(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config of a call under which this hears the models."""
-        callbacks = config.get("callbacks")
-        if not isinstance(callbacks, BaseCallbackManager):
-            return config
-        manager = callbacks.copy()
-        manager.add_handler(self, inherit=True)
-        return patch_config(config, callbacks=manager)
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002 - LangChain passes it by place
-        messages: Sequence[Any],  # noqa: ARG002
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: Sequence[str] | None = None,
-        **_: Any,
-    ) -> None:
-        """Listen to a reply, unless another model makes it, or the memory for itself."""
-        if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
-            self._runs.add(run_id)
-
-    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
-        """Keep the message of a call that came to its end."""
-        if run_id in self._runs and response.generations and response.generations[0]:
-            said = getattr(response.generations[0][0], "message", None)
-            if isinstance(said, AIMessage):
-                whole = _whole(said)
-                self.message = whole if isinstance(whole, AIMessage) else None
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -505,17 +459,16 @@ def with_free_ids(
             yield message.model_copy(update={"id": new_id(number)})
 
 
-# -- Hears the words of a model as they come, for the case that they break off --------------------
-
-
-_NOSTREAM = "nostream"
-
-
-"""Tag of runs whose words LangGraph shows nobody."""
+# -- Hears what the models of a host say ----------------------------------------------------------
 
 
 class HeardReplies(BaseCallbackHandler):
-    """Collects the words of replies under way. For the model calls of one hook, one at a time."""
+    """Collects the replies of the models that are called for one turn of a host.
+
+    Not heard are models that make a reply of another one that is heard, those of the memory itself,
+    and those whose words nobody is shown. Of models that run at the same time, the last that ends
+    counts.
+    """
 
     run_inline = True
     ignore_chain = True
@@ -527,6 +480,9 @@ class HeardReplies(BaseCallbackHandler):
         """Start with nothing heard."""
         self.first_token_ms: int | None = None
         """When the first words of the latest reply came, if it was streamed."""
+        self.message: AIMessage | None = None
+        """The last whole reply."""
+        self._runs: set[UUID] = set()
         self._replies: dict[UUID, ReplyCollector] = {}
 
     def listen(self, config: RunnableConfig | None) -> RunnableConfig:
@@ -548,8 +504,9 @@ class HeardReplies(BaseCallbackHandler):
         tags: Sequence[str] | None = None,
         **_: Any,
     ) -> None:
-        """Listen to a reply, unless it is made for another one that is listened to."""
-        if parent_run_id not in self._replies and _NOSTREAM not in (tags or ()):
+        """Listen to a reply, unless another model makes it, or the memory for itself."""
+        if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
+            self._runs.add(run_id)
             self._replies[run_id] = ReplyCollector()
             self.first_token_ms = None
 
@@ -571,10 +528,20 @@ class HeardReplies(BaseCallbackHandler):
         if self.first_token_ms is None and reply.has_text:
             self.first_token_ms = now_ms()
 
-    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:  # noqa: ARG002
-        """Forget what broke before a reply that came whole: it was tried again."""
-        if run_id in self._replies:
-            self._replies.clear()
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
+        """Keep a reply that came whole; forget what broke before it: it was tried again."""
+        if run_id not in self._runs:
+            return
+        begun = list(self._replies)  # models that run at the same time end in any order
+        for earlier in begun[: begun.index(run_id) + 1] if run_id in begun else ():
+            self._replies.pop(earlier, None)
+        generations = response.generations
+        said = (
+            getattr(generations[0][0], "message", None) if generations and generations[0] else None
+        )
+        if isinstance(said, AIMessage):
+            whole = message_chunk_to_message(said) if isinstance(said, AIMessageChunk) else said
+            self.message = whole if isinstance(whole, AIMessage) else None
 
 
 @contextmanager

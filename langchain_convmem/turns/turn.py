@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 from collections.abc import (
     AsyncIterator,
@@ -13,8 +15,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -53,6 +56,11 @@ class TurnMemory(Protocol):
     @property
     def log_place(self) -> Hashable:
         """What tells the log from others in this process."""
+        ...
+
+    @property
+    def active_turns(self) -> ActiveTurns:
+        """The turns under way: who closes the memory waits for them."""
         ...
 
     @property
@@ -357,3 +365,74 @@ TURN_QUEUE = TurnQueue()
 
 
 """One per process: whatever runs turns over one thread takes turns as well."""
+
+
+# -- The turns of one memory that have begun and are not over -------------------------------------
+
+
+class ActiveTurns:
+    """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
+
+    def __init__(self) -> None:
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = threading.RLock()
+        self._turns: dict[Hashable, _ActiveTurn] = {}
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a turn while it runs."""
+        name = object()
+        self.begin(name)
+        try:
+            yield
+        finally:
+            self.end(name)
+
+    def begin(self, name: Hashable) -> None:
+        """Count a turn under a name of its own."""
+        with self._lock:
+            self._turns[name] = _ActiveTurn()
+
+    def end(self, name: Hashable) -> None:
+        """Count a turn no more. Idempotent."""
+        with self._lock:
+            turn = self._turns.pop(name, None)
+        if turn is not None:
+            turn.over.set_result(None)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until the turns of other threads are over.
+
+        Those that began in this thread cannot go on while it waits.
+
+        Args:
+            timeout_s: Seconds to wait at most; None waits for ever.
+
+        Returns:
+            Whether they are.
+        """
+        this = threading.get_ident()
+        waiting = [turn.over for turn in self._list_own() if turn.thread != this]
+        return not wait(waiting, timeout_s).not_done
+
+    async def await_all(self, timeout_s: float | None) -> bool:
+        """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
+        waiting = [asyncio.wrap_future(turn.over) for turn in self._list_own()]
+        if not waiting:
+            return True
+        _, running = await asyncio.wait(waiting, timeout=timeout_s)
+        return not running
+
+    def _list_own(self) -> list[_ActiveTurn]:
+        """Return the turns of this process."""
+        with self._lock:
+            return [turn for turn in self._turns.values() if turn.process == os.getpid()]
+
+
+@dataclass(frozen=True, slots=True)
+class _ActiveTurn:
+    """A turn: where it began, and what is done when it is over."""
+
+    over: Future[None] = field(default_factory=Future)
+    thread: int = field(default_factory=threading.get_ident)
+    process: int = field(default_factory=os.getpid)

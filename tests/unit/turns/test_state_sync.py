@@ -49,7 +49,7 @@ class Thread:
         return StateSync(self.log, Drafting(), context or node(), **more)
 
     def begin(self, *messages, note=None, context=None, **more):
-        return run(self.sync(context, **more).begin(messages, note))
+        return run(self.sync(context, **more).begin(messages, note)).note
 
     def catch_up(self, *messages, note=None, context=None, **more):
         return run(self.sync(context, **more).catch_up(messages, note))
