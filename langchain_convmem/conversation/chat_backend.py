@@ -1,4 +1,4 @@
-"""The seam between a turn and the model that replies; and chat models behind it."""
+"""The seam between a turn and the model that replies; and chat models."""
 
 from __future__ import annotations
 
@@ -206,12 +206,12 @@ class ChatModelBackend(Backend):
     def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
     ) -> str:
-        """Refuse: what a chat model is sent is no text."""
+        """Refuse: a chat model is sent messages, not text."""
         del before, asked
         return self.render_preface(request)
 
     def render_preface(self, request: ReplyRequest) -> str:
-        """Refuse: what a chat model is sent is no text."""
+        """Refuse: a chat model is sent messages, not text."""
         del request
         raise UnsupportedError(
             "a chat model is sent messages, and writes no prompt that could be shown"
@@ -220,10 +220,10 @@ class ChatModelBackend(Backend):
     def score_steps(
         self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
     ) -> Steps[list[float]]:
-        """Refuse: chat models tell no likelihoods."""
+        """Refuse: chat models report no likelihoods."""
         del request, context, texts
         yield from ()
-        raise UnsupportedError("a chat model tells no likelihoods; use a text engine that does")
+        raise UnsupportedError("a chat model reports no likelihoods; use a text engine that does")
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return the tokens of what the model would be sent."""
@@ -241,7 +241,7 @@ class ChatModelTransaction(TurnTransaction):
         """Bind the turn's tools and arguments to the model.
 
         Raises:
-            ConfigError: If the turn has extra context, and nobody says what the model makes of it.
+            ConfigError: If the turn has extra context, and no `context_kwargs` say what it means.
         """
         self._request = request
         self._kwargs = _make_kwargs(request)

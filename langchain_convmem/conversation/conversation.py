@@ -318,7 +318,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 `chunk_position="last"`, when the history holds the reply, or the error that ended
                 the turn. Or an object with `on_message`, `on_done` and `on_error`. It is called
                 in order in another thread. What it raises before the end takes the turn back; the
-                handle tells of it in any case.
+                handle raises it in any case.
             config: Callbacks, tags and metadata.
             **options: See `send_message`.
 
@@ -411,7 +411,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
 
     @property
     def usage(self) -> UsageMetadata | None:
-        """What all replies in the history took together; None if no model told."""
+        """What all replies in the history took together; None if no model reported any."""
         replies = self.access_history(
             lambda messages: [one for one in messages if isinstance(one, AIMessage)]
         )
@@ -451,7 +451,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         """Return for each text the logarithm of its probability as the next reply.
 
         Raises:
-            UnsupportedError: If the model tells none.
+            UnsupportedError: If the model reports none.
         """
         return run(self._run_alone_steps(self._score_steps(texts, options)))
 
@@ -1054,7 +1054,7 @@ class SendState:
     options: SendOptions
     is_streaming: bool = False
     ends_inside: bool = False
-    """Whether the end is told while the conversation is still held by the turn."""
+    """Whether the last chunk comes while the turn still holds the conversation."""
     is_counted: bool = False
     """Whether whoever waits for the conversation waits for it already."""
     control: TurnControl = field(default_factory=TurnControl)
@@ -1089,7 +1089,7 @@ def _make_inside_error() -> ConversationBusyError:
 
 
 REFUSALS = Refusals(_make_busy_error, _make_inside_error)
-"""What is told to turns that wait in vain."""
+"""The errors of turns that wait in vain."""
 
 
 # -- A history without a memory: a list, or any chat history --------------------------------------

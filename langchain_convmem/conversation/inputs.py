@@ -189,7 +189,7 @@ def as_messages(
 
     Raises:
         InvalidMessageError: If a message lacks its role or content, or holds parts or media that
-            nobody can read.
+            cannot be read.
         TypeError: If it is nothing that could be a message.
     """
     return run(prepare_steps(value, limits=limits))
@@ -256,7 +256,7 @@ def _decode_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
         message = decode_message({**fields, "type": kind})
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidMessageError(
-            f"{what} is no stored message of type {kind!r}: {error}"
+            f"{what} is not a stored message of type {kind!r}: {error}"
         ) from error
     return _copy_whole(message, what)
 
@@ -292,7 +292,7 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
         what: Names the message in errors.
 
     Raises:
-        InvalidMessageError: If it lacks what its role needs, or holds what nobody can read.
+        InvalidMessageError: If it lacks what its role needs, or holds what cannot be read.
     """
     role = value["role"]
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
@@ -413,7 +413,7 @@ def _add_call(call: Any, what: str, calls: list[ToolCall], broken: list[InvalidT
     args = function.get("arguments", function.get("args"))
     read = _read_arguments(args)
     if read is None:
-        error = "the arguments are no JSON object"
+        error = "the arguments are not a JSON object"
         kept = InvalidToolCall(
             type="invalid_tool_call", name=name, args=str(args), id=call_id, error=error
         )
@@ -488,10 +488,10 @@ def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, A
     media_type = media_type_of(data) or part.get("mime_type")
     if not isinstance(media_type, str) or "/" not in media_type:
         raise InvalidMessageError(
-            f"{what} is no {kind} of a known type: it begins with {data[:8]!r}; "
+            f"{what} is not {kind} of a known type: it begins with {data[:8]!r}; "
             "name its type with 'mime_type'"
         )
-    # A container may hold sound alone, though its beginning does not tell.
+    # A container may hold sound alone, though its beginning does not say so.
     may_be_audio = kind == "audio" and media_type in ("video/mp4", "video/webm")
     if kind not in ("file", family_of(media_type)) and not may_be_audio:
         raise InvalidMessageError(
@@ -553,7 +553,7 @@ def _read_file(place: Any, limits: MediaLimits, what: str) -> bytes:
         what: Names the part in errors.
 
     Raises:
-        InvalidMessageError: If it is no file that can and may be read, or is too large.
+        InvalidMessageError: If it is not a file that can and may be read, or is too large.
     """
     path = _find_path(place, what)
     try:
@@ -583,7 +583,7 @@ def _find_path(place: Any, what: str) -> Path:
 def _read_bytes(path: Path, limits: MediaLimits, what: str) -> bytes:
     # Opening a pipe would wait for whoever writes to it, and a device may never end.
     if not stat.S_ISREG(path.stat().st_mode):
-        raise InvalidMessageError(f"{what} is no plain file")
+        raise InvalidMessageError(f"{what} is not a regular file")
     with path.open("rb") as file:
         data = file.read(-1 if limits.max_bytes is None else limits.max_bytes + 1)
     limits.check_size(len(data), what)

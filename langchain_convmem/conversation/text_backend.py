@@ -126,7 +126,7 @@ class TextBackend:
         self, request: ReplyRequest, context: Sequence[BaseMessage]
     ) -> Steps[None]:
         """Let the session read what is said so far; see `Backend`."""
-        # Where a message with media ends cannot be told from text; it is read when it is whole.
+        # Text does not show where a message with media ends; it is read when it is whole.
         if not list_media(context[-1:]):
             yield from self._read_early_steps(request, context, is_unended=True)
 
@@ -153,7 +153,7 @@ class TextBackend:
     def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
     ) -> str:
-        """Return the text behind what the session would keep."""
+        """Return the text after what the session would keep."""
         transaction = TextTransaction(self, request)
         kept = transaction.render_delta([*before, *asked], add_generation_prompt=bool(asked))
         return transaction.state.render.read_text(kept)
@@ -177,7 +177,7 @@ class TextBackend:
         try:
             session = yield from transaction.prefill_new_steps(context)
             if not isinstance(session, ScoringSession):
-                raise UnsupportedError(f"{type(session).__name__} tells no likelihoods")
+                raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
             score = session.score
             found: list[float] = yield Step(
                 lambda: score(texts), lambda: in_thread(lambda: score(texts))
@@ -188,7 +188,7 @@ class TextBackend:
         return found
 
     def count_tokens(self, context: Sequence[BaseMessage]) -> int:
-        """Return the tokens of the session's text; by our own count if it does not tell."""
+        """Return the tokens of the session's text; by our own count if it does not report them."""
         del context
         counted = self.pool.use_while_idle(self.live, self._count_held)
         return count_text_tokens(self.state.render.read_text()) if counted is None else counted

@@ -58,7 +58,7 @@ class ToolSet:
         """Create the set.
 
         Raises:
-            ConfigError: If one is no tool, or two have one name.
+            ConfigError: If one is not a tool, or two have one name.
         """
         if not isinstance(tools, Iterable) or isinstance(tools, Mapping | str):
             raise ConfigError(f"the tools are {tools!r:.80}; pass a list of tools")
@@ -74,7 +74,7 @@ class ToolSet:
         """Return tools as a set: a set as it is, None as an empty one.
 
         Raises:
-            ConfigError: If one is no tool, or two have one name.
+            ConfigError: If one is not a tool, or two have one name.
         """
         return tools if isinstance(tools, ToolSet) else cls(() if tools is None else tools)
 
@@ -178,8 +178,8 @@ def _wrap_function(given: Any) -> BaseTool:
     name = getattr(given, "__name__", None)
     if isinstance(given, type) or not callable(given) or not name:
         raise ConfigError(
-            f"{given!r:.80} is no tool; pass a function with a name, a BaseTool, a pydantic class "
-            "or a map"
+            f"{given!r:.80} is not a tool; pass a function with a name, a BaseTool, a pydantic "
+            "class or a map"
         )
     is_async = inspect.iscoroutinefunction(given)
     make = partial(
@@ -207,7 +207,7 @@ def _describe_map(given: dict[str, Any]) -> _Tool:
     name = function.get("name") if isinstance(function, Mapping) else None
     own = name or given.get("type") or next(iter(given), None)
     if not isinstance(own, str):
-        raise ConfigError(f"{given!r:.80} describes no tool; it needs a 'name'")
+        raise ConfigError(f"{given!r:.80} does not describe a tool; it needs a 'name'")
     return _Tool(own, given, schema)
 
 

@@ -287,7 +287,7 @@ def _answer_invalid_calls(message: AIMessage) -> list[ToolMessage]:
     ]
 
 
-# -- Turns in the background: their handle, and who is told of them -------------------------------
+# -- Turns in the background: their handle, and their callbacks -------------------------------
 
 
 class TurnHandle:
@@ -336,7 +336,7 @@ error."""
 
 @runtime_checkable
 class MessageCallback(Protocol):
-    """Who is told of a turn; called in order, by one thread at a time."""
+    """Gets what becomes of a turn; called in order, by one thread at a time."""
 
     def on_message(self, chunk: AIMessageChunk) -> None:
         """Get what is new of the reply."""
@@ -363,7 +363,7 @@ class CallbackAdapter:
         if callback is not None and not isinstance(callback, MessageCallback):
             if not callable(callback):
                 raise ConfigError(
-                    f"{callback!r:.80} is no callback; pass a function, or an object with "
+                    f"{callback!r:.80} is not a callback; pass a function, or an object with "
                     "on_message, on_done and on_error"
                 )
             if inspect.iscoroutinefunction(callback):
@@ -447,7 +447,7 @@ class TurnControl:
         """Let nothing end the turn any more: it is about to be stored.
 
         Raises:
-            ConversationError: If it was to end and has not been told so.
+            ConversationError: If it is to end and the flow does not know it yet.
         """
         with self._lock:
             self._is_sealed = True
@@ -729,7 +729,7 @@ async def _finish(step: Step, late: list[BaseException]) -> Any:
 
 
 def tap_chunks(flow: Flow[T], on_chunk: Callable[[AIMessageChunk], object]) -> Flow[T]:
-    """Pass a flow on, and tell of each chunk before it is shown."""
+    """Pass a flow on, and call `on_chunk` with each chunk before it is shown."""
     try:
         item = next(flow)
         while True:

@@ -65,7 +65,7 @@ def make_broken_call(text: str, name: str | None = None) -> ParsedCall:
 
 
 def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> ParsedCall:
-    """Return a call, broken if the name is no name or the arguments are no map.
+    """Return a call, broken if the name or the arguments are not what they should be.
 
     Args:
         name: The name that the model gave.
@@ -78,7 +78,7 @@ def _make_call(name: Any, arguments: Any, text: str, call_id: Any = None) -> Par
     if isinstance(arguments, str):
         arguments = _read_json(arguments) if arguments.strip() else {}
     written = _write_arguments({} if arguments is None else arguments)
-    # A mere number is no id: the next reply begins to count anew.
+    # A mere number is not an id: the next reply begins to count anew.
     is_id = isinstance(call_id, str) and call_id != "" and not call_id.isdigit()
     return ParsedCall(_clean(name.strip()), written, text, _clean(call_id) if is_id else None)
 
@@ -102,7 +102,7 @@ def write_json_text(text: str) -> str:
 
 
 def _write_arguments(arguments: Any) -> str | None:
-    """Return arguments as JSON that every reader of JSON takes; None if they are no map."""
+    """Return arguments as JSON that every reader of JSON takes; None if they are not a map."""
     if not isinstance(arguments, dict) or not _is_shallow(arguments, _MAX_DEPTH):
         return None
     try:
@@ -149,11 +149,11 @@ class NamedJson:
         before: A pattern of what stands before the arguments, with the groups `name` and, if
             models give ids, `id`. What it repeats it should take whole (`++`), or a long text that
             does not fit takes long to refuse.
-        behind: A pattern of what may stand behind them.
+        after: A pattern of what may stand after them.
     """
 
     before: str
-    behind: str = ""
+    after: str = ""
 
     def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
@@ -175,8 +175,8 @@ class NamedJson:
 
     @cached_property
     def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        behind = rf"\s*+(?:{self.behind})?+\s*+"
-        return re.compile(rf"\s*+{self.before}\s*+"), re.compile(behind)
+        after = rf"\s*+(?:{self.after})?+\s*+"
+        return re.compile(rf"\s*+{self.before}\s*+"), re.compile(after)
 
 
 def _read_map(value: Any, text: str) -> ParsedCall:
@@ -217,7 +217,7 @@ def _read_json(text: str) -> Any:
 
 
 def _skip(pattern: re.Pattern[str], text: str, place: int) -> int:
-    """Return the place behind what fits a pattern, if anything stands there that does."""
+    """Return the place after what a pattern matches here, if it matches anything."""
     found = pattern.match(text, place)
     return place if found is None else found.end()
 
@@ -249,11 +249,11 @@ class InvokedCalls:
 
     Attributes:
         prefix: What stands before the names of the tags.
-        behind: Behind which text the calls begin, if not at once.
+        after: The text after which the calls begin, if not at once.
     """
 
     prefix: str = ""
-    behind: str = ""
+    after: str = ""
 
     def __call__(self, text: str) -> list[ParsedCall]:
         """Read one call or several."""
@@ -264,7 +264,7 @@ class InvokedCalls:
             f"</{self.prefix}parameter>",
             f"</{self.prefix}invoke>",
         )
-        body = text.partition(self.behind)[2] if self.behind else text
+        body = text.partition(self.after)[2] if self.after else text
         return _read_functions(body.strip(), tags) or [make_broken_call(text)]
 
 
@@ -327,7 +327,7 @@ def _make_typed_call(name: str | None, texts: dict[str, str], text: str) -> Pars
 
 
 def _guess_type(text: str) -> Any:
-    """Return the value that a text shows; its type is not told."""
+    """Return the value that a text shows; nothing says its type."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     value = _read_json(text)
@@ -371,7 +371,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def read_gemma_calls(text: str) -> list[ParsedCall]:
-    """Read one call or several, one behind the other."""
+    """Read one call or several, one after the other."""
     found: list[ParsedCall] = []
     place = 0
     while place < len(text):

@@ -82,7 +82,7 @@ class ChatTemplate:
             **variables: What the template reads in every prompt, such as `bos_token`.
 
         Raises:
-            ChatTemplateError: If it is no valid template; names the line.
+            ChatTemplateError: If it is not a valid template; names the line.
         """
         self.source = source
         self.name = name
@@ -118,7 +118,7 @@ class ChatTemplate:
     def from_tokenizer_config(
         cls, config: str | Path | Mapping[str, Any], *, template: str | None = None, **options: Any
     ) -> ChatTemplate:
-        """Take a template and its special tokens from what Hugging Face keeps beside a model.
+        """Take a template and its special tokens from what Hugging Face keeps with a model.
 
         Args:
             config: A `tokenizer_config.json`, the model's folder, or what the file says. Beside a
@@ -460,7 +460,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     except (RecursionError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path.name} is no JSON: {error}") from error
+        raise ConfigError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(told, dict):
         raise ConfigError(f"{path.name} holds a {type(told).__name__}, not a map")
     return told

@@ -45,7 +45,7 @@ class SessionCheckpoints:
         )
 
     def cut(self, length: int) -> None:
-        """Forget those behind `length`."""
+        """Forget those after `length`."""
         self._known = [known for known in self._known if known.length <= length]
 
     def copy(self) -> Self:

@@ -286,7 +286,7 @@ class CompletionsSession:
         """Go back to a mark.
 
         Raises:
-            UnknownCheckpointError: If it is not of this session, or lies behind a rewind.
+            UnknownCheckpointError: If it is not of this session, or was rewound past.
         """
         self._check_open()
         self._cut(self._checkpoints.check(checkpoint).length)
@@ -318,7 +318,7 @@ class CompletionsSession:
 
 
 class _ScoringCompletionsSession(CompletionsSession):
-    """A session at a service that tells how likely the tokens of a prompt are."""
+    """A session at a service that reports how likely the tokens of a prompt are."""
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return for each text the logarithm of its probability as the next text.
@@ -327,7 +327,7 @@ class _ScoringCompletionsSession(CompletionsSession):
         the first token of all, of which no service knows the probability, counts 0.
 
         Raises:
-            ConversationError: If the service tells no probabilities.
+            ConversationError: If the service reports no probabilities.
             openai.APIError: If the service fails, or does not take the request.
         """
         self._check_open()
@@ -421,10 +421,10 @@ def sum_logprobs(logprobs: Any, start: int) -> float:
     """Return the logarithm of the probability of a prompt from character `start` on.
 
     Raises:
-        ConversationError: If the service told no probabilities.
+        ConversationError: If the service reported no probabilities.
     """
     if logprobs is None or logprobs.token_logprobs is None or logprobs.text_offset is None:
-        raise ConversationError("the service tells no probabilities of a prompt; it cannot score")
+        raise ConversationError("the service reports no probabilities of a prompt; it cannot score")
     places = zip(logprobs.text_offset, logprobs.tokens, logprobs.token_logprobs, strict=True)
     return float(
         sum(chance or 0.0 for place, token, chance in places if place + len(token) > start)

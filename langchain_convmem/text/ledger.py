@@ -55,7 +55,7 @@ class Increment(NamedTuple):
     """What a session needs for the next turn.
 
     Attributes:
-        kept: Code points of its text that it keeps; what lies behind them has to go first.
+        kept: Code points of its text that it keeps; what comes after them has to go first.
         text: What it is sent then.
         stats: How this came about.
     """
@@ -74,7 +74,7 @@ class RenderState:
     """A conversation as a template has rendered it, and the text that its session received.
 
     Each turn: `feed` what is new, take the session back to `increment.kept` if it `diverged`, send
-    it `increment.text`, and tell by `record_reply` what the model wrote, word for word. The message
+    it `increment.text`, and `record_reply` what the model wrote, word for word. The message
     that was made of that is fed with the next turn.
 
     An error leaves everything as it was. Not thread-safe; copies are independent of each other.
@@ -150,7 +150,7 @@ class RenderState:
         """Forget the messages, but not what the session holds.
 
         For a conversation that was taken back, shortened or changed: the next `feed` gets all its
-        messages, and tells how far the session still holds what the template writes for them.
+        messages, and reports how far the session still holds what the template writes for them.
         """
         self._messages, self._call_names, self._open_part = [], {}, None
         self._writer = PromptWriter(self._template, "the conversation changed")
@@ -182,7 +182,7 @@ class RenderState:
                 needs a template that renders parts (`ChatTemplate.supports_pending`).
 
         Raises:
-            ChatTemplateError: If the template refuses the messages, or is no template for parts.
+            ChatTemplateError: If the template refuses the messages, or does not render parts.
             InvalidMessageError: If a message cannot be shown to a template.
         """
         new_names: dict[str, str] = {}
@@ -381,7 +381,7 @@ class SessionLedger:
             self._origins.append(origin)
 
     def cut(self, length: int) -> None:
-        """Forget everything behind the first `length` code points."""
+        """Forget everything after the first `length` code points."""
         number, within = self._locate(length)
         if number == len(self._parts):
             return
@@ -442,7 +442,7 @@ class RenderedPrompt(NamedTuple):
 
     Attributes:
         kept: Code points at the beginning that are as they were.
-        text: What comes behind them.
+        text: What comes after them.
         rounds: How many messages were written.
         reason: Why that was all of them; None if it was not, or in the first turn.
     """

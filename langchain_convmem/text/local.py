@@ -266,13 +266,13 @@ class LocalSession:
         text again at the next call.
 
         Raises:
-            UnknownCheckpointError: If it is not of this session, or lies behind a rewind.
+            UnknownCheckpointError: If it is not of this session, or was rewound past.
         """
         self._check_open()
         self.cut(self._checkpoints.check(checkpoint).length)
 
     def cut(self, length: int) -> None:
-        """Forget all tokens behind the first `length`."""
+        """Forget all tokens after the first `length`."""
         self._checkpoints.cut(length)
         del self._ids[length:]
         self._cache.cut(length)
@@ -329,7 +329,7 @@ class LocalSession:
             raise ConversationClosedError("the session is closed; create another one")
 
 
-# -- Models and tokenizers of `transformers`, and what they tell of themselves --------------------
+# -- Models and tokenizers of `transformers`, and what they say of themselves --------------------
 
 
 def check_installed() -> None:
@@ -395,7 +395,7 @@ class LocalReply:
         self.is_over = False
 
     def step(self) -> str:
-        """Write one token, and return what can be told of the text by now."""
+        """Write one token, and return the text that is certain by now."""
         if self._left <= 0 or self._session.room == 0:
             return self._end("length", "")
         token = self._choose(self._session.compute_scores())
@@ -415,7 +415,7 @@ class LocalReply:
         return piece
 
     def _end(self, reason: Literal["stop", "length"], end_text: str) -> str:
-        """Return what was held back, and leave the session with what was told and no more."""
+        """Return what was held back, and leave the session with what was returned and no more."""
         self.is_over = True
         piece = self._take(self._reader.finish()) + self._stops.finish()
         session = self._session
@@ -486,15 +486,15 @@ class TokenReader:
     """
 
     def __init__(self, tokenizer: Any, before: Sequence[int]) -> None:
-        """Begin behind the tokens `before`."""
+        """Begin after the tokens `before`."""
         self._tokenizer = tokenizer
         self._ids = list(before[-_CONTEXT:])
         self._told = len(self._decode(self._ids))
         self.is_whole = True
-        """Whether all tokens so far are told."""
+        """Whether the text of all tokens so far was returned."""
 
     def feed(self, token: int) -> str:
-        """Return what is certain by now, and was not told before."""
+        """Return what is certain by now, and was not returned before."""
         self._ids.append(token)
         text = self._decode(self._ids)
         certain = len(text.rstrip(_UNFINISHED))
@@ -561,7 +561,7 @@ class LocalCache:
             self._scores = self._read(ids[self._length : self._length + _STEP])[-1]
 
     def compute_scores(self, ids: Sequence[int]) -> Any:
-        """Return the scores of all tokens as the next one behind `ids`, which are not empty."""
+        """Return the scores of all tokens as the next one after `ids`, which are not empty."""
         if self._length == len(ids) and self._scores is None:
             self.cut(len(ids) - 1)
         self.fill(ids)
@@ -580,7 +580,7 @@ class LocalCache:
         return total
 
     def cut(self, length: int) -> None:
-        """Forget all tokens behind the first `length`."""
+        """Forget all tokens after the first `length`."""
         if length >= self._length:
             return
         self._scores = None
@@ -599,7 +599,7 @@ class LocalCache:
         return True
 
     def _read(self, ids: Sequence[int], *, all_scores: bool = False) -> Any:
-        """Return scores for the token behind each of these, or behind the last one alone."""
+        """Return scores for the token after each of these, or after the last one alone."""
         import torch
         from transformers import DynamicCache
 
@@ -692,7 +692,7 @@ class Sampling:
         return chances
 
 
-# -- Steps of a model in threads, which nobody leaves behind while they run -----------------------
+# -- Steps of a model in threads, which are waited for even when cancelled -----------------------
 
 
 T = TypeVar("T")

@@ -94,7 +94,7 @@ def build_template_messages(
 
     Raises:
         InvalidMessageError: If one has no role, or holds what templates cannot read.
-        TypeError: If one is no message.
+        TypeError: If one is not a message.
     """
     made = []
     for number, message in enumerate(messages):
@@ -299,4 +299,6 @@ def _build_tool(tool: Any) -> Any:
         return make_plain(tool, f"tool {tool.get('name', '')!r}")
     if isinstance(tool, BaseTool) or callable(tool):
         return make_plain(convert_to_openai_tool(tool), "tool")
-    raise TypeError(f"{tool!r} is no tool; pass a map, a function, a BaseTool or a pydantic class")
+    raise TypeError(
+        f"{tool!r} is not a tool; pass a map, a function, a BaseTool or a pydantic class"
+    )

@@ -53,12 +53,12 @@ class ReplyReader:
     their `args` the text of the call as a text in JSON: whatever LangChain adds up, it never takes
     that for arguments. The last chunk has the whole text in `response_metadata["raw_text"]`.
 
-    Line ends beside a mark belong to the mark. One reader per reply; not thread-safe.
+    Line ends next to a mark belong to the mark. One reader per reply; not thread-safe.
     """
 
     def __init__(
         self,
-        format: str | ReplyFormat,  # noqa: A002 - what everybody calls it
+        format: str | ReplyFormat,  # noqa: A002 - the usual name
         *,
         channels: Sequence[Channel] | None = None,
         prompt_end: str = "",
@@ -73,7 +73,7 @@ class ReplyReader:
             channels: Its channels, in place of those of the format; none of them if it is empty.
             prompt_end: The prompt, or its end: if it ends inside a channel, the reply starts there.
             tools: Whether there may be calls; otherwise what looks like one is text. The tools
-                themselves, in the form of OpenAI, tell which arguments are texts where the model
+                themselves, in the form of OpenAI, say which arguments are texts where the model
                 does not.
             on_invalid_tool_call: `"report"` a call that cannot be read in `invalid_tool_calls`, or
                 `"raise"`.
@@ -213,7 +213,7 @@ class ReplyParser:
     def __init__(
         self, form: ReplyFormat, channels: Sequence[Channel], *, prompt_end: str, tools: bool
     ) -> None:
-        """Begin a reply behind the prompt that ends so."""
+        """Begin a reply after the prompt that ends so."""
         self.content = TextSink()
         self.channels: dict[str | None, TextSink] = {}
         self.calls: list[ParsedCall] = []
@@ -370,12 +370,12 @@ class ReplyParser:
             self._block, self._read = None, self._choose_reader()
 
     def _close_earlier(self, block: ToolCallBlock, body: str, place: int) -> str:
-        """Close where an end was passed over, as the text was broken; return what stands behind."""
+        """Close at the end that was passed over, as the text was broken; return what follows."""
         self._close(block, block.syntax(body[:place]))
         return body[place + len(block.end or block.start) :]
 
     def _end_block(self, block: ToolCallBlock) -> None:
-        """Decide on what stands behind the start of a block that is not closed."""
+        """Decide on what comes after the start of a block that is not closed."""
         body = "".join(self._body)
         if self._passed_over is not None and find_json_end(body) is not JsonEnd.RIGHT:
             self._run(self._close_earlier(block, body, self._passed_over), is_end=True)
@@ -396,7 +396,7 @@ class ReplyParser:
 
 
 class TextSink:
-    """Text between marks. The line ends that stand beside a mark belong to it, not to the text.
+    """Text between marks. The line ends next to a mark belong to it, not to the text.
 
     Those at the end are held back until it is known what follows.
     """
@@ -459,8 +459,8 @@ class Delimiters:
     def find(self, data: str, start: int, *, is_end: bool) -> tuple[int, str | None]:
         """Return up to where there is no delimiter, and the one that stands there.
 
-        It is None if there is none, or if more text must tell. At most as much is waited for as
-        the longest is long.
+        It is None if there is none, or if it takes more text to know; no more is waited for than
+        the longest delimiter is long.
 
         Args:
             data: The text.
@@ -491,7 +491,7 @@ def find_text_arguments(tools: Iterable[Any]) -> dict[str, frozenset[str]]:
     """Return the names of the arguments that can only be texts, by the tool's name.
 
     Args:
-        tools: In the form of OpenAI; what has another form tells nothing.
+        tools: In the form of OpenAI; what has another form says nothing.
     """
     found = {}
     for tool in tools:
@@ -535,7 +535,7 @@ class StopTexts:
         """The stop text that came; empty until one does."""
 
     def feed(self, piece: str) -> str:
-        """Return what can be told of the text so far to stand before any stop text."""
+        """Return what is certain to stand before any stop text."""
         return self._filter(piece, is_end=False)
 
     def finish(self) -> str:

@@ -51,7 +51,7 @@ class ToolCallBlock(NamedTuple):
         end: What closes it, if not the next `start`; the end of the reply does, too.
         syntax: Reads what stands within.
         begins: How a call begins, as a pattern: what is never closed and begins otherwise is text.
-        open_syntax: Reads what begins so and is never closed, if that cannot be told to be whole.
+        open_syntax: Reads what begins so and is never closed, if it cannot be known to be whole.
     """
 
     start: str

@@ -218,7 +218,7 @@ def translate_errors(name: str) -> Iterator[None]:
         line = _find_line(error)
         kind = _name_kind(error)
         is_syntax = isinstance(error, TemplateSyntaxError)
-        what = "is no valid template" if is_syntax else "cannot render these messages"
+        what = "is not a valid template" if is_syntax else "cannot render these messages"
         place = f", line {line}" if line else ""
         raise ChatTemplateError(
             f"{name}{place} {what}: {reason} ({kind})", reason=reason, kind=kind, line=line

@@ -73,7 +73,7 @@ class _PreparedCall:
 
     @property
     def sent_stop(self) -> list[str]:
-        """The stop texts that the model is told."""
+        """The stop texts that the model is sent."""
         return list(self.stop[:_MOST_STOPS])
 
 
@@ -85,7 +85,7 @@ class TemplateChatModel(BaseChatModel):
     reads (`template.variables`), such as `enable_thinking`, go to the template, others to the
     model. Safe to use from several threads if the model is.
 
-    Where the model does not tell how many tokens there were, `usage_metadata` is an estimate.
+    Where the model does not report its tokens, `usage_metadata` is an estimate.
 
     Example:
         ```python
@@ -102,7 +102,7 @@ class TemplateChatModel(BaseChatModel):
     """How conversations are written for the model; or the name of a built-in."""
 
     reply_format: str | ReplyFormat | None = None
-    """How its replies are written; None: as the template tells."""
+    """How its replies are written; None: as the template asks for."""
 
     stop: list[str] = Field(default_factory=list)
     """Texts that end a reply, besides those of the reply format and of a call."""
@@ -409,7 +409,7 @@ class TextModel:
         """Wrap a model.
 
         Raises:
-            ConfigError: If it is no Runnable, or reads messages.
+            ConfigError: If it is not a Runnable, or reads messages.
         """
         if isinstance(model, BaseChatModel):
             raise ConfigError(
@@ -562,7 +562,7 @@ class ToolChoice:
         return cls(value, shown, _find_call_start(form, template), closings)
 
     def force(self, prompt: str) -> str:
-        """Return what is put behind the prompt: the beginning of a call, or nothing."""
+        """Return what is put after the prompt: the beginning of a call, or nothing."""
         if not self.start:
             return ""
         # A call within a channel would be a thought.

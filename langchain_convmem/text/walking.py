@@ -34,7 +34,7 @@ class Walked(NamedTuple):
     """What a run has written.
 
     Attributes:
-        text: What comes behind the mark that the run went on from.
+        text: What comes after the mark that the run went on from.
         mark: From where the next run may go on.
         rounds: How many messages were written.
     """
@@ -91,7 +91,7 @@ class Walk:
     def run(
         self, messages: Sequence[dict[str, Any]], mark: WalkMark | None, *, prompt: bool
     ) -> Walked:
-        """Write what lies behind a mark.
+        """Write what comes after a mark.
 
         Args:
             messages: The whole conversation, which begins as it did when the mark was made.
@@ -116,7 +116,7 @@ class Walk:
             piece = self._step(chat.messages[offset + index], loop)
             yield piece
             run.rounds += 1
-            # What is written behind a look at the end may change, however it came about.
+            # What is written after a look at the end may change, however it came about.
             if not chat.end_seen:
                 run.mark = WalkMark(index + 1, run.mark.length + len(piece), self._take_snapshot())
         yield self._tail(prompt)
@@ -492,7 +492,7 @@ class WalkedLoop:
 
     @property
     def nextitem(self) -> Any:
-        """The message behind it."""
+        """The message after it."""
         following = self._offset + self.index
         if following < len(self._chat.messages):
             return self._chat.messages[following]

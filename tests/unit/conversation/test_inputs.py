@@ -185,7 +185,7 @@ def test_a_tools_result_is_text_parts_or_json(content, expected):
         ({"role": "user", "content": "x", "note": object()}, "note"),
         ({"role": "user", "content": "x", "name": 5}, "name of type int"),
         ([{"type": "text", "text": "x"}], "wrap parts"),
-        ({"type": "human", "data": {"content": 5}}, "no stored message"),
+        ({"type": "human", "data": {"content": 5}}, "not a stored message"),
         ({"type": "remote", "data": {"content": "x"}}, "remote"),
         ({"role": "user", "content": [{"type": "picture", "path": "x"}]}, "picture"),
         ({"role": "user", "content": [{"text": 5}]}, "text of type int"),

@@ -168,7 +168,7 @@ def test_only_plain_files_are_read(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (tmp_path, pipe):
-        with pytest.raises(InvalidMessageError, match="no plain file"):
+        with pytest.raises(InvalidMessageError, match="not a regular file"):
             block({"type": "image", "path": str(path)})
 
 

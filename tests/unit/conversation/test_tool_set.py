@@ -133,13 +133,13 @@ def misdescribed(x: int) -> int:  # noqa: D417
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        (5, "5 is no tool"),
-        ("park", "'park' is no tool"),
-        (str, "is no tool"),
+        (5, "5 is not a tool"),
+        ("park", "'park' is not a tool"),
+        (str, "is not a tool"),
         (partial(park, 1), "a function with a name"),
         (undescribed, "'undescribed'.*docstring"),
         (misdescribed, "'misdescribed'"),
-        ({}, "describes no tool"),
+        ({}, "does not describe a tool"),
     ],
 )
 def test_what_is_no_tool_is_refused_with_a_way_out(given, named):

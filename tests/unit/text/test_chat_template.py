@@ -176,7 +176,7 @@ def test_functions_and_tools_are_described_and_maps_are_taken_as_they_are():
     assert ChatTemplate(source).render([], tools=[weather, clock, {"name": "own"}]) == (
         "weather clock own "
     )
-    with pytest.raises(TypeError, match="is no tool"):
+    with pytest.raises(TypeError, match="is not a tool"):
         ChatTemplate(source).render([], tools=["weather"])
 
 
