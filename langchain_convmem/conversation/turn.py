@@ -700,17 +700,7 @@ def shielded(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
         steps: The steps.
         late: Gets the cancellations; whoever called has to raise one in the end.
     """
-    try:
-        step = next(steps)
-        while True:
-            try:
-                result = yield Step(step.call, partial(_finish, step, late))
-            except BaseException as error:  # noqa: BLE001 - handed to the steps, which decide
-                step = steps.throw(error)
-            else:
-                step = steps.send(result)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+    return _intercept(steps, lambda step: Step(step.call, partial(_finish, step, late)))
 
 
 async def _finish(step: Step, late: list[BaseException]) -> Any:
@@ -730,13 +720,25 @@ async def _finish(step: Step, late: list[BaseException]) -> Any:
 
 def tap_chunks(flow: Flow[T], on_chunk: Callable[[AIMessageChunk], object]) -> Flow[T]:
     """Pass a flow on, and call `on_chunk` with each chunk before it is shown."""
+
+    def tap(item: Any) -> Any:
+        if isinstance(item, AIMessageChunk):
+            on_chunk(item)
+        return item
+
+    return _intercept(flow, tap)
+
+
+def _intercept(
+    flow: Generator[Any, Any, T], change: Callable[[Any], Any]
+) -> Generator[Any, Any, T]:
+    """Pass a flow on, each item as `change` returns it."""
     try:
         item = next(flow)
         while True:
-            if isinstance(item, AIMessageChunk):
-                on_chunk(item)
+            changed = change(item)
             try:
-                sent = yield item
+                sent = yield changed
             except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
                 item = flow.throw(error)
             else:

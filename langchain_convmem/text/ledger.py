@@ -185,11 +185,8 @@ class RenderState:
             ChatTemplateError: If the template refuses the messages, or does not render parts.
             InvalidMessageError: If a message cannot be shown to a template.
         """
-        new_names: dict[str, str] = {}
-        added = self._template.convert_messages(messages, ChainMap(new_names, self._call_names))
-        variables = {**self._variables, _PROMPT: add_generation_prompt}
-        if extra_context:
-            variables |= self._template.check_variables(extra_context)
+        added, new_names = self._convert(messages)
+        variables = self._build_variables(extra_context, prompt=add_generation_prompt)
         if pending or self._open_part is not None:
             increment = self._feed_part(added, variables, pending=pending)
         else:
@@ -216,13 +213,11 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template, or the last does not
                 end with text.
         """
-        new_names: dict[str, str] = {}
-        added = self._template.convert_messages(messages, ChainMap(new_names, self._call_names))
-        variables = {**self._variables, _PROMPT: False}
-        if extra_context:
-            variables |= self._template.check_variables(extra_context)
+        added, new_names = self._convert(messages)
         everything = [*self._messages, *added]
-        text = self._template.render_unended(everything, variables)
+        text = self._template.render_unended(
+            everything, self._build_variables(extra_context, prompt=False)
+        )
         self._call_names.update(new_names)
         self._messages += added[:-1]
         increment = self._settle(
@@ -232,17 +227,21 @@ class RenderState:
         self._stats = increment.stats
         return increment
 
+    def _convert(
+        self, messages: Iterable[MessageLike]
+    ) -> tuple[list[TemplateMessage], dict[str, str]]:
+        """Return messages as the template gets them, and the names of the calls in them."""
+        names: dict[str, str] = {}
+        return self._template.convert_messages(messages, ChainMap(names, self._call_names)), names
+
+    def _build_variables(self, extra: Mapping[str, Any] | None, *, prompt: bool) -> dict[str, Any]:
+        return {**self._variables, _PROMPT: prompt, **self._template.check_variables(extra or {})}
+
     def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
-        count = len(self._messages)
-        self._messages += added
-        done = False
-        try:
-            with translate_errors(self._template.name):
-                written = self._writer.write(self._messages, variables)
-            done = True
-        finally:
-            if not done:
-                del self._messages[count:]
+        everything = [*self._messages, *added]
+        with translate_errors(self._template.name):
+            written = self._writer.write(everything, variables)
+        self._messages = everything
         return self._settle(written)
 
     def _settle(self, written: RenderedPrompt) -> Increment:
@@ -282,14 +281,11 @@ class RenderState:
         if not added:
             raise InvalidMessageError("a part of a turn needs a message")
         before = self.copy()
-        done = False
         try:
-            increment = self._append_parts(added, variables, pending=pending)
-            done = True
-        finally:
-            if not done:
-                self.__dict__.update(before.__dict__)
-        return increment
+            return self._append_parts(added, variables, pending=pending)
+        except BaseException:
+            self.__dict__.update(before.__dict__)
+            raise
 
     def _append_parts(
         self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool

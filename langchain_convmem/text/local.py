@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, TypeVar
 
@@ -23,6 +24,8 @@ from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
 from langchain_convmem.workers import started
+
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -303,14 +306,10 @@ class LocalSession:
         return [self._score(text) for text in texts]
 
     def _score(self, text: str) -> float:
-        twin = self.clone()
+        twin = LocalSession(self.engine)
+        twin.take_over(self._ids, self._cache, self._checkpoints)
         twin.append(text)
-        start = len(self._ids)
-        return twin.compute_chance(start)
-
-    def compute_chance(self, start: int) -> float:
-        """Return the logarithm of the probability of the tokens from `start` on."""
-        return self._cache.compute_chance(self._ids, start)
+        return twin._cache.compute_chance(twin._ids, len(self._ids))
 
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
@@ -692,10 +691,7 @@ class Sampling:
         return chances
 
 
-# -- Steps of a model in threads, which are waited for even when cancelled -----------------------
-
-
-T = TypeVar("T")
+# -- Steps of a model in threads, which are waited for even when cancelled ------------------------
 
 
 async def finish_in_thread(call: Callable[[], T]) -> T:
@@ -708,15 +704,9 @@ async def finish_in_thread(call: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _wait_until_done(running)
+        while not running.done():
+            with suppress(asyncio.CancelledError):  # the first is raised once the call is over
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # nobody asks for it any more
         raise
-
-
-async def _wait_until_done(running: asyncio.Future[T]) -> None:
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:
-            continue  # the first one is raised once the call is over
-    if not running.cancelled():
-        running.exception()  # nobody asks for it any more
