@@ -15,7 +15,6 @@ from langchain_core.messages import (
     BaseMessage,
     message_chunk_to_message,
 )
-from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -30,6 +29,7 @@ from langchain_convmem.streams import closed
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import add_up, to_json
 from langchain_convmem.views.drafts import INTERRUPTED
+from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.tool_calls import cut_off_reason
 
@@ -381,7 +381,7 @@ class ReplyBuilder:
 
     def combine(self, *more: AIMessageChunk) -> AIMessageChunk | None:
         """Return all that came, and what comes besides, as one chunk; None if nothing came."""
-        return add_ai_message_chunks(*self._chunks, *more) if self._chunks else None
+        return merge_pieces([*self._chunks, *more]) if self._chunks else None
 
     def build(self) -> ModelReply:
         """Return the reply.

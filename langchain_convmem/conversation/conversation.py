@@ -90,6 +90,7 @@ from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView
 from langchain_convmem.streams import ClosingStreams, summed
 from langchain_convmem.text import ChatTemplate, RenderStats
+from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
 from langchain_convmem.views.drafts import Heard, cut_to_heard
 from langchain_convmem.workers import in_thread, started
@@ -1327,7 +1328,7 @@ def _join_parts(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> li
     part, *after = asked
     more = {**first.additional_kwargs, **part.additional_kwargs}
     update = {
-        "content": _join_content(first.content, part.content),
+        "content": join_content(first.content, part.content),
         "name": part.name or first.name,
         "additional_kwargs": more,
     }
@@ -1340,18 +1341,6 @@ def _continues(first: BaseMessage, part: BaseMessage) -> bool:
     return any(
         isinstance(first, kind) and isinstance(part, kind) for kind in (HumanMessage, SystemMessage)
     )
-
-
-def _join_content(first: Any, part: Any) -> Any:
-    if isinstance(first, str) and isinstance(part, str):
-        return first + part
-    return [*_list_blocks(first), *_list_blocks(part)]
-
-
-def _list_blocks(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return list(content)
 
 
 def _limit_concurrency(

@@ -48,7 +48,7 @@ from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
-from langchain_convmem.views.reasoning import REASONING_BLOCKS
+from langchain_convmem.views.reasoning import without_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.workers import in_thread
 
@@ -430,18 +430,10 @@ def _remove_thoughts(message: BaseMessage) -> BaseMessage:
     """Return a reply without its reasoning; any other message, and one without, as it is."""
     if not isinstance(message, AIMessage):
         return message
-    content = message.content
-    if isinstance(content, list):
-        content = [
-            block
-            for block in content
-            if isinstance(block, str) or block.get("type") not in REASONING_BLOCKS
-        ]
     given = message.additional_kwargs
     kwargs = {key: value for key, value in given.items() if key not in REASONING_KEYS}
-    if content == message.content and kwargs == given:
-        return message
-    return message.model_copy(update={"content": content, "additional_kwargs": kwargs})
+    bare = message.model_copy(update={"additional_kwargs": kwargs})
+    return bare if without_reasoning(bare) or kwargs != given else message
 
 
 # -- Sessions of a text engine --------------------------------------------------------------------

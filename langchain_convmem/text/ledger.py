@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
-from langchain_convmem.text.messages import MessageLike, TemplateMessage
+from langchain_convmem.text.messages import MessageLike, TemplateMessage, join_content
 from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, translate_errors
 from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, Walk, WalkMark
 
@@ -322,23 +322,14 @@ class RenderState:
         text += self._template.render_part(
             part, {**variables, _PROMPT: prompt}, is_first=held is None, is_last=is_last
         )
-        whole = part if held is None else _merge_parts(held, part)
+        whole = part
+        if held is not None:
+            content = join_content(held.get("content"), part.get("content"))
+            whole = {**held, **part, "content": content}
         self._open_part = None if is_last else whole
         if is_last:
             self._messages.append(whole)
         return text
-
-
-def _merge_parts(one: TemplateMessage, other: TemplateMessage) -> TemplateMessage:
-    """Return the message that two parts of it make."""
-    first, second = one.get("content"), other.get("content")
-    if isinstance(first, str) and isinstance(second, str):
-        return {**one, **other, "content": first + second}
-    return {**one, **other, "content": [*_list_content(first), *_list_content(second)]}
-
-
-def _list_content(content: Any) -> list[Any]:
-    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
 
 
 # -- What a model's session has really received ---------------------------------------------------

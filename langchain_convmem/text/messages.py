@@ -224,6 +224,19 @@ def _add_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage:
     return message
 
 
+def join_content(first: Any, second: Any) -> Any:
+    """Return the content of a message that comes in two parts: text, or a list of blocks."""
+    if isinstance(first, str) and isinstance(second, str):
+        return first + second
+    return [*_list_blocks(first), *_list_blocks(second)]
+
+
+def _list_blocks(content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []
+
+
 # -- media ----------------------------------------------------------------------------------------
 def _build_marker(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part that says what it is and where it lies, not what it is made of."""

@@ -266,7 +266,7 @@ def test_a_handle_can_be_awaited():
 @pytest.mark.parametrize("callback", ["no function", 3])
 def test_a_callback_is_checked_before_anything_is_sent(callback):
     talk = conversation("Level 3.")
-    with pytest.raises(ConfigError, match="no callback"):
+    with pytest.raises(ConfigError, match="not a callback"):
         talk.send_message_async("Go", callback)
     assert talk._gate.is_free
     assert talk.wait(0)
