@@ -316,7 +316,7 @@ class _TemplateReply:
     async def astream_chunks(
         self, pieces: AsyncIterator[TextPiece]
     ) -> AsyncIterator[ChatGenerationChunk]:
-        """Yield the chunks of a reply; see `chunks`."""
+        """Yield the chunks of a reply; see `stream_chunks`."""
         for chunk in self._feed(self._call.forced):
             yield chunk
         async for piece in pieces:
