@@ -61,7 +61,7 @@ from langchain_convmem.conversation.inputs import (
     copy_message,
     prepare_steps,
 )
-from langchain_convmem.conversation.text_backend import SessionPool, TextBackend
+from langchain_convmem.conversation.text_backend import SessionPool, TextBackend, TextState
 from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.conversation.turn import (
     ActiveTurns,
@@ -970,7 +970,7 @@ class Engine:
         told = find_reply_format(template)
         found = told if wanted is None else get_reply_format(wanted)
         stop = tuple(dict.fromkeys((*engine.stop, *told.stop, *found.stop)))
-        state = template.start(tools=tools.schemas or None)
+        state = TextState(template.start(tools=tools.schemas or None))
         return TextBackend(self._pool, template, reply_format=found, stop=stop, state=state)
 
     def cancel_group(self, group: str) -> int:

@@ -61,21 +61,28 @@ _PROMPT_END = 400
 
 
 @dataclass(slots=True)
-class _State:
-    """What was rendered, of which messages. One caller."""
+class TextState:
+    """What was rendered, of which messages. One caller.
+
+    Attributes:
+        render: What the template has rendered.
+        messages: What was rendered, the preface included.
+        shown: Messages, and as the session has read them, by id: with text that was recalled.
+        is_unended: Whether the session has read the beginning of one more message, which is still
+            being said.
+    """
 
     render: RenderState
-    fed: list[BaseMessage] = field(default_factory=list)
+    messages: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
-    """Messages, and as the session has read them, by id: with text that was recalled for them."""
     is_unended: bool = False
-    """Whether the session has read the beginning of one more message, which is still being said."""
 
-    def copy(self) -> _State:
+    def copy(self) -> TextState:
+        """Return one that goes on by itself."""
         return replace(
             self,
             render=self.render.copy(),
-            fed=self.fed.copy(),
+            messages=self.messages.copy(),
             shown=self.shown.copy(),
         )
 
@@ -90,17 +97,17 @@ class TextBackend:
         *,
         reply_format: ReplyFormat,
         stop: Sequence[str],
-        state: RenderState,
+        state: TextState,
         live: LiveSession | None = None,
     ) -> None:
-        """Begin with nothing said.
+        """Begin from what was rendered.
 
         Args:
             pool: Hands out sessions.
             template: Writes the messages down.
             reply_format: How replies are read.
             stop: Texts that end a reply.
-            state: What the template has rendered: nothing so far, with the preface's variables.
+            state: What was rendered so far.
             live: A session that has read what `state` says; None for none.
         """
         self.pool = pool
@@ -108,7 +115,7 @@ class TextBackend:
         self.reply_format = reply_format
         self.stop = tuple(stop)
         self.live = live or LiveSession()
-        self.state = _State(state)
+        self.state = state
 
     def __repr__(self) -> str:
         return f"{type(self.pool.engine).__name__}, {self.template!r}"
@@ -205,16 +212,14 @@ class TextBackend:
             self.live, lambda live: (self.pool.branch(live), self.state.copy())
         )
         live, state = both or (LiveSession(), self.state.copy())
-        twin = TextBackend(
+        return TextBackend(
             self.pool,
             self.template,
             reply_format=self.reply_format,
             stop=self.stop,
-            state=state.render,
+            state=state,
             live=live,
         )
-        twin.state = state
-        return twin
 
     def close(self) -> None:
         """Close the session."""
@@ -263,11 +268,9 @@ class TextTransaction:
         kept = self.render_delta(
             context, add_generation_prompt=add_generation_prompt, is_unended=is_unended
         )
-        media = list_media(self.state.fed)
-        if media:
-            self._list_parts(
-                media, 0
-            )  # one without a place is refused before the session is touched
+        media = list_media(self.state.messages)
+        if media:  # one without a place is refused before the session is touched
+            self._list_parts(media, 0)
         pool = self._backend.pool
         yield from pool.borrow_steps(live, self._request.stopped)
         self._kept = min(kept, live.held)
@@ -296,8 +299,8 @@ class TextTransaction:
         state, config = self.state, self._request.config
         given = [*config.preface.messages, *context]
         wanted = [*config.preface.messages, *self._select_shown(context)]
-        known = len(state.fed)
-        is_changed = len(wanted) < known or not all(map(_is_same, state.fed, wanted))
+        known = len(state.messages)
+        is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
         is_stripped = any(
             one is not other for one, other in zip(given[known:], wanted[known:], strict=True)
         )
@@ -317,7 +320,7 @@ class TextTransaction:
                 extra_context=self._context,
                 add_generation_prompt=add_generation_prompt,
             )
-        state.fed = wanted[:-1] if is_unended else wanted
+        state.messages = wanted[:-1] if is_unended else wanted
         state.is_unended = is_unended
         self._stats.append(increment.stats)
         if increment.diverged and is_for_template and config.on_divergence == "error":
@@ -349,7 +352,7 @@ class TextTransaction:
         text = self.state.render.read_text
         if not media:
             return [text(start)] if start < self.state.render.length else []
-        return interleave(text(), None, media, messages=self.state.fed, start=start)
+        return interleave(text(), None, media, messages=self.state.messages, start=start)
 
     # -- what it writes ---------------------------------------------------------------------------
 
