@@ -321,17 +321,17 @@ class ChunkStream:
     def pull(self, use: Callable[[Any], Flow[None]]) -> Flow[None]:
         """Pass each chunk to `use` as it comes; close the stream in any case."""
         try:
-            while (chunk := (yield Step(self._next, self._anext))) is not _END:
+            while (chunk := (yield Step(self._pull, self._apull))) is not _END:
                 yield from use(chunk)
         finally:
             yield Step(self._close, self._aclose)
 
-    def _next(self) -> Any:
+    def _pull(self) -> Any:
         if self._stream is None:
             self._stream = iter(self._open())
         return next(self._stream, _END)
 
-    async def _anext(self) -> Any:
+    async def _apull(self) -> Any:
         if self._stream is None:
             self._stream = aiter(self._aopen())
         return await anext(self._stream, _END)

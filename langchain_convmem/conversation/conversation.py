@@ -329,7 +329,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         sending = SendState(SendOptions.parse(options), is_streaming=True, ends_inside=True)
         adapter = CallbackAdapter(on_message)
 
-        def turn() -> AIMessage:
+        def run_turn() -> AIMessage:
             try:
                 with closing(self.stream(message, config, sending=sending)) as chunks:
                     for chunk in chunks:
@@ -339,7 +339,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
                 raise
             return sending.reply  # type: ignore[return-value]  # the stream came to its end
 
-        return self._start(sending, turn)
+        return self._start(sending, run_turn)
 
     def batch(
         self,
@@ -779,11 +779,11 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
             sending.control.ticket = self._enter()
             counted.callback(self._leave, sending)
 
-            def counted_turn() -> AIMessage:
+            def run_counted() -> AIMessage:
                 with counted:
                     return turn()
 
-            return TurnHandle(sending.control, started(counted_turn))
+            return TurnHandle(sending.control, started(run_counted))
         except BaseException:
             counted.close()
             raise
@@ -1322,7 +1322,7 @@ def _join_parts(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> li
 
     It does if both are of one role; the message takes the id of its last part.
     """
-    if not (held and asked and _continues(held[-1], asked[0])):
+    if not (held and asked and _is_continued(held[-1], asked[0])):
         return [*held, *asked]
     *before, first = held
     part, *after = asked
@@ -1335,7 +1335,7 @@ def _join_parts(held: Sequence[BaseMessage], asked: Sequence[BaseMessage]) -> li
     return [*before, part.model_copy(update=update), *after]
 
 
-def _continues(first: BaseMessage, part: BaseMessage) -> bool:
+def _is_continued(first: BaseMessage, part: BaseMessage) -> bool:
     if isinstance(first, ChatMessage) and isinstance(part, ChatMessage):
         return first.role == part.role
     return any(

@@ -131,12 +131,12 @@ def _choose_marks(
     chosen = MEDIA_MARKS if marks is None else marks
     kinds = {mark: kind for kind, known in chosen.items() for mark in known if mark in text}
     # A picture that another family's mark stands for may be spoken of.
-    clear = {mark: kind for mark, kind in kinds.items() if not _says(messages, mark)}
+    clear = {mark: kind for mark, kind in kinds.items() if not _has_mark(messages, mark)}
     if marks is None and set(clear.values()) >= set(wanted):
         return clear
     others = [message for message in messages if not isinstance(message, AIMessage)]
     for mark in kinds:
-        if _says(others, mark):
+        if _has_mark(others, mark):
             raise InvalidMessageError(
                 f"a message says {mark!r}, which the model reads as a picture or sound; "
                 "write it otherwise"
@@ -144,7 +144,7 @@ def _choose_marks(
     return kinds
 
 
-def _says(messages: Iterable[BaseMessage], mark: str) -> bool:
+def _has_mark(messages: Iterable[BaseMessage], mark: str) -> bool:
     return any(mark in piece for message in messages for piece in _list_texts(message))
 
 

@@ -190,7 +190,7 @@ class ChatTemplate:
         """Whether content that is text has to be a list: it is looped over, and never asked."""
         loops = [loop.iter for loop in self._tree.find_all(nodes.For)]
         asks = any(test.name == "string" for test in self._tree.find_all(nodes.Test))
-        return not asks and any(_reads_content(looped) for looped in loops)
+        return not asks and any(_is_content_read(looped) for looped in loops)
 
     # -- rendering --------------------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
     return {**message, "content": [*content[:-1], marked]}
 
 
-def _reads_content(expression: nodes.Node) -> bool:
+def _is_content_read(expression: nodes.Node) -> bool:
     within = [expression, *expression.find_all((nodes.Getattr, nodes.Getitem))]
     return any(_read_subscript(node) == "content" for node in within)
 

@@ -209,7 +209,7 @@ def split_template(sandbox: Sandbox, source: str) -> SplitTemplate:
     _check(tree)
     number, loop = _find_message_loop(tree.body)
     before, after = tree.body[:number], tree.body[number + 1 :]
-    in_tail = not any(_mentions(node, _PROMPT) for node in [*before, loop])
+    in_tail = not any(_has_name(node, _PROMPT) for node in [*before, loop])
     _rename_loop(loop.body)
     # Within a loop of one round, `continue` ends the message.
     only = nodes.List([_load(_MESSAGE)])
@@ -243,7 +243,7 @@ def _find_message_loop(body: list[nodes.Node]) -> tuple[int, nodes.For]:
     found = [
         (number, node)
         for number, node in enumerate(body)
-        if isinstance(node, nodes.For) and _writes_messages(node)
+        if isinstance(node, nodes.For) and _is_message_loop(node)
     ]
     if len(found) != 1:
         raise NotSeparableError(f"it has {len(found)} loops over messages at its top level")
@@ -259,7 +259,7 @@ def _find_message_loop(body: list[nodes.Node]) -> tuple[int, nodes.For]:
     return number, loop
 
 
-def _writes_messages(loop: nodes.For) -> bool:
+def _is_message_loop(loop: nodes.For) -> bool:
     read = [loop.iter] if isinstance(loop.iter, nodes.Name) else loop.iter.find_all(nodes.Name)
     names = {name.name for name in read if isinstance(name, nodes.Name)}
     return bool(names - {"tools", "documents"}) and any(True for _ in loop.find_all(nodes.Output))
@@ -292,13 +292,13 @@ def _check(tree: nodes.Template) -> None:
     if odd:
         raise NotSeparableError(f"it uses {', '.join(sorted(odd))}")
     if any(
-        _holds_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))
+        _has_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))
     ):
         raise NotSeparableError("it keeps an iterator in a list")
     _check_namespaces(tree)
 
 
-def _holds_lazy(literal: nodes.Node) -> bool:
+def _has_lazy(literal: nodes.Node) -> bool:
     items = literal.iter_child_nodes()
     values = [item.value if isinstance(item, nodes.Pair) else item for item in items]
     return any(isinstance(value, nodes.Filter) and value.name in _LAZY for value in values)
@@ -321,7 +321,7 @@ def _is_name(node: Any, *names: str) -> bool:
     return isinstance(node, nodes.Name) and node.name in names
 
 
-def _mentions(node: nodes.Node, name: str) -> bool:
+def _has_name(node: nodes.Node, name: str) -> bool:
     return _is_name(node, name) or any(found.name == name for found in node.find_all(nodes.Name))
 
 
