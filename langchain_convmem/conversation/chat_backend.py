@@ -372,7 +372,8 @@ class ReplyBuilder:
         if chunk.content or chunk.tool_call_chunks or chunk.additional_kwargs:
             yield copy_message(chunk)
         else:
-            self._rest = chunk if self._rest is None else self._rest + chunk
+            rest = chunk.model_copy(update={"content": ""})
+            self._rest = rest if self._rest is None else self._rest + rest
 
     def add_value(self) -> Flow[None]:
         """Show the object that came, if one did, as the message that stands for it."""

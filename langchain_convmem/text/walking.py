@@ -291,9 +291,7 @@ def _check(tree: nodes.Template) -> None:
     odd = used & _UNREPEATABLE | {f.name for f in tree.find_all(nodes.Filter)} & _UNLIKE
     if odd:
         raise NotSeparableError(f"it uses {', '.join(sorted(odd))}")
-    if any(
-        _has_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))
-    ):
+    if any(_has_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))):
         raise NotSeparableError("it keeps an iterator in a list")
     _check_namespaces(tree)
 

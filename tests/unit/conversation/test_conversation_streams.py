@@ -9,12 +9,14 @@ from operator import add
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     HumanMessage,
     message_chunk_to_message,
 )
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import ScriptedChatModel
 
@@ -270,3 +272,24 @@ def test_a_callback_is_checked_before_anything_is_sent(callback):
         talk.send_message_async("Go", callback)
     assert talk._gate.is_free
     assert talk.wait(0)
+
+
+class EmptyListFirst(BaseChatModel):
+    """Begins its stream with an empty list of blocks, as some services do."""
+
+    @property
+    def _llm_type(self):
+        return "empty-list-first"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        raise AssertionError("it is streamed")
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        for content in ([], "Level ", "3.", []):
+            yield ChatGenerationChunk(message=AIMessageChunk(content))
+
+
+def test_an_empty_list_at_the_beginning_of_a_stream_swallows_no_text():
+    talk = Conversation(EmptyListFirst())
+    assert reduce(add, talk.stream("Where?")).content == "Level 3."
+    assert talk.history[-1].content == "Level 3."
