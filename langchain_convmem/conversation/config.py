@@ -42,6 +42,10 @@ class Preface(BaseModel):
 class ConversationConfig(BaseModel):
     """Settings of a conversation; they do not change while it lives.
 
+    Settings that the model does not heed are refused: `template`, `reply_format`, `channels`,
+    `stop`, `prefill_preface`, `reasoning_history` and `on_divergence` by chat models,
+    `context_kwargs` by text engines.
+
     Attributes:
         preface: What stands before the first message.
         template: The chat template of a text engine, or the name of a built-in one; None takes

@@ -100,6 +100,20 @@ T = TypeVar("T")
 _VERSION = 1
 """Of what `to_dict` writes."""
 
+_TEXT_SETTINGS = (
+    "template",
+    "reply_format",
+    "channels",
+    "stop",
+    "prefill_preface",
+    "reasoning_history",
+    "on_divergence",
+)
+_NOT_FOR_CHAT_MODELS = (
+    "is for text engines; a chat model writes its prompts and reads its replies itself. "
+    "TemplateChatModel makes a chat model of a text model"
+)
+
 _MAX_ROWS = 200
 _MAX_TEXT = 2000
 
@@ -962,8 +976,9 @@ class Engine:
 
     def _create_backend(self, config: ConversationConfig, tools: ToolSet) -> Backend:
         if self._pool is None:
-            _refuse_text_settings(config)
+            _refuse_settings(config, _TEXT_SETTINGS, _NOT_FOR_CHAT_MODELS)
             return ChatModelBackend(self.model)  # type: ignore[arg-type]  # checked at creation
+        _refuse_settings(config, ("context_kwargs",), "is for chat models; templates read contexts")
         engine = self._pool.engine
         template = _find_template(config, engine)
         wanted = config.reply_format or engine.reply_format
@@ -1026,13 +1041,11 @@ def _find_template(config: ConversationConfig, engine: TextEngine) -> ChatTempla
     return ChatTemplate.builtin(template) if isinstance(template, str) else template
 
 
-def _refuse_text_settings(config: ConversationConfig) -> None:
-    for name in ("template", "reply_format", "channels", "stop"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"{name} is for text engines; a chat model writes its prompts and reads its "
-                "replies itself. TemplateChatModel makes a chat model of a text model"
-            )
+def _refuse_settings(config: ConversationConfig, names: Sequence[str], why: str) -> None:
+    """Refuse settings that would do nothing."""
+    for name in names:
+        if getattr(config, name) != ConversationConfig.model_fields[name].default:
+            raise ConfigError(f"{name} {why}")
 
 
 # -- What a conversation is made of ---------------------------------------------------------------
