@@ -448,9 +448,9 @@ def read_tokenizer_config(
     path = path / _CONFIG if path.is_dir() else path
     told = _read_json(path)
     templates = told.get(_KEY)
-    beside = path.with_name(_TEMPLATE)
-    if templates is None and beside.is_file():
-        templates = read_template_file(beside)
+    own_file = path.with_name(_TEMPLATE)
+    if templates is None and own_file.is_file():
+        templates = read_template_file(own_file)
     return _choose_template(told, templates, template, path.name)
 
 

@@ -380,8 +380,8 @@ class SessionLedger:
         """Return the text from code point `start`, up to `end`."""
         number, within = self._locate(start)
         last = len(self._parts) if end is None else bisect_right(self._ends, end) + 1
-        behind = "".join(self._parts[number:last])[within:]
-        return behind if end is None else behind[: max(0, end - start)]
+        rest = "".join(self._parts[number:last])[within:]
+        return rest if end is None else rest[: max(0, end - start)]
 
     def get_origin(self, place: int) -> Origin:
         """Return who wrote the code point at `place`, which must be within the text."""

@@ -268,8 +268,8 @@ class ReplyParser:
         self, prompt_end: str, channels: Sequence[Channel], marks: Sequence[str]
     ) -> None:
         for channel in channels:
-            _, start, behind = prompt_end.rpartition(channel.start)
-            if start and channel.end not in behind and not _LOOKS_LIKE_A_MARK.search(behind):
+            _, start, after = prompt_end.rpartition(channel.start)
+            if start and channel.end not in after and not _LOOKS_LIKE_A_MARK.search(after):
                 self._open_channel(channel)
                 return
         # What follows may make a longer mark of it.
@@ -406,11 +406,11 @@ class TextSink:
         self.has_text = False
         self._new: list[str] = []
         self._line_ends = 0
-        self._is_behind_mark = False
+        self._is_after_mark = False
 
     def write(self, text: str) -> None:
         """Add text."""
-        if self._is_behind_mark:
+        if self._is_after_mark:
             text = text.lstrip("\n")
         body = text.rstrip("\n")
         if body:
@@ -418,18 +418,18 @@ class TextSink:
             self._line_ends = 0
             self.has_text = True
         if text:
-            self._is_behind_mark = False
+            self._is_after_mark = False
         self._line_ends += len(text) - len(body)
 
     def mark(self) -> None:
         """Note that a mark stands here."""
-        self._is_behind_mark = True
+        self._is_after_mark = True
         if not self.has_text:
             self._line_ends = 0
 
     def finish(self) -> None:
         """Note that nothing follows."""
-        if not self._is_behind_mark and self._line_ends:
+        if not self._is_after_mark and self._line_ends:
             self._new.append("\n" * self._line_ends)
         self._line_ends = 0
 
