@@ -38,7 +38,7 @@ from langchain_core.prompt_values import PromptValue
 from langchain_convmem.effects import Step, Steps, run
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.text.messages import REASONING_KEYS, TEMPLATE_FIELDS, make_plain
+from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
 from langchain_convmem.views.codec import decode_message
 from langchain_convmem.views.media import family_of, media_type_of, read_media
 from langchain_convmem.views.messages import change_class, copied, unpack_messages
@@ -63,17 +63,6 @@ _CLASSES: dict[str, type[BaseMessage]] = {
     "assistant": AIMessage,
     "system": SystemMessage,
 }
-
-_ROLES = {
-    "ai": "assistant",
-    "assistant": "assistant",
-    "human": "user",
-    "model": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "user": "user",
-}
-"""Our names of roles by those that templates and providers have for them."""
 
 _ROLE = re.compile(r"\S{1,64}")
 
@@ -240,7 +229,7 @@ def _copy_whole(message: BaseMessage, what: str) -> BaseMessage:
     if not isinstance(whole, ChatMessage):
         return whole
     # A role that has a class of its own, such as `model`, is one of that.
-    kind = _CLASSES.get(_ROLES.get(whole.role.lower(), ""))
+    kind = _CLASSES.get(ROLES.get(whole.role.lower(), ""))
     return whole if kind is None else change_class(whole, kind)
 
 
@@ -298,7 +287,7 @@ def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidMessageError(f"{what} has the role {role!r}; it needs one such as 'user'")
     rest = {key: item for key, item in value.items() if key != "role"}
-    known = _ROLES.get(role.lower())
+    known = ROLES.get(role.lower())
     try:
         if known == "assistant":
             return _read_assistant(rest, what)

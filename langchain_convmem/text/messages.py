@@ -32,10 +32,20 @@ TemplateMessage = dict[str, Any]
 TEMPLATE_FIELDS = "template_fields"
 """Key in `additional_kwargs` of a LangChain message: a map of what else templates read of it."""
 
+ROLES = {
+    "ai": "assistant",
+    "assistant": "assistant",
+    "human": "user",
+    "model": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
+"""Our names of roles by those that templates and providers have for them."""
+
 _MAX_DEPTH = 100
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _BUFFERS = (bytes, bytearray, memoryview)
-_ROLES = {"ai": "assistant", "model": "assistant", "human": "user"}
 
 _TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
     (HumanMessage, "user"),
@@ -101,7 +111,7 @@ def build_template_messages(
         found = _build_message(message, f"message {number}", as_parts=as_parts)
         _name_results(found, call_names)
         given: str = found["role"]
-        role = _ROLES.get(given, given)
+        role = ROLES.get(given, given)
         found["role"] = roles.get(role, role)
         made.append(found)
     return made
