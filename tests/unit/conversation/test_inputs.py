@@ -222,6 +222,12 @@ def test_what_could_be_no_message_is_a_type_error(value):
         as_messages(value)
 
 
+def test_a_pair_that_begins_with_a_message_is_refused_without_its_words():
+    with pytest.raises(TypeError, match="message 0 is of type tuple") as error:
+        as_messages([(HumanMessage("My secret"), "b")])
+    assert "secret" not in str(error.value)
+
+
 # -- media ----------------------------------------------------------------------------------------
 
 

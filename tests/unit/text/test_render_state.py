@@ -402,3 +402,13 @@ def test_what_does_not_end_with_text_cannot_go_on():
         with pytest.raises(InvalidMessageError, match="end with text"):
             state.feed_unended(messages)
     assert state.read_text() == ""
+
+
+def test_a_part_that_fails_takes_those_back_that_came_with_it():
+    source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
+    state = ChatTemplate(source).start()
+    state.feed([user("Hi")], pending=True)
+    with pytest.raises(ChatTemplateError):
+        state.feed([user(" there"), user(7)], pending=True)
+    state.feed([user("!")])
+    assert state.messages == [user("Hi!")]
