@@ -91,7 +91,7 @@ def _switch(
     user = None if arguments.all_users else arguments.user
     with terminal.progress() as stage:
         return memory.reindex(
-            user_id=user, everything=arguments.all_users, progress=stage("embedding")
+            user_id=user, all_users=arguments.all_users, progress=stage("embedding")
         )
 
 

@@ -17,7 +17,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     user = None if arguments.everybody else arguments.user
     with existing_memory(arguments.db, embeddings) as memory, terminal.progress() as stage:
         problems = memory.reindex(
-            user_id=user, everything=arguments.everybody, progress=stage("embedding")
+            user_id=user, all_users=arguments.everybody, progress=stage("embedding")
         )
     for problem in problems:
         terminal.note(problem)
