@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
     from langchain_convmem.conversation.media import MediaLimits
-    from langchain_convmem.moving import ImportedFile, ImportReport
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.dialog_recall import EmbedderUse
@@ -75,6 +74,8 @@ if TYPE_CHECKING:
     from langchain_convmem.summarizing.summarizers import SummarizerLike
     from langchain_convmem.text import ChatTemplate
     from langchain_convmem.text.reply_formats import Channel, ReplyFormat
+    from langchain_convmem.transfer import ImportReport
+    from langchain_convmem.transfer.imports import ImportedFile
     from langchain_convmem.turns.turn import TurnMemory
     from langchain_convmem.wrap import RememberingRunnable
 
@@ -672,7 +673,7 @@ class ConversationMemory:
 
         Args:
             path: An export of ChatGPT, Claude or convmem, messages of OpenAI's API, a store of
-                LangChain or LangGraph, a dialogue; see the page on moving in and out.
+                LangChain or LangGraph, a dialogue; see the page on import, export and copy.
             user_id: Whose conversations; None makes each thread one of no user.
             thread_id: The thread's name, if the file holds one conversation only.
             format: The name of the format that the file must have, such as `chatgpt`; None finds
@@ -707,7 +708,8 @@ class ConversationMemory:
         form: str | None,
         progress: Callable[[int, int], None] | None,
     ) -> Steps[ImportReport]:
-        from langchain_convmem.moving import ImportedFile, read_threads, store_file_steps
+        from langchain_convmem.transfer import read_threads
+        from langchain_convmem.transfer.imports import ImportedFile, store_file_steps
 
         def read() -> ImportedFile:
             threads = read_threads(path, thread_id=thread_id, format=form)

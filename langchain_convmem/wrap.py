@@ -105,10 +105,10 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """What a call may carry under `configurable`."""
         own = [
-            _spec("thread_id", str, "The conversation; required, here or as session_id."),
-            _spec("session_id", str, "Another name of thread_id."),
-            _spec("user_id", str, "Whose lines are recalled."),
-            _spec(NAMESPACE, TurnSettings, "What this call sets of the memory's options."),
+            _make_spec("thread_id", str, "The conversation; required, here or as session_id."),
+            _make_spec("session_id", str, "Another name of thread_id."),
+            _make_spec("user_id", str, "Whose lines are recalled."),
+            _make_spec(NAMESPACE, TurnSettings, "What this call sets of the memory's options."),
         ]
         named = {spec.id for spec in own}
         return [*own, *(spec for spec in self.inner.config_specs if spec.id not in named)]
@@ -232,7 +232,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
             **{field.name: getattr(self, field.name) for field in fields(TurnOptions)}
         )
 
-    def _make_turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> ChainTurn:
+    def _make_turn(self, value: Any, config: RunnableConfig, parent_run_id: Any) -> WrappedTurn:
         """Return the turn of one call.
 
         Raises:
@@ -242,7 +242,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         """
         configurable = config.get("configurable", {})
         keys = DictKeys(self.input_key, self.history_key, self.output_key)
-        return ChainTurn(
+        return WrappedTurn(
             memory=self.memory.turn_memory,
             key=read_key(configurable, host="the chain"),
             options=self.options.for_call(configurable, self.inner),
@@ -254,14 +254,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         )
 
     @contextmanager
-    def _hold(self, turn: ChainTurn) -> Iterator[None]:
+    def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
         queued = TURN_QUEUE.turn(turn.place, self.queue_timeout_s)
         with queued, turn.memory.active_turns.counted():
             yield
 
     @asynccontextmanager
-    async def _ahold(self, turn: ChainTurn) -> AsyncIterator[None]:
+    async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
         async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
             with turn.memory.active_turns.counted():
@@ -280,7 +280,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
         return shape
 
 
-def _spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
+def _make_spec(name: str, annotation: Any, text: str) -> ConfigurableFieldSpec:
     return ConfigurableFieldSpec(
         id=name, annotation=annotation, name=name, description=text, default=None, is_shared=True
     )
@@ -303,7 +303,7 @@ class DictKeys(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class ChainTurn:
+class WrappedTurn:
     """One turn of a wrapped chain. Not thread-safe: one turn, one caller.
 
     Attributes:

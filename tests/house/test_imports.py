@@ -19,6 +19,7 @@ PROJECT = PACKAGE.parent
 HEAVY = {
     "boto3",
     "botocore",
+    "click",
     "faiss",
     "langchain",
     "langchain_openai",

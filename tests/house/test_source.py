@@ -137,13 +137,15 @@ def test_imports_are_absolute():
 
 HOMES = {
     "boto3": "logs/dynamodb",
+    "click": "cli",
     "botocore": "logs/dynamodb",
     "faiss": "recall/faiss_index.py",
     "jinja2": "text",
     "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": "recall/retriever.py",
     "psycopg": "logs/postgres",
-    "sqlite3": ("logs/sqlite", "moving/database.py"),
+    "rich": "cli/output.py",
+    "sqlite3": ("logs/sqlite", "transfer/source.py"),
     "pickle": "(nowhere)",
 }
 """How the names of the files begin that may import a thing."""

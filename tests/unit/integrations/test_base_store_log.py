@@ -9,9 +9,9 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError, MissingExtraError
 from langchain_convmem.integrations import BaseStoreLog
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.moving import copy_log
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.testing.log_contract import all_changes, say, say_all, texts
+from langchain_convmem.transfer import copy_log
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import live_entries
 

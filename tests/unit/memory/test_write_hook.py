@@ -19,8 +19,8 @@ from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.moving import export_rows
 from langchain_convmem.records import Owner
+from langchain_convmem.transfer import export_rows
 from langchain_convmem.wrap import RememberingRunnable
 
 SECRET = "sk-4242"

@@ -238,8 +238,8 @@ def test_edits_say_nothing_and_pass():
 OTHER_DRAFTS = {
     "wrap.py",  # of what the hook left of the user's message
     "turns/state_sync.py",  # of artifacts made plain, and passed through the hook
-    "moving/exported.py",  # checks what it read
-    "moving/threads.py",  # checks what it read
+    "transfer/formats/convmem.py",  # checks what it read
+    "transfer/threads.py",  # checks what it read
 }
 """Where else in the way of a message to the log drafts are made."""
 
