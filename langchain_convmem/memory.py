@@ -1306,7 +1306,7 @@ class Recaller:
             if self._recall is None:
                 recall = self._given or self._make()
                 hook = self._drafting.hook and self._drafting.question
-                self._recall = recall if hook is None else recall.with_query_hook(hook)
+                self._recall = recall if hook is None else recall.bind_query_hook(hook)
             return self._recall
 
     def _make(self) -> DialogRecall:

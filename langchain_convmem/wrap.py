@@ -31,7 +31,7 @@ from langchain_convmem.turns.messages import (
     Reconciled,
     continue_turn,
     read_input,
-    reconcile,
+    reconcile_steps,
 )
 from langchain_convmem.turns.options import NAMESPACE, TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import (
@@ -383,10 +383,11 @@ class WrappedTurn:
         """Store what is new, and return the thread as it was before, with the turn."""
         human = cast("HumanMessage", self.incoming.human)
         asked = self._find_attempt(thread.entries, human)
-        meant = Reconciled(new=[human]) if asked is not None else self._compare(thread)
-        if meant is None:
-            whole = yield from read_all_steps(self.memory.log, thread)
-            meant = cast("Reconciled", self._compare(whole))
+        meant = Reconciled(new=[human])
+        if asked is None:
+            whole, meant = yield from reconcile_steps(
+                self.memory.log, thread, self.incoming.said, self._to_stored_form
+            )
             if meant.again is not None or meant.replaces is not None:
                 thread = whole  # else only the comparison took all of it
         asked = asked or meant.again
@@ -409,14 +410,6 @@ class WrappedTurn:
             instructions=self.incoming.instructions,
             context_only=aside,
             context_before=meant.context_before,
-        )
-
-    def _compare(self, thread: LiveThread) -> Reconciled | None:
-        return reconcile(
-            thread.entries,
-            self.incoming.said,
-            is_whole=thread.part is None,
-            stored_form=self._to_stored_form,
         )
 
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:

@@ -28,7 +28,7 @@ from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.chains import ChainShape, read_chain
-from langchain_convmem.turns.messages import check_question, read_input, reconcile
+from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import INTERRUPTED, HeardReplies, read_reply, reply_messages
 from langchain_convmem.turns.state_sync import (
@@ -569,7 +569,7 @@ class Jobs:
         if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
             new = [message for message in turn.now if message.id not in turn.known]
-            changes = [not_to_store(message) for message in new]
+            changes = [mark_unstored(message) for message in new]
         return {**update, self.messages_key: changes} if changes else update
 
     def _recalling_input(self, state: Any, run: NodeRun) -> Steps[Update]:
@@ -922,12 +922,6 @@ def _is_content(value: Any) -> bool:
 def _describe(value: Any) -> str:
     """Return what a value is, without what it says."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
-
-
-def not_to_store(message: BaseMessage) -> BaseMessage:
-    """Return the message marked as one that is never stored."""
-    marked = {**message.additional_kwargs, "remember": False}
-    return message.model_copy(update={"additional_kwargs": marked})
 
 
 # -- A reply on its way from the model into the log, as plain text in the state -------------------

@@ -46,7 +46,7 @@ class DialogRecall(ABC):
     query_hooks: tuple[QueryHook, ...] = ()
     """What each question passes first, in this order."""
 
-    def with_query_hook(self, hook: QueryHook) -> Self:
+    def bind_query_hook(self, hook: QueryHook) -> Self:
         """Return this recall, over the same indexes, with a hook that each question passes first.
 
         Where the hook leaves nothing of a question, nothing is found.

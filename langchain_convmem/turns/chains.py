@@ -63,7 +63,7 @@ class ChainShape:
             profile: Whose rules to keep, whatever models are found; None goes by these.
         """
         slots = None
-        if not _takes_messages(inner, configurable):
+        if not _can_take_messages(inner, configurable):
             slots = _find_slots(inner, configurable, frozenset()) or frozenset()
         parts = list(_walk(inner, configurable, frozenset()))
         is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
@@ -92,7 +92,7 @@ def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
 # -- What gets the input ---------------------------------------------------------------------------
 
 
-def _takes_messages(inner: Runnable[Any, Any], configurable: Mapping[str, Any]) -> bool:
+def _can_take_messages(inner: Runnable[Any, Any], configurable: Mapping[str, Any]) -> bool:
     """Return whether `inner` takes messages: a language model, or a chain that begins with one.
 
     The model may be bound, retried, configurable, have fallbacks or be chosen at the call:
