@@ -568,8 +568,7 @@ class ConversationMemory:
         Raises:
             ConfigError: If the thread shows no such message, or the new one is in use.
         """
-        fork = run(fork_steps(self.log, ThreadKey(user_id, thread_id), at, new_thread_id))
-        return self.history(fork.thread_id, user_id=user_id)
+        return run(self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id))
 
     async def afork(
         self,
@@ -580,8 +579,13 @@ class ConversationMemory:
         user_id: str | None = None,
     ) -> ConversationHistory:
         """Return a new thread that goes on from a point of another; see `fork`."""
-        fork = await arun(fork_steps(self.log, ThreadKey(user_id, thread_id), at, new_thread_id))
-        return self.history(fork.thread_id, user_id=user_id)
+        return await arun(self._fork_steps(ThreadKey(user_id, thread_id), at, new_thread_id))
+
+    def _fork_steps(
+        self, key: ThreadKey, at: str | Turn | None, new_thread_id: str | None
+    ) -> Steps[ConversationHistory]:
+        fork = yield from fork_steps(self.log, key, at, new_thread_id)
+        return self.history(fork.thread_id, user_id=fork.user_id)
 
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return a thread in numbers: messages, turns, tokens, times, bytes.
@@ -593,11 +597,15 @@ class ConversationMemory:
             thread_id: The thread; one that does not exist has nothing.
             user_id: Its user.
         """
-        return thread_stats(self.log.entries(ThreadKey(user_id, thread_id)))
+        return run(self._count_steps(ThreadKey(user_id, thread_id)))
 
     async def astats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
         """Return a thread in numbers; see `stats`."""
-        return thread_stats(await self.log.aentries(ThreadKey(user_id, thread_id)))
+        return await arun(self._count_steps(ThreadKey(user_id, thread_id)))
+
+    def _count_steps(self, key: ThreadKey) -> Steps[ThreadStats]:
+        entries: list[Entry] = yield step(self.log, "entries", key)
+        return thread_stats(entries)
 
     # -- Messages and files -----------------------------------------------------------------------
 
@@ -632,10 +640,7 @@ class ConversationMemory:
         Raises:
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
-        key, drafts = ThreadKey(user_id, thread_id), self._draft(messages, turn_id)
-        entries = self.log.append(key, drafts, relaxed=not durable)
-        self._recaller.embed_soon(key.owner)
-        return entries
+        return run(self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable))
 
     async def aadd_messages(
         self,
@@ -647,13 +652,17 @@ class ConversationMemory:
         durable: bool = True,
     ) -> list[Entry]:
         """Store messages verbatim in a thread; see `add_messages`."""
-        key, drafts = ThreadKey(user_id, thread_id), self._draft(messages, turn_id)
-        entries = await self.log.aappend(key, drafts, relaxed=not durable)
+        return await arun(
+            self._add_steps(ThreadKey(user_id, thread_id), messages, turn_id, durable)
+        )
+
+    def _add_steps(
+        self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
+    ) -> Steps[list[Entry]]:
+        drafts = self._turn_memory.drafting.drafts(read_messages(messages), turn_id=turn_id)
+        entries: list[Entry] = yield step(self.log, "append", key, drafts, relaxed=not durable)
         self._recaller.embed_soon(key.owner)
         return entries
-
-    def _draft(self, messages: MessagesInput, turn_id: str | None) -> list[Draft]:
-        return self._turn_memory.drafting.drafts(read_messages(messages), turn_id=turn_id)
 
     def import_file(
         self,
@@ -1046,15 +1055,17 @@ class ConversationMemory:
         Raises:
             ConfigError: If the memory has no summarizer.
         """
-        compactor = self._summaries.compactor
-        return run(compactor.compact_steps(ThreadKey(user_id, thread_id), force=force))
+        return run(
+            self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
+        )
 
     async def asummarize(
         self, thread_id: str, *, user_id: str | None = None, force: bool = False
     ) -> SummaryReport:
         """Compact a thread now, if that is due; see `summarize`."""
-        compactor = self._summaries.compactor
-        return await arun(compactor.compact_steps(ThreadKey(user_id, thread_id), force=force))
+        return await arun(
+            self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
+        )
 
     def resummarize(
         self,
