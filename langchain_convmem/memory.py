@@ -1228,7 +1228,7 @@ class TurnServices:
 
     @property
     def log_place(self) -> Hashable:
-        """What tells the log from others in this process; handles of one file are one log."""
+        """What distinguishes the log from others in this process; handles of one file are one log."""
         return getattr(self.log, "path", None) or id(self.log)
 
     @property
@@ -1268,7 +1268,7 @@ class TurnServices:
 
 
 class Recaller:
-    """The recall over a memory's log, behind its write hook; made when it is first asked for.
+    """The recall over a memory's log, made on first use; its questions pass the write hook.
 
     Thread-safe. What has not been made yet has nothing to embed, to drop or to close.
     """
@@ -1287,7 +1287,7 @@ class Recaller:
         """Take what a recall is made of, or a recall that is given; see `ConversationMemory.open`.
 
         Raises:
-            ConfigError: If a part makes no sense, or stands beside a recall that is given.
+            ConfigError: If a part makes no sense, or comes with a recall that is given.
         """
         # Recall is imported only where there is something to check: it loads numpy.
         if rewriter is not None or reranker is not None:

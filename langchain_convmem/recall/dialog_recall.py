@@ -159,7 +159,7 @@ class DialogRecall(ABC):
         """Have what was just stored of an owner embedded soon; does nothing where none waits."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """End what goes on behind; another recall may start it again. Idempotent."""
+        """End the work in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
