@@ -1228,7 +1228,7 @@ class TurnServices:
 
     @property
     def log_place(self) -> Hashable:
-        """What distinguishes the log from others in this process; handles of one file are one log."""
+        """The identity of the log in this process; handles of one file are one log."""
         return getattr(self.log, "path", None) or id(self.log)
 
     @property
