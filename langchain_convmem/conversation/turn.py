@@ -700,7 +700,7 @@ def shielded(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
         steps: The steps.
         late: Gets the cancellations; whoever called has to raise one in the end.
     """
-    return _intercept(steps, lambda step: Step(step.call, partial(_finish, step, late)))
+    return _change_items(steps, lambda step: Step(step.call, partial(_finish, step, late)))
 
 
 async def _finish(step: Step, late: list[BaseException]) -> Any:
@@ -726,10 +726,10 @@ def tap_chunks(flow: Flow[T], on_chunk: Callable[[AIMessageChunk], object]) -> F
             on_chunk(item)
         return item
 
-    return _intercept(flow, tap)
+    return _change_items(flow, tap)
 
 
-def _intercept(
+def _change_items(
     flow: Generator[Any, Any, T], change: Callable[[Any], Any]
 ) -> Generator[Any, Any, T]:
     """Pass a flow on, each item as `change` returns it."""

@@ -76,7 +76,7 @@ class _ProcessorClock(threading.local):
     ticks = 0
     end = math.inf
 
-    def tick(self) -> None:
+    def count(self) -> None:
         self.ticks += 1
         if not self.ticks % _TICKS_BETWEEN and time.thread_time() > self.end:
             raise LimitExceededError("the template ran for longer than it may")
@@ -94,8 +94,8 @@ _CLOCK = _ProcessorClock()
 
 
 @pass_context  # what needs no context is computed once, when the template is compiled
-def _tick(_context: Context, _value: Any) -> None:
-    _CLOCK.tick()
+def _count_round(_context: Context, _value: Any) -> None:
+    _CLOCK.count()
 
 
 class _Generation(Extension):
@@ -121,7 +121,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self.limits = limits
         self.filters["tojson"] = _to_json
-        self.filters[TICK] = _tick
+        self.filters[TICK] = _count_round
         self.globals["raise_exception"] = _raise_exception
 
     def parse_counted(self, source: str) -> nodes.Template:

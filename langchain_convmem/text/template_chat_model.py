@@ -220,7 +220,7 @@ class TemplateChatModel(BaseChatModel):
         prompt = self.template.render(messages, tools=choice.shown or None, **variables)
         return _PreparedCall(
             prompt,
-            choice.force(prompt),
+            choice.write_start(prompt),
             tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop])),
             options,
             bool(choice.shown),
@@ -561,7 +561,7 @@ class ToolChoice:
             raise ConfigError(f"tool_choice {value!r} demands a call, and there are no tools")
         return cls(value, shown, _find_call_start(form, template), closings)
 
-    def force(self, prompt: str) -> str:
+    def write_start(self, prompt: str) -> str:
         """Return what is put after the prompt: the beginning of a call, or nothing."""
         if not self.start:
             return ""
