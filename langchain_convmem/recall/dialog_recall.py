@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
@@ -18,7 +19,6 @@ from langchain_convmem.recall.options import (
     make_query,
 )
 from langchain_convmem.records import Owner, Recall, ThreadKey
-from langchain_convmem.views.drafts import Drafting
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -26,25 +26,12 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many segments are indexed and how many there are to index."""
 
-
-class EmbedderUse(NamedTuple):
-    """What embeds the lines of an owner.
-
-    Attributes:
-        embeddings: The embedder.
-        segments: How many segments their lines have; None if unknown.
-        pending: How many of these wait to be embedded, and are found by their words.
-        problems: Why lines could not be embedded, one sentence each.
-    """
-
-    embeddings: Embeddings
-    segments: int | None = None
-    pending: int = 0
-    problems: tuple[str, ...] = ()
+QueryHook: TypeAlias = Callable[[str], str]
+"""Gets a question before it is searched for, and returns what to search for; blank for nothing."""
 
 
 class DialogRecall(ABC):
-    """Finds verbatim dialog lines; accepted by memories, retrievers and wrapped chains.
+    """Finds verbatim dialog lines; a memory, a retriever and a wrapped chain take any of this kind.
 
     Thread-safe. The caller closes the log and the embedder.
     """
@@ -56,11 +43,23 @@ class DialogRecall(ABC):
     settings: RecallSettings
     """What counts where a call says nothing."""
 
+    query_hooks: tuple[QueryHook, ...] = ()
+    """What each question passes first, in this order."""
+
+    def bind_query_hook(self, hook: QueryHook) -> Self:
+        """Return this recall, over the same indexes, with a hook that each question passes first.
+
+        Where the hook leaves nothing of a question, nothing is found.
+        """
+        recall = copy(self)
+        recall.query_hooks = (hook, *self.query_hooks)
+        return recall
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of what holds a recall share its indexes."""
         return self
 
-    # -- recalling -----------------------------------------------------------------------------
+    # -- recalling ---------------------------------------------------------------------------
 
     def recall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
         """Return the lines of `owner` that answer `query` best, in blocks, best first.
@@ -77,7 +76,7 @@ class DialogRecall(ABC):
         return run(self.recall_steps(owner, query, **options))
 
     async def arecall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Recall without blocking the event loop; see `recall`."""
+        """Recall as `recall` does, without blocking the event loop."""
         return await arun(self.recall_steps(owner, query, **options))
 
     def recall_steps(
@@ -85,7 +84,19 @@ class DialogRecall(ABC):
     ) -> Steps[Recall]:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
         checked = make_query(owner, query, self.settings, **options)
+        if self.query_hooks:
+            checked = self._pass_hooks(checked)
+        if not checked.text:
+            return (yield from self.silent_steps(checked))
         return (yield from self.answer_steps(checked))
+
+    def _pass_hooks(self, query: RecallQuery) -> RecallQuery:
+        """Return a query with what the hooks leave of its question; empty where that is blank."""
+        text, before = query.text, query.before
+        for hook in self.query_hooks:
+            text = hook(text) if text.strip() else ""
+            before = hook(before) if before and before.strip() else None
+        return replace(query, text=text if text.strip() else "", before=before)
 
     def buffer_steps(
         self,
@@ -108,13 +119,13 @@ class DialogRecall(ABC):
 
     @abstractmethod
     def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps that answer a query with its buffer alone, as without a question."""
+        """Return the steps that answer a query with its buffer alone, as if nothing was asked."""
 
-    # -- indexes -------------------------------------------------------------------------------
+    # -- indexes -----------------------------------------------------------------------------
 
     @abstractmethod
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index new lines now, so that the next recall does not have to.
+        """Index ahead what the log has new, so that the next recall need not.
 
         Args:
             owner: Whose lines; several owners who are searched together may share one index.
@@ -129,86 +140,42 @@ class DialogRecall(ABC):
 
     @abstractmethod
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead without blocking the event loop; `progress` may be called in a worker."""
+        """Index ahead, without blocking the event loop; `progress` may be called in a worker."""
 
     @abstractmethod
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Re-embed what another embedder has embedded; otherwise `refresh`."""
+        """Index anew what another embedder has embedded; where there is nothing such, `refresh`."""
 
     @abstractmethod
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Re-embed without blocking the event loop; `progress` may be called in a worker."""
+        """Index anew, without blocking the event loop; `progress` may be called in a worker."""
 
     def embedder_of(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
         """Return what embeds the lines of an owner, and how many wait for it."""
         return EmbedderUse(self.embeddings)
 
     def embed_behind(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
-        """Embed an owner's new lines soon; does nothing if none are pending."""
+        """Have what was just stored of an owner embedded soon; does nothing where none waits."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """End what goes on in the background; another recall may start it again. Idempotent."""
+        """End the work in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that drop what the log has forgotten of an owner; never raises."""
+        """Return the steps that drop what the log has forgotten of an owner; they raise nothing."""
 
 
-class CarefulRecall(DialogRecall):
-    """A recall that passes each question through the write hook, then to an inner recall."""
+class EmbedderUse(NamedTuple):
+    """What embeds the lines of an owner.
 
-    def __init__(self, inner: DialogRecall, drafting: Drafting) -> None:
-        """Put the hook of `drafting` in front of `inner`."""
-        self.inner = inner
-        self.log = inner.log
-        self.embeddings = inner.embeddings
-        self.settings = inner.settings
-        self._drafting = drafting
+    Attributes:
+        embeddings: The embedder.
+        segments: How many segments their lines have; None if unknown.
+        pending: How many of these wait to be embedded, and are found by their words.
+        problems: Why lines could not be embedded, one sentence each.
+    """
 
-    def __repr__(self) -> str:
-        return f"CarefulRecall({self.inner!r})"
-
-    def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps of a recall; where the hook leaves nothing to ask, it finds nothing."""
-        text = self._drafting.question(query.text)
-        if not text.strip():
-            return (yield from self.inner.silent_steps(query))
-        before = None if query.before is None else self._drafting.question(query.before)
-        asked = replace(query, text=text, before=before)
-        return (yield from self.inner.answer_steps(asked))
-
-    def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps of an answer without a question."""
-        return self.inner.silent_steps(query)
-
-    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead."""
-        return self.inner.refresh(owner, progress)
-
-    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead, without blocking the event loop."""
-        return await self.inner.arefresh(owner, progress)
-
-    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Re-embed after a change of the embedder."""
-        return self.inner.reindex(owner, progress)
-
-    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Re-embed without blocking the event loop."""
-        return await self.inner.areindex(owner, progress)
-
-    def embedder_of(self, owner: Owners) -> EmbedderUse:
-        """Return what embeds the lines of an owner."""
-        return self.inner.embedder_of(owner)
-
-    def embed_behind(self, owner: Owner) -> None:
-        """Embed new lines in the background."""
-        self.inner.embed_behind(owner)
-
-    def close(self) -> None:
-        """Stop background work."""
-        self.inner.close()
-
-    def forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that drop what was forgotten."""
-        return self.inner.forgotten_steps(owner)
+    embeddings: Embeddings
+    segments: int | None = None
+    pending: int = 0
+    problems: tuple[str, ...] = ()

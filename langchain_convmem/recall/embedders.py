@@ -24,11 +24,11 @@ from langchain_convmem.recall.embedding import (
     EmbeddedEmbeddings,
     MiniLMEmbeddings,
     encodable,
-    in_worker,
     installed_folder,
 )
 from langchain_convmem.recall.vectors import rounded
 from langchain_convmem.records import Owner
+from langchain_convmem.workers import in_worker
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

@@ -23,10 +23,10 @@ from langchain_convmem.errors import (
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    TextSession,
 )
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine
@@ -257,7 +257,7 @@ def test_a_stream_that_breaks_is_no_reply(connect):
 
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
     monkeypatch.setattr(
-        "langchain_convmem.testing.chat_completions._piece",
+        "langchain_convmem.testing.chat_completions._build_choice",
         lambda index, text, _reason: {"index": index, "text": text, "finish_reason": None},
     )
     with pytest.raises(ConversationError, match="finish reason"):
@@ -289,7 +289,7 @@ def test_it_follows_the_protocols():
     session = engine.create_session()
     assert isinstance(engine, TextEngine)
     assert engine.template is not None
-    assert isinstance(session, TextSession)
+    assert isinstance(session, ModelSession)
     assert isinstance(session, RewindableSession)
     assert isinstance(session, ClonableSession)
     assert not isinstance(session, ScoringSession)

@@ -1,0 +1,534 @@
+"""Every call gets one answer, in order, whatever the tool does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import threading
+from concurrent.futures import Future
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import BaseTool, InjectedToolCallId, ToolException, tool
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Command
+
+from langchain_convmem.conversation.tools import ToolSet
+from langchain_convmem.effects import arun, run
+from langchain_convmem.errors import ConfigError, ConversationBusyError, TurnCancelledError
+
+SPEAKER = contextvars.ContextVar("speaker", default="nobody")
+
+
+def call(name, number=1, **args):
+    return {"type": "tool_call", "name": name, "args": args, "id": f"call_{number}"}
+
+
+def sync_answers(tools, calls, **options):
+    return run(ToolSet.coerce(tools).answer_steps(calls, **options))
+
+
+def async_answers(tools, calls, **options):
+    return asyncio.run(arun(ToolSet.coerce(tools).answer_steps(calls, **options)))
+
+
+@pytest.fixture(params=[sync_answers, async_answers], ids=["sync", "async"])
+def answers(request):
+    """Both worlds: what holds in one must hold in the other."""
+    return request.param
+
+
+def double(x: int) -> int:
+    """Double a number."""
+    return 2 * x
+
+
+async def treble(x: int) -> int:
+    """Treble a number, with async code only."""
+    await asyncio.sleep(0)
+    return 3 * x
+
+
+def broken(text: str) -> str:
+    """Fail."""
+    raise KeyError(text)
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_each_call_gets_one_answer_in_order(answers, parallel):
+    calls = [call("treble", 1, x=1), call("double", 2, x=2), call("treble", 3, x=3)]
+    assert answers([double, treble], calls, parallel=parallel) == [
+        ToolMessage("3", name="treble", tool_call_id="call_1"),
+        ToolMessage("4", name="double", tool_call_id="call_2"),
+        ToolMessage("9", name="treble", tool_call_id="call_3"),
+    ]
+
+
+def test_no_calls_have_no_answers(answers):
+    assert answers([double], []) == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ("text", "text"),
+        ({"city": "Köln"}, '{"city": "Köln"}'),
+        ([1, 2], "[1, 2]"),
+        (["a", "b"], '["a", "b"]'),
+        ([], "[]"),
+        (None, "null"),
+        ([{"type": "text", "text": "x"}], [{"type": "text", "text": "x"}]),
+        ([{"type": "text", "text": "x"}, "y"], '[{"type": "text", "text": "x"}, "y"]'),
+        ([{"city": "Köln"}], '[{"city": "Köln"}]'),
+        ([{"type": "file", "name": "a"}], '[{"type": "file", "name": "a"}]'),
+        ([{"type": "text"}], '[{"type": "text"}]'),
+    ],
+)
+def test_what_a_tool_returns_is_told_as_text_json_or_blocks(returned, told):
+    @tool
+    def give():
+        """Give."""
+        return returned
+
+    [answer] = sync_answers([give], [call("give")])
+    assert answer.content == told
+
+
+def test_a_message_that_a_tool_returns_is_kept_and_answers_its_call(answers):
+    @tool
+    def give():
+        """Give."""
+        return ToolMessage("3", tool_call_id="other", artifact=[1], status="error")
+
+    assert answers([give], [call("give")]) == [
+        ToolMessage("3", name="give", tool_call_id="call_1", artifact=[1], status="error")
+    ]
+
+
+def test_artifacts_injected_ids_and_configs_work_as_in_langchain(answers):
+    @tool(response_format="content_and_artifact")
+    def look(call_id: Annotated[str, InjectedToolCallId], config: RunnableConfig):
+        """Look."""
+        return call_id, config["configurable"]
+
+    [answer] = answers([look], [call("look")], config={"configurable": {"thread_id": "t"}})
+    assert (answer.content, answer.artifact) == ("call_1", {"thread_id": "t"})
+
+
+def test_a_tool_that_changes_its_arguments_does_not_change_the_call(answers):
+    @tool
+    def sort(items: Any):
+        """Sort."""
+        items.sort()
+        return items
+
+    given = call("sort", items=[2, 1])
+    assert answers([sort], [given])[0].content == "[1, 2]"
+    assert given["args"] == {"items": [2, 1]}
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_an_unknown_tool_is_an_error_that_names_those_there_are(answers):
+    [answer] = answers([double, {"name": "camera"}], [call("tripple")])
+    assert (answer.status, answer.tool_call_id) == ("error", "call_1")
+    assert answer.content == "Error: there is no tool 'tripple' to run; there are: double"
+
+
+def test_a_tool_that_raises_is_an_error_and_the_others_run(answers):
+    first, second = answers([broken, double], [call("broken", text="a"), call("double", 2, x=1)])
+    assert (first.content, first.status) == ("Error: KeyError: 'a'", "error")
+    assert first.additional_kwargs == {"exception": "KeyError"}
+    assert (second.content, second.status) == ("2", "success")
+
+
+def test_wrong_arguments_are_an_error_that_says_what_is_wrong(answers):
+    [answer] = answers([treble], [call("treble", x="many")])
+    assert answer.status == "error"
+    assert "valid integer" in answer.content
+
+
+@pytest.mark.parametrize(
+    ("handled", "told"),
+    [(False, "Error: too dear"), (True, "too dear"), (lambda error: f"{error}!", "too dear!")],
+)
+def test_tool_exceptions_are_told_as_langchain_would(handled, told):
+    @tool
+    def buy():
+        """Buy."""
+        raise ToolException("too dear")
+
+    buy.handle_tool_error = handled
+    [answer] = sync_answers([buy], [call("buy")])
+    assert (answer.content, answer.status) == (told, "error")
+
+
+def test_an_error_of_ours_within_a_tool_is_an_error_of_the_tool(answers):
+    @tool
+    def ask():
+        """Ask in the same conversation."""
+        raise ConversationBusyError("a turn is running")
+
+    [answer] = answers([ask], [call("ask")])
+    assert answer.content == "Error: ConversationBusyError: a turn is running"
+
+
+def test_what_only_a_graph_can_carry_out_is_an_error(answers):
+    @tool
+    def go():
+        """Go."""
+        return Command(goto="elsewhere")
+
+    [answer] = answers([go], [call("go")])
+    assert answer.status == "error"
+    assert "Command" in answer.content
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GraphInterrupt])
+def test_what_stops_a_turn_passes_through_a_tool(answers, error, parallel):
+    @tool
+    def stop():
+        """Stop."""
+        raise error
+
+    calls = [call("double", 1, x=1), call("stop", 2)]
+    with pytest.raises(error):
+        answers([stop, double], calls, parallel=parallel)
+
+
+# -- who decides ----------------------------------------------------------------------------------
+
+
+def in_async(function):
+    async def asked(*args):
+        await asyncio.sleep(0)
+        return function(*args)
+
+    return asked
+
+
+@pytest.mark.parametrize("world", [lambda function: function, in_async], ids=["plain", "async"])
+@pytest.mark.parametrize(
+    ("verdict", "told", "status"),
+    [
+        (True, "2", "success"),
+        (False, "Error: the call was denied", "error"),
+        ("too late", "Error: the call was denied: too late", "error"),
+        (call("double", "other", x=5), "10", "success"),
+        (call("treble", x=5), "15", "success"),
+        (call("gone", x=5), "Error: there is no tool 'gone' to run; there are:", "error"),
+    ],
+)
+def test_the_handler_decides_whether_and_what_runs(answers, world, verdict, told, status):
+    handler = world(lambda _call: verdict)
+    [answer] = answers([double, treble], [call("double", x=1)], handler=handler)
+    assert (answer.status, answer.tool_call_id) == (status, "call_1")
+    assert answer.content.startswith(told)
+
+
+def test_the_handler_is_asked_in_order_before_anything_runs_and_only_about_what_can_run(answers):
+    seen = []
+
+    @tool
+    def act(x: int):
+        """Act."""
+        seen.append("ran")
+        return x
+
+    def handler(asked):
+        seen.append(asked["args"])
+        asked["args"].clear()  # a copy
+        return True
+
+    calls = [call("act", 1, x=1), call("gone", 2), call("act", 3, x=3)]
+    found = answers([act], calls, handler=handler)
+    assert seen == [{}, {}, "ran", "ran"]
+    assert [answer.status for answer in found] == ["success", "error", "success"]
+
+
+def refuse(*_args):
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("world", [lambda function: function, in_async], ids=["plain", "async"])
+@pytest.mark.parametrize("option", ["handler", "on_result"])
+def test_what_the_callers_own_functions_raise_ends_the_turn(answers, world, option):
+    with pytest.raises(ZeroDivisionError):
+        answers([double], [call("double", x=1)], **{option: world(refuse)})
+
+
+@pytest.mark.parametrize("verdict", [None, 5, {"name": "double"}])
+def test_a_handler_that_does_not_decide_is_a_mistake(answers, verdict):
+    with pytest.raises(ConfigError, match="return True, False, a reason"):
+        answers([double], [call("double", x=1)], handler=lambda _call: verdict)
+
+
+# -- what the model is told instead ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [lambda function: function, in_async], ids=["plain", "async"])
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        ("two", "two"),
+        ({"is": "zwölf"}, '{"is": "zwölf"}'),
+        (ToolMessage("2!", tool_call_id=""), "2!"),
+    ],
+)
+def test_the_hook_rewrites_an_answer_and_the_original_is_kept(answers, world, new, told):
+    hook = world(lambda _call, _answer: new)
+    [answer] = answers([double], [call("double", x=1)], on_result=hook)
+    assert (answer.content, answer.tool_call_id) == (told, "call_1")
+    assert answer.artifact == {"original": "2"}
+
+
+def test_the_hook_sees_every_answer_in_order_and_may_leave_it(answers):
+    seen = []
+
+    def hook(asked, answer):
+        seen.append((asked["id"], answer.status))
+
+    calls = [call("double", 1, x=1), call("gone", 2), call("broken", 3, text="a")]
+    before = answers([double, broken], calls)
+    assert answers([double, broken], calls, on_result=hook) == before
+    assert seen == [("call_1", "success"), ("call_2", "error"), ("call_3", "error")]
+
+
+def test_a_rewritten_answer_keeps_the_tools_own_artifact():
+    @tool(response_format="content_and_artifact")
+    def look():
+        """Look."""
+        return "a cat", [1]
+
+    [answer] = sync_answers([look], [call("look")], on_result=lambda *_: "an animal")
+    assert answer.artifact == {"original": "a cat", "artifact": [1]}
+
+
+# -- at once --------------------------------------------------------------------------------------
+
+
+def test_parallel_calls_run_at_once(answers):
+    meeting = threading.Barrier(3, timeout=20)
+
+    @tool
+    def meet():
+        """Meet the others."""
+        meeting.wait()
+        return SPEAKER.get()
+
+    SPEAKER.set("ana")
+    found = answers([meet], [call("meet", number) for number in range(3)])
+    assert [answer.content for answer in found] == ["ana"] * 3
+
+
+@pytest.mark.parametrize("options", [{"config": {"max_concurrency": 1}}, {"parallel": False}])
+def test_calls_run_one_after_the_other_on_request(answers, options):
+    running = []
+
+    @tool
+    async def work():
+        """Work alone."""
+        running.append(1)
+        await asyncio.sleep(0)
+        together = len(running)
+        running.pop()
+        return together
+
+    found = answers([work], [call("work", number) for number in range(5)], **options)
+    assert [answer.content for answer in found] == ["1"] * 5
+
+
+def test_a_single_tool_runs_in_the_thread_of_a_synchronous_caller():
+    @tool
+    def where():
+        """Say where."""
+        return threading.current_thread().name
+
+    [answer] = sync_answers([where], [call("where")])
+    assert answer.content == threading.current_thread().name
+
+
+async def test_a_synchronous_turn_within_an_event_loop_runs_async_tools():
+    assert sync_answers([treble], [call("treble", x=2)])[0].content == "6"
+
+
+async def test_tools_that_wait_leave_the_event_loop_free():
+    freed = threading.Event()
+
+    @tool
+    def wait():
+        """Wait for the loop."""
+        return freed.wait(20)
+
+    async def free():
+        freed.set()
+
+    steps = ToolSet.coerce([wait]).answer_steps(
+        [call("wait")], handler=lambda _call: freed.wait(20)
+    )
+    [answer], _ = await asyncio.gather(arun(steps), free())
+    assert answer.content == "true"
+
+
+def test_a_cancelled_turn_does_not_wait_for_its_tools():
+    released, cancelled, started = threading.Event(), Future(), threading.Event()
+
+    @tool
+    def wait():
+        """Wait for ever."""
+        started.set()
+        released.wait(20)
+
+    def cancel():
+        started.wait(20)
+        cancelled.set_result(None)
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(TurnCancelledError):
+        sync_answers([wait], [call("wait")], cancelled=cancelled)
+    assert not released.is_set()
+    released.set()
+    canceller.join()
+
+
+def test_a_turn_ends_with_the_error_that_it_is_cancelled_with():
+    cancelled = Future()
+    cancelled.set_exception(TimeoutError("too long"))
+    with pytest.raises(TimeoutError, match="too long"):
+        sync_answers([double], [call("double", x=1)], cancelled=cancelled)
+
+
+async def test_cancelling_an_async_turn_cancels_its_tools():
+    entered, left = asyncio.Event(), []
+
+    @tool
+    async def wait(x: int):
+        """Wait for ever."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append(x)
+
+    steps = ToolSet.coerce([wait]).answer_steps([call("wait", 1, x=1), call("wait", 2, x=2)])
+    turn = asyncio.ensure_future(arun(steps))
+    await entered.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert sorted(left) == [1, 2]
+
+
+async def test_a_turn_that_ends_leaves_no_tool_running():
+    left = []
+
+    @tool
+    async def wait():
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append("wait")
+
+    @tool
+    async def pause():
+        """Let the graph pause."""
+        await asyncio.sleep(0)
+        raise GraphInterrupt
+
+    steps = ToolSet.coerce([wait, pause]).answer_steps([call("wait", 1), call("pause", 2)])
+    with pytest.raises(GraphInterrupt):
+        await arun(steps)
+    assert left == ["wait"]
+
+
+# -- tracing --------------------------------------------------------------------------------------
+
+
+class Watcher(BaseCallbackHandler):
+    def __init__(self):
+        self.seen = []
+        self.parents = []
+
+    def on_tool_start(self, serialized, input_str, **kwargs):
+        self.parents.append(kwargs["parent_run_id"])
+        self.seen.append((serialized["name"], kwargs["tags"]))
+
+
+class AsyncWatcher(AsyncCallbackHandler):
+    def __init__(self):
+        self.seen = []
+
+    async def on_tool_start(self, serialized, input_str, **kwargs):
+        self.seen.append((serialized["name"], kwargs["tags"]))
+
+
+@pytest.mark.parametrize("watching", [Watcher, AsyncWatcher])
+def test_tools_run_under_the_callers_callbacks(answers, watching):
+    watcher = watching()
+    config = {"callbacks": [watcher], "tags": ["turn"]}
+    answers([double, treble], [call("double", 1, x=1), call("treble", 2, x=1)], config=config)
+    assert sorted(watcher.seen) == [("double", ["turn"]), ("treble", ["turn"])]
+
+
+def test_tools_run_within_the_run_that_called_them():
+    calls = [call("double", 1, x=1), call("treble", 2, x=1)]
+    steps = ToolSet.coerce([double, treble]).answer_steps
+
+    def turn(_given, config: RunnableConfig):
+        return run(steps(calls, config=config))
+
+    async def aturn(_given, config: RunnableConfig):
+        return await arun(steps(calls, config=config))
+
+    asked = RunnableLambda(turn, afunc=aturn, name="turn")
+
+    async def events():
+        return [event async for event in asked.astream_events(1, version="v2")]
+
+    watcher = Watcher()
+    asked.invoke(1, {"callbacks": [watcher]})
+    assert len(watcher.parents) == 2
+    assert len(set(watcher.parents)) == 1
+    assert None not in watcher.parents
+    seen = asyncio.run(events())
+    [top] = {event["run_id"] for event in seen if event["name"] == "turn"}
+    tools = [event for event in seen if event["event"] == "on_tool_end"]
+    assert sorted(event["name"] for event in tools) == ["double", "treble"]
+    assert [event["parent_ids"] for event in tools] == [[top], [top]]
+
+
+class Own(BaseTool):
+    name: str = "own"
+    description: str = "A tool with methods for both worlds."
+
+    def _run(self):
+        return "sync"
+
+    async def _arun(self):
+        return "async"
+
+
+def test_a_tool_with_both_forms_runs_in_the_callers_world():
+    assert sync_answers([Own()], [call("own")])[0].content == "sync"
+    assert async_answers([Own()], [call("own")])[0].content == "async"
+
+
+def test_what_json_lacks_is_told_as_text():
+    @tool
+    def when():
+        """Say when."""
+        return "never"
+
+    [answer] = sync_answers([when], [call("when")], on_result=lambda *_: {"at": {1}})
+    assert json.loads(answer.content) == {"at": "{1}"}

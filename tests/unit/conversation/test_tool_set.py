@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, Field
+
+from langchain_convmem import ChatTemplate
+from langchain_convmem.conversation.tools import ToolSet
+from langchain_convmem.errors import ConfigError
+
+
+def park(level: int, lot: Annotated[str, "Its letter."] = "A") -> str:  # noqa: D417
+    """Park the car.
+
+    Args:
+        level: How deep.
+    """
+    return f"{level}{lot}"
+
+
+async def leave(call_id: Annotated[str, InjectedToolCallId]) -> str:
+    """Drive away."""
+    return call_id
+
+
+@tool
+def pay(euros: float) -> str:
+    """Pay for the parking."""
+    return f"paid {euros}"
+
+
+class Ticket(BaseModel):
+    """A parking ticket."""
+
+    number: int = Field(description="As printed.")
+
+
+class Receipt(TypedDict):
+    """A receipt."""
+
+    euros: float
+
+
+CAMERA = {"name": "camera", "description": "Look.", "parameters": {"type": "object"}}
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
+GOOGLE = {"google_search": {}}
+
+
+def test_tools_of_every_form_are_described_as_openai_does():
+    tools = ToolSet.coerce([park, leave, pay, Ticket, CAMERA])
+    assert tools.names == ("park", "leave", "pay", "Ticket", "camera")
+    assert tools.schemas[0] == {
+        "type": "function",
+        "function": {
+            "name": "park",
+            "description": "Park the car.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "level": {"type": "integer", "description": "How deep."},
+                    "lot": {"type": "string", "description": "Its letter.", "default": "A"},
+                },
+                "required": ["level"],
+            },
+        },
+    }
+    assert tools.schemas[1]["function"]["parameters"] == {"type": "object", "properties": {}}
+    assert tools.schemas[2:] == [convert_to_openai_tool(one) for one in (pay, Ticket, CAMERA)]
+    assert ToolSet.coerce([Receipt]).schemas == [convert_to_openai_tool(Receipt)]
+
+
+def test_what_a_chat_model_binds_says_the_same_as_what_a_template_reads():
+    tools = ToolSet.coerce([park, leave, pay, Ticket, CAMERA])
+    assert [convert_to_openai_tool(one) for one in tools.bindable] == tools.schemas
+    assert tools.bindable[2] is pay
+    assert tools.bindable[3] is Ticket
+
+
+def test_templates_read_the_schemas():
+    template = ChatTemplate("{% for t in tools %}{{ t.function.name }} {% endfor %}")
+    assert template.render([], tools=ToolSet.coerce([park, CAMERA]).schemas) == "park camera "
+
+
+def test_what_is_only_described_cannot_be_run():
+    tools = ToolSet.coerce([park, leave, pay, Ticket, Receipt, CAMERA, SEARCH])
+    can_run = [name for name in tools if tools.is_executable(name)]
+    assert can_run == ["park", "leave", "pay"]
+    assert not tools.is_executable("unknown")
+
+
+def test_tools_that_run_at_the_provider_keep_their_own_form():
+    tools = ToolSet.coerce([SEARCH, GOOGLE])
+    assert tools.names == ("web_search", "google_search")
+    assert tools.bindable == [SEARCH, GOOGLE]
+
+
+def test_schemas_and_maps_are_copies():
+    given = {"name": "camera", "parameters": {"type": "object"}}
+    tools = ToolSet.coerce([given])
+    given["parameters"]["type"] = tools.schemas[0]["function"]["name"] = "changed"
+    assert tools.schemas[0]["function"]["name"] == "camera"
+    assert tools.bindable == [{"name": "camera", "parameters": {"type": "object"}}]
+
+
+def test_a_set_is_taken_as_it_is_and_nothing_is_an_empty_set():
+    tools = ToolSet.coerce([park])
+    assert ToolSet.coerce(tools) is tools
+    assert len(ToolSet.coerce(None)) == len(ToolSet.coerce([])) == 0
+
+
+def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ConfigError, match="more than one tool is called 'park'"):
+        ToolSet.coerce([park, {"name": "park"}])
+
+
+def undescribed(x: int) -> int:
+    return x
+
+
+def misdescribed(x: int) -> int:  # noqa: D417
+    """Double.
+
+    Args:
+        y: What to double.
+    """
+    return 2 * x
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (5, "5 is not a tool"),
+        ("park", "'park' is not a tool"),
+        (str, "is not a tool"),
+        (partial(park, 1), "a function with a name"),
+        (undescribed, "'undescribed'.*docstring"),
+        (misdescribed, "'misdescribed'"),
+        ({}, "does not describe a tool"),
+    ],
+)
+def test_what_is_no_tool_is_refused_with_a_way_out(given, named):
+    with pytest.raises(ConfigError, match=named):
+        ToolSet.coerce([given])
+
+
+@pytest.mark.parametrize("given", [park, CAMERA, "park"])
+def test_a_single_tool_is_no_list(given):
+    with pytest.raises(ConfigError, match="pass a list of tools"):
+        ToolSet.coerce(given)
+
+
+def test_a_function_that_langchain_describes_otherwise_is_a_tool_too():
+    made = StructuredTool.from_function(undescribed, description="Give back.")
+    assert ToolSet.coerce([made]).schemas[0]["function"]["description"] == "Give back."

@@ -1,0 +1,325 @@
+"""What the scripted engine writes, records, refuses and breaks on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from langchain_convmem.errors import (
+    ConfigError,
+    ConversationClosedError,
+    UnknownCheckpointError,
+)
+from langchain_convmem.protocols import (
+    ClonableSession,
+    Media,
+    ModelSession,
+    RewindableSession,
+    ScoringSession,
+    TextEngine,
+    TokenCountingSession,
+)
+from langchain_convmem.testing import (
+    ScriptedEngine,
+    ScriptedSession,
+    SessionFault,
+    SessionMisuseError,
+)
+
+PICTURE = Media("image", b"png", "image/png")
+
+
+def _session(replies="One two three.", **options) -> ScriptedSession:
+    return ScriptedEngine(replies, **options).create_session()
+
+
+# -- reading and writing ------------------------------------------------------------------------
+
+
+def test_a_session_holds_what_it_read_and_wrote():
+    session = _session()
+    session.prefill(["Count", PICTURE, ":"])
+    assert list(session.decode()) == ["One", " two", " three."]
+    assert session.text == "Count<image>:One two three."
+    assert session.parts[:3] == ["Count", PICTURE, ":"]
+    assert (session.finish_reason, session.stop_text) == ("stop", "")
+
+
+async def test_the_asynchronous_form_does_the_same():
+    session = _session()
+    await session.aprefill(["Count:"])
+    assert [chunk async for chunk in session.adecode(max_tokens=2)] == ["One", " two"]
+    assert (session.text, session.finish_reason) == ("Count:One two", "length")
+
+
+@pytest.mark.parametrize(
+    ("chunking", "chunks"),
+    [
+        ("words", ["a", " bc"]),
+        ("characters", ["a", " ", "b", "c"]),
+        ("whole", ["a bc"]),
+        (lambda text: [text[:2], "", text[2:]], ["a ", "", "bc"]),
+    ],
+    ids=["words", "characters", "whole", "callable"],
+)
+def test_replies_are_cut_as_the_test_says(chunking, chunks):
+    assert list(_session("a bc", chunking=chunking).decode()) == chunks
+
+
+def test_a_chunking_that_loses_text_is_refused():
+    with pytest.raises(ConfigError, match="lost"):
+        list(_session("a bc", chunking=str.split).decode())
+    with pytest.raises(ConfigError, match=r"'lines'.*words"):
+        ScriptedEngine(chunking="lines")
+
+
+def test_replies_come_in_the_order_of_decodes_over_all_sessions():
+    engine = ScriptedEngine(["first", lambda text: text.upper(), OSError("line")])
+    one, other = engine.create_session(), engine.create_session()
+    other.prefill(["ab"])
+    assert "".join(one.decode()) == "first"
+    assert "".join(other.decode()) == "AB"
+    with pytest.raises(OSError, match="line"):
+        list(one.decode())
+    with pytest.raises(ConfigError, match="3 replies"):
+        list(other.decode())
+
+
+def test_the_first_stop_text_ends_a_reply_and_is_not_yielded():
+    session = _session("one<e>two<end>", holds_stop=True)
+    assert "".join(session.decode(stop=["<end>", "<e>"])) == "one"
+    assert (session.stop_text, session.text) == ("<e>", "one<e>")
+
+
+@pytest.mark.parametrize(("holds_stop", "text"), [(True, "Yes.</s>"), (False, "Yes.")])
+def test_a_reply_that_ends_by_itself_tells_the_end_text(holds_stop, text):
+    session = _session("Yes.", end_text="</s>", holds_stop=holds_stop)
+    assert "".join(session.decode(stop=["No"])) == "Yes."
+    assert (session.stop_text, session.text) == ("</s>", text)
+
+
+def test_a_reply_that_is_too_long_ends_at_no_stop_text():
+    session = _session("one two.<end>", end_text="</s>", holds_stop=True, max_tokens=1)
+    assert list(session.decode(stop=["<end>"])) == ["one"]
+    assert (session.finish_reason, session.stop_text, session.text) == ("length", "", "one")
+
+
+# -- abilities ----------------------------------------------------------------------------------
+
+ABILITIES = {
+    "rewindable": (RewindableSession, {"rewindable": True}),
+    "clonable": (ClonableSession, {"clonable": True}),
+    "counting": (TokenCountingSession, {"counting": True}),
+    "scoring": (ScoringSession, {"scorer": lambda held, text: -len(held + text)}),
+}
+NONE = {"rewindable": False, "clonable": False, "counting": False}
+
+
+@pytest.mark.parametrize("ability", ABILITIES)
+def test_a_session_has_the_abilities_that_are_on_and_no_others(ability):
+    session = _session(**{**NONE, **ABILITIES[ability][1]})
+    assert isinstance(session, ModelSession)
+    assert [name for name, (kind, _) in ABILITIES.items() if isinstance(session, kind)] == [ability]
+
+
+def test_the_engine_is_one_of_the_protocol_and_its_sessions_may_have_no_abilities():
+    engine = ScriptedEngine(**NONE)
+    assert isinstance(engine, TextEngine)
+    assert type(engine.create_session()) is ScriptedSession
+
+
+def test_a_rewind_takes_back_everything_behind_the_mark():
+    session = _session()
+    session.prefill(["a"])
+    mark = session.checkpoint()
+    session.prefill(["b"])
+    later = session.checkpoint()
+    list(session.decode())
+    session.rewind(mark)
+    assert session.text == "a"
+    session.prefill(["c", "d"])
+    with pytest.raises(UnknownCheckpointError):
+        session.rewind(later)
+    session.rewind(mark)
+    assert session.text == "a"
+
+
+def test_a_mark_of_another_session_is_unknown():
+    engine = ScriptedEngine()
+    mark = engine.create_session().checkpoint()
+    with pytest.raises(UnknownCheckpointError):
+        engine.create_session().rewind(mark)
+
+
+def test_a_clone_goes_on_by_itself_and_knows_the_marks():
+    session = _session()
+    mark = session.checkpoint()
+    session.prefill(["a"])
+    clone = session.clone()
+    clone.prefill(["b"])
+    assert (session.text, clone.text, clone.number) == ("a", "ab", 2)
+    clone.rewind(mark)
+    assert (session.text, clone.text) == ("a", "")
+
+
+def test_tokens_are_chunks():
+    session = _session()
+    session.prefill(["one two", PICTURE])
+    assert session.token_count == 3
+
+
+def test_a_score_is_what_the_scorer_says_of_the_held_text():
+    session = _session(scorer=lambda held, text: -float(len(held + text)))
+    session.prefill(["abc"])
+    assert session.score(["d", "ef"]) == [-4.0, -5.0]
+    assert session.text == "abc"
+
+
+# -- the record ---------------------------------------------------------------------------------
+
+
+def test_the_record_tells_what_every_session_did():
+    engine = ScriptedEngine("Yes indeed.", rewindable=True)
+    session = engine.create_session()
+    mark = session.checkpoint()
+    session.prefill(["Really?", PICTURE])
+    writing = session.decode(stop=["!"], temperature=0.5)
+    assert next(writing) == "Yes"
+    writing.close()
+    session.rewind(mark)
+    engine.create_session().close()
+    told = [(event.action, event.session, event.text, event.outcome) for event in engine.events]
+    assert told == [
+        ("create", 1, "", "done"),
+        ("checkpoint", 1, "", "done"),
+        ("prefill", 1, "Really?<image>", "done"),
+        ("decode", 1, "Yes", "left"),
+        ("rewind", 1, "", "done"),
+        ("create", 2, "", "done"),
+        ("close", 2, "", "done"),
+    ]
+    assert engine.events[3].options == {"stop": ("!",), "max_tokens": None, "temperature": 0.5}
+    assert engine.prefills == ["Really?<image>"]
+    assert engine.open_sessions == [session]
+
+
+# -- faults -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("after", "written"), [(0, ""), (2, "One two"), (99, "One two three.")])
+def test_the_nth_decode_fails_after_so_many_chunks(after, written):
+    session = _session(faults=[SessionFault(at="decode", nth=2, after=after)])
+    list(session.decode())
+    with pytest.raises(RuntimeError, match="scripted fault"):
+        list(session.decode())
+    assert (session.events[-1].text, session.events[-1].outcome) == (written, "failed")
+
+
+def test_a_prefill_fails_between_its_parts():
+    fault = SessionFault(at="prefill", nth=2, after=1, error=KeyboardInterrupt())
+    session = _session(faults=[fault])
+    session.prefill(["a"])
+    with pytest.raises(KeyboardInterrupt):
+        session.prefill(["b", "c"])
+    assert session.text == "ab"
+
+
+@pytest.mark.parametrize("action", ["checkpoint", "clone", "reset"])
+def test_other_actions_fail_too(action):
+    session = _session(faults=[SessionFault(at=action, error=OSError("gone"))])
+    with pytest.raises(OSError, match="gone"):
+        getattr(session, action)()
+
+
+@pytest.mark.parametrize(("after", "made"), [(0, 0), (1, 1)])
+def test_the_making_of_a_session_fails_before_or_after(after, made):
+    engine = ScriptedEngine(faults=[SessionFault(at="create", after=after)])
+    with pytest.raises(RuntimeError, match="scripted fault"):
+        engine.create_session()
+    assert len(engine.sessions) == made
+    engine.create_session()
+
+
+# -- what the protocol forbids ------------------------------------------------------------------
+
+
+def test_a_session_cannot_be_used_after_an_error_until_it_is_mended():
+    session = _session(faults=[SessionFault(at="decode", after=1)])
+    mark = session.checkpoint()
+    with pytest.raises(RuntimeError, match="scripted fault"):
+        list(session.decode())
+    with pytest.raises(SessionMisuseError, match="unknown"):
+        session.prefill(["a"])
+    session.rewind(mark)
+    session.prefill(["a"])
+    assert session.text == "a"
+
+
+def test_a_session_cannot_be_used_while_somebody_reads_its_reply():
+    session = _session()
+    writing = session.decode()
+    next(writing)
+    with pytest.raises(SessionMisuseError, match="another caller"):
+        session.reset()
+    writing.close()
+    session.reset()
+    assert len(session._engine.misuses) == 1
+
+
+def test_nothing_can_be_used_once_it_is_closed():
+    engine = ScriptedEngine()
+    session, other = engine.create_session(), engine.create_session()
+    session.close()
+    session.close()
+    with pytest.raises(SessionMisuseError, match="closed"):
+        session.prefill(["a"])
+    engine.close()
+    with pytest.raises(SessionMisuseError, match="closed"):
+        other.prefill(["a"])
+    other.close()
+    with pytest.raises(ConversationClosedError):
+        engine.create_session()
+
+
+# -- hooks --------------------------------------------------------------------------------------
+
+
+def test_a_hook_holds_a_thread_at_a_chunk_of_its_choice():
+    reached, go = threading.Event(), threading.Event()
+
+    def wait(number):
+        if number == 1:
+            reached.set()
+            assert go.wait(10)
+
+    session = _session(before_chunk=wait)
+    got = []
+    thread = threading.Thread(target=lambda: got.extend(session.decode()))
+    thread.start()
+    assert reached.wait(10)
+    assert got == ["One"]
+    with pytest.raises(SessionMisuseError):
+        session.prefill(["a"])
+    go.set()
+    thread.join()
+    assert got == ["One", " two", " three."]
+
+
+async def test_a_hook_holds_a_task_which_can_be_cancelled_there():
+    reached = asyncio.Event()
+
+    async def wait(_text):
+        reached.set()
+        await asyncio.Event().wait()
+
+    session = _session(before_prefill=wait)
+    task = asyncio.create_task(session.aprefill(["a"]))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert session.events[-1].outcome == "failed"
+    session.reset()
+    assert session.text == ""

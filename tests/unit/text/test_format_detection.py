@@ -1,0 +1,97 @@
+"""Which format a template asks for, and whether that reads what the template writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem import ChatTemplate
+from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.reply_formats import REPLY_FORMATS, find_reply_format
+
+OURS = {
+    "chatml": ("hermes", ("<|im_end|>",)),
+    "gemma": ("gemma", ("<end_of_turn>",)),
+    "llama3": ("llama3", ("<|eot_id|>",)),
+    "mistral": ("mistral", ("</s>",)),
+    "qwen": ("hermes", ("<|im_end|>",)),
+}
+WRITES = {
+    "llama3": {"one call", "two calls"},
+    "mistral": {"one call", "two calls"},
+    "qwen": {"one call", "two calls", "reasoning"},
+}
+"""What our templates write besides text."""
+
+
+@pytest.fixture
+def read_back(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    from tests.fuzz.reply_formats import read_back
+
+    return read_back
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_our_templates_are_recognised_with_the_texts_that_end_their_replies(name):
+    form = find_reply_format(ChatTemplate.builtin(name))
+    assert (form.name, form.stop) == OURS[name]
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_what_our_templates_write_is_read_back(read_back, name):
+    _, outcomes = read_back(read_builtin(name)[0])
+    assert {reply for reply, outcome in outcomes.items() if outcome == "read"} == WRITES.get(
+        name, set()
+    )
+    assert {*outcomes.values()} <= {"read", "unwritten"}
+
+
+def test_a_template_read_with_another_format_would_be_noticed(read_back, monkeypatch):
+    monkeypatch.setattr(
+        "tests.fuzz.reply_formats.find_reply_format", lambda template: REPLY_FORMATS["mistral"]
+    )
+    _, outcomes = read_back(read_builtin("qwen")[0])
+    assert all(outcome.startswith("misread") for outcome in outcomes.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("<|start|>{{ role }}<|channel|>analysis<|message|><|end|>", "harmony"),
+        ("<start_of_turn>model\n<start_function_call>", "gemma"),
+        ("<|turn>model\n<|tool_call>call:", "gemma"),
+        ("<|im_start|>assistant\n<|tool_call_start|>[", "pythonic"),
+        ("<|im_start|>assistant\n<tool_call>\n<function=", "hermes"),
+        ("[gMASK]<sop><|user|><think></think><tool_call>", "hermes"),
+        ("<\uff5cUser\uff5c><\uff5cAssistant\uff5c>", "deepseek"),
+        ("<|im_assistant|><|tool_calls_section_begin|>", "kimi"),
+        ("<|start_of_role|>assistant<|end_of_role|><|tool_call|>", "granite"),
+        ("<|system|><|tool_call|><|/tool_call|><|end|>", "phi4"),
+        ("{{ messages[0].content }}", "plain"),
+    ],
+)
+def test_a_family_is_recognised_by_its_marks(source, name):
+    assert find_reply_format(ChatTemplate(source)).name == name
+
+
+def test_the_end_of_a_text_comes_first_among_what_stops_a_reply():
+    template = ChatTemplate("[INST]</s>{{ eos_token }}", eos_token="<eos>")
+    assert find_reply_format(template).stop == ("<eos>", "</s>")
+    assert find_reply_format(ChatTemplate("[INST]</s>", eos_token="</s>")).stop == ("</s>",)
+
+
+def test_what_ends_a_thought_stops_no_reply():
+    source = "<|channel|>analysis<|message|><|end|><|return|><|call|>"
+    assert find_reply_format(ChatTemplate(source)).stop == ("<|return|>", "<|call|>")
+
+
+def test_special_tokens_are_those_that_were_given():
+    template = ChatTemplate("x", bos_token="<s>", eos_token="</s>", tools_in_user_message=True)
+    assert template.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def test_the_page_about_replies_names_every_format():
+    page = (Path(__file__).parents[3] / "docs/replies.md").read_text("utf-8")
+    assert [name for name in REPLY_FORMATS if f"`{name}`" not in page] == []

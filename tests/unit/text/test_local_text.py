@@ -1,0 +1,155 @@
+"""The parts of local sessions that need no torch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_convmem.errors import ConfigError, MissingExtraError, UnknownCheckpointError
+from langchain_convmem.text.checkpoints import SessionCheckpoints
+from langchain_convmem.text.local import (
+    LocalEngine,
+    Sampling,
+    TokenReader,
+    decode_ids,
+    encode,
+    finish_in_thread,
+)
+
+
+class ByteTokenizer:
+    """A token is a byte; what is no character is written as such tokenizers write it."""
+
+    def __call__(self, text, *, add_special_tokens):
+        assert not add_special_tokens
+        return {"input_ids": list(text.encode())}
+
+    def decode(self, ids, *, skip_special_tokens, clean_up_tokenization_spaces):
+        assert (skip_special_tokens, clean_up_tokenization_spaces) == (False, False)
+        return bytes(ids).decode(errors="replace")
+
+    def convert_ids_to_tokens(self, ids):
+        return [chr(number) for number in ids]
+
+
+class BlankTokenizer:
+    """Puts a blank before any text, as those of older Llama models do; drops it when it decodes."""
+
+    def __call__(self, text, *, add_special_tokens):
+        return {"input_ids": [ord(letter) for letter in f"\u2581{text}".replace(" ", "\u2581")]}
+
+    def decode(self, ids, **_options):
+        return "".join(map(chr, ids)).replace("\u2581", " ").removeprefix(" ")
+
+    def convert_ids_to_tokens(self, ids):
+        return [chr(number) for number in ids]
+
+
+@given(st.text(max_size=60), st.text(max_size=10))
+def test_every_character_is_told_once_and_none_before_it_is_whole(text, before):
+    tokenizer = ByteTokenizer()
+    reader = TokenReader(tokenizer, list(before.encode()))
+    pieces = [reader.feed(token) for token in text.encode()]
+    assert all(piece in text for piece in pieces)
+    assert "".join(pieces) + reader.finish() == text
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_characters_are_told_as_the_tokenizer_writes_them(data):
+    reader = TokenReader(ByteTokenizer(), ())
+    told = "".join(map(reader.feed, data)) + reader.finish()
+    assert told == data.decode(errors="replace")
+
+
+def test_only_the_latest_tokens_are_decoded():
+    longest = 0
+
+    class Counting(ByteTokenizer):
+        def decode(self, ids, **options):
+            nonlocal longest
+            longest = max(longest, len(ids))
+            return super().decode(ids, **options)
+
+    reader = TokenReader(Counting(), list(b"before " * 100))
+    text = "".join(random.Random(1).choices("aä車🚗 ", k=500))
+    assert "".join(map(reader.feed, text.encode())) == text
+    assert longest < 40
+
+
+def test_a_blank_that_the_tokenizer_puts_before_a_text_comes_only_at_the_beginning():
+    tokenizer = BlankTokenizer()
+    ids = encode(tokenizer, "one", is_first=True)
+    for text in (" two", "three", ""):
+        ids += encode(tokenizer, text, is_first=False)
+    assert decode_ids(tokenizer, ids) == "one twothree"
+
+
+def test_a_reply_begins_with_the_blank_that_belongs_to_it():
+    tokenizer = BlankTokenizer()
+    reader = TokenReader(tokenizer, encode(tokenizer, "one", is_first=True))
+    assert [reader.feed(ord(letter)) for letter in "\u2581two"] == [" ", "t", "w", "o"]
+
+
+def test_a_checkpoint_is_known_by_itself():
+    checkpoints, other = SessionCheckpoints(), SessionCheckpoints()
+    first, second = checkpoints.add(1), checkpoints.add(2)
+    clone = checkpoints.copy()
+    checkpoints.cut(1)
+    assert checkpoints.check(first) is first
+    assert clone.check(second) is second
+    for unknown in (second, other.add(1), 1, None):
+        with pytest.raises(UnknownCheckpointError):
+            checkpoints.check(unknown)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"temperature": -0.1}, "temperature cannot be -0.1"),
+        ({"top_p": 0.0}, "top_p cannot be 0.0"),
+        ({"top_k": -1}, "top_k cannot be -1"),
+        ({"beams": 3}, r"not \['beams'\]"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(options, told):
+    with pytest.raises(ConfigError, match=told):
+        Sampling.parse(options)
+
+
+def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'langchain-convmem\[local\]'"):
+        LocalEngine("a/model")
+
+
+async def test_a_cancelled_step_is_waited_for_even_if_it_is_cancelled_twice():
+    started, go, over = asyncio.Event(), threading.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def step() -> None:
+        loop.call_soon_threadsafe(started.set)
+        assert go.wait(10)
+        over.set()
+        raise OSError("nobody hears this")
+
+    task = asyncio.create_task(finish_in_thread(step))
+    await started.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert over.is_set()
+
+
+async def test_a_step_returns_and_raises_as_it_does_elsewhere():
+    assert await finish_in_thread(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        await finish_in_thread(lambda: 1 // 0)

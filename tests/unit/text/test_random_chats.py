@@ -1,0 +1,66 @@
+"""A small part of `python -m tests.fuzz.chat_templates`, and what it would notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.ledger import SessionLedger
+from langchain_convmem.text.walking import MessageView, Walk, WalkedChat
+
+REMEMBERING = """\
+{%- set ns = namespace(users=0, open=false) -%}
+{%- set turns = messages[1:] if messages and messages[0].role == 'system' else messages -%}
+{%- for m in turns -%}
+    {%- if m.role == 'user' -%}{%- set ns.users = ns.users + 1 -%}{%- endif -%}
+    {%- if m.role == 'developer' -%}{%- continue -%}{%- endif -%}
+    {{- ns.users ~ m.role ~ ('>' if loop.changed(m.role) else '') ~ loop.cycle('a', 'b') -}}
+    {{- m.content -}}
+    {%- if not loop.last and loop.nextitem.role == 'tool' -%}{{- '[tool]' -}}{%- endif -%}
+    {%- if turns[loop.index0 + 1] is defined -%}{{- ';' -}}{%- endif -%}
+    {%- set ns.open = m.role == 'user' -%}
+{%- endfor -%}
+{{- '?' if ns.open -}}{{- '=' if add_generation_prompt -}}
+"""
+SOURCES = {"remembering": REMEMBERING, **{name: read_builtin(name)[0] for name in BUILTINS}}
+
+
+@pytest.fixture
+def check_template(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    from tests.fuzz.chat_templates import check_template
+
+    return check_template
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_what_is_sent_for_each_turn_makes_the_whole_prompt(check_template, name):
+    found = check_template(SOURCES[name], chats=60, seed=7)
+    assert found.mismatches == []
+    assert found.incremental > 20
+    assert found.diverged > 10
+
+
+def test_half_a_message_is_read_ahead_by_every_template(check_template):
+    found = [check_template(source, chats=60, seed=7) for source in SOURCES.values()]
+    assert min(one.ahead for one in found) > 2
+
+
+FAULTS = {
+    "ends are not seen": (
+        WalkedChat,
+        "end_seen",
+        property(lambda self: False, lambda self, seen: None),
+    ),
+    "lengths are not seen": (MessageView, "_list_all", lambda self: list(self._chat.messages)),
+    "nothing is remembered": (Walk, "_restore", lambda self, snapshot: None),
+    "too little is kept": (SessionLedger, "match", lambda self, start, text: start),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_fault_would_be_noticed(check_template, monkeypatch, fault):
+    monkeypatch.setattr(*FAULTS[fault])
+    assert check_template(REMEMBERING, chats=30, seed=7).mismatches

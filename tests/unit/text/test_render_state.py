@@ -1,0 +1,414 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+import pytest
+
+from langchain_convmem import ChatTemplate
+from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+
+PLAIN = (
+    "{{ head | default('') }}{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+SCANNING = "{{ messages | length }}:" + PLAIN
+IN_PARTS = (
+    "{% if is_appending_to_prefill %}{% if is_first_part %}<{{ message.role }}>{% endif %}"
+    "{{ message.content }}{% if is_last_part %}</>{% endif %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}{% else %}" + PLAIN + "{% endif %}"
+)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def reply(text):
+    return {"role": "assistant", "content": text}
+
+
+def started(source=PLAIN, **variables):
+    """Return a state after a first turn and its reply."""
+    state = ChatTemplate(source).start(**variables)
+    state.feed([user("a")])
+    state.record_reply("b")
+    return state
+
+
+# -- one turn after the other ---------------------------------------------------------------------
+
+
+def test_the_end_of_a_reply_is_sent_with_the_next_turn():
+    state = started()
+    increment = state.feed([reply("b"), user("c")])
+    assert increment.text == "</><user>c</><assistant>"
+    assert (increment.kept, increment.diverged) == (len("<user>a</><assistant>b"), False)
+
+
+def test_a_turn_renders_what_is_new_however_long_the_chat_is():
+    state = ChatTemplate(PLAIN).start()
+    state.feed([user("x"), reply("y")] * 500)
+    stats = state.feed([user("z")]).stats
+    assert (stats.mode, stats.rendered, stats.reason) == ("incremental", 1, None)
+    assert state.render_stats is stats
+
+
+def test_a_look_at_the_end_renders_the_messages_again_that_it_can_change():
+    source = "{% for m in messages %}{{ m.content }}{{ '!' if loop.last else ',' }}{% endfor %}"
+    state = ChatTemplate(source).start()
+    state.feed([user("a"), user("b")])
+    increment = state.feed([user("c")])
+    assert (increment.stats.rendered, increment.kept, increment.text) == (2, 3, ",c!")
+    assert increment.diverged
+
+
+def test_a_template_that_looks_at_the_end_first_is_rendered_whole_and_says_so():
+    stats = started(SCANNING).feed([reply("b"), user("c")]).stats
+    assert (stats.mode, stats.rendered) == ("full", 3)
+    assert stats.reason == "it looks at the end of the conversation before its loop"
+    assert (stats.diverged_at, stats.session_had[:2], stats.prompt_has[:2]) == (0, "1:", "3:")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{% for m in messages %}x{% endfor %}{% for m in messages %}y{% endfor %}", "2 loops"),
+        ("{% for m in messages if m.content %}{{ m.content }}{% endfor %}", "filtered"),
+        ("{% for m in messages %}{% break %}x{% endfor %}", "early"),
+        ("{% for m in messages[::-1] %}x{% endfor %}", "the end"),
+        ("{% for m in messages | selectattr('role') %}x{% endfor %}", "does not run over"),
+        ("{% for m in messages %}{{ m.content }}{{ loop }}{% endfor %}", "prints"),
+        ("{% set s = joiner() %}{% for m in messages %}{{ s() }}x{% endfor %}", "joiner"),
+        (
+            "{% set n = namespace(i=0) %}{% set k = n %}{% for m in messages %}x{% endfor %}",
+            "hands",
+        ),
+        (
+            "{% set r = [1] | map('int') %}{% for m in messages %}{{ r | first }}{% endfor %}",
+            "iter",
+        ),
+        ("{% for m in messages %}{{ messages.offset }}x{% endfor %}", "messages.offset"),
+        ("{% for m in messages %}{{ m | pprint }}{% endfor %}", "pprint"),
+        ("{% autoescape true %}{% endautoescape %}{% for m in messages %}x{% endfor %}", "escaped"),
+        ("{% set convmem_x = 1 %}{% for m in messages %}x{% endfor %}", "convmem_"),
+    ],
+    ids=range(13),
+)
+def test_what_cannot_be_taken_back_is_rendered_whole(source, reason):
+    template = ChatTemplate(source)
+    state = template.start()
+    stats = state.feed([user("a"), user("b")]).stats
+    assert stats.mode == "full"
+    assert reason in stats.reason
+    assert state.read_text() == template.render([user("a"), user("b")])
+
+
+def test_what_a_template_remembers_goes_on_with_the_chat():
+    source = (
+        "{% set ns = namespace(count=0, last='') %}{% for m in messages %}"
+        "{% set ns.count = ns.count + 1 %}{{ ns.count ~ m.content ~ ns.last }}"
+        "{% set ns.last = m.content %}{% if loop.changed(m.role) %}#{% endif %}"
+        "{{ '.' if loop.last }}{% endfor %}={{ ns.count }}"
+    )
+    template = ChatTemplate(source)
+    state = template.start()
+    chat = []
+    for n in range(6):
+        new = [user(f"u{n}"), user("x"), reply("y")][: n % 3 + 1]
+        chat += new
+        state.feed(new)
+        assert state.read_text() == template.render(chat)
+        assert state.render_stats.rendered <= len(new) + 1
+
+
+# -- replies that the template shows otherwise ----------------------------------------------------
+
+
+def test_a_reply_that_is_shown_otherwise_diverges_where_it_differs():
+    state = started()
+    increment = state.feed([reply("B"), user("c")])
+    assert increment.stats.diverged_at == increment.kept == len("<user>a</><assistant>")
+    assert increment.stats.diverged_in == "reply"
+    assert (increment.stats.session_had, increment.stats.prompt_has[:2]) == ("b", "B<")
+    assert increment.text == "B</><user>c</><assistant>"
+
+
+def test_a_session_that_can_go_back_only_so_far_is_sent_the_rest():
+    state = started()
+    increment = state.feed([reply("B"), user("c")])
+    checkpoint = 5
+    assert checkpoint < increment.kept
+    assert state.read_text(checkpoint) == state.read_text()[checkpoint:]
+
+
+def test_a_session_that_was_lost_is_filled_anew():
+    state = started()
+    state.rewind()
+    increment = state.feed([reply("b"), user("c")])
+    assert (increment.kept, increment.diverged) == (0, False)
+    assert increment.text == "<user>a</><assistant>b</><user>c</><assistant>"
+    assert (increment.stats.mode, increment.stats.reason) == ("full", "the session was taken back")
+
+
+@pytest.mark.parametrize("length", [-1, 99])
+def test_a_session_cannot_be_taken_to_where_it_never_was(length):
+    with pytest.raises(ConfigError, match=f"not {length}"):
+        started().rewind(length)
+
+
+# -- variables ------------------------------------------------------------------------------------
+
+
+def test_a_variable_of_one_turn_is_gone_in_the_next():
+    state = started(head="[calm]")
+    loud = state.feed([reply("b"), user("c")], extra_context={"head": "[loud]"})
+    assert (loud.kept, loud.diverged, loud.stats.reason) == (1, True, "the variables changed")
+    assert state.read_text().startswith("[loud]")
+    state.feed([user("d")])
+    assert state.read_text().startswith("[calm]<user>a")
+
+
+def test_a_change_for_good_diverges_once_and_then_goes_on_by_what_is_new():
+    state = started()
+    state.update(head="!", tools=[{"name": "t"}])
+    assert state.feed([reply("b"), user("c")]).diverged
+    stats = state.feed([reply("d"), user("e")]).stats
+    assert (stats.mode, stats.rendered) == ("incremental", 2)
+
+
+def test_a_generation_prompt_that_comes_and_goes_renders_nothing_again():
+    state = ChatTemplate(PLAIN).start()
+    state.feed([user("a"), reply("b")], add_generation_prompt=False)
+    increment = state.feed([user("c")])
+    assert (increment.text, increment.stats.rendered) == ("<user>c</><assistant>", 1)
+
+
+def test_the_time_stands_still_within_a_conversation():
+    times = iter(datetime(2031, 5, 6) + timedelta(days=n) for n in range(9))  # noqa: DTZ001
+    template = ChatTemplate("{{ strftime_now('%d') }}" + PLAIN, now=lambda: next(times))
+    state = template.start()
+    state.feed([user("a")])
+    assert state.feed([user("b")]).kept > len("06")
+    assert state.read_text().startswith("06")
+    assert template.render([]).startswith("07")
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+TAKING_TURNS = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('take turns') }}{% endif %}{{ m.content }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "bad", "kind"),
+    [
+        (TAKING_TURNS, user("c"), ChatTemplateError),
+        (TAKING_TURNS + "{{ messages | length }}", user("c"), ChatTemplateError),
+        ("{{ messages | length }}" + TAKING_TURNS, user("c"), ChatTemplateError),
+        (PLAIN, {"content": "no role"}, InvalidMessageError),
+        (PLAIN, 7, TypeError),
+    ],
+    ids=["in the loop", "with a tail", "whole", "no role", "no message"],
+)
+def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
+    state = started(source)
+    before = (state.read_text(), state.messages, state.render_stats, state.length)
+    with pytest.raises(kind):
+        state.feed([bad])
+    assert (state.read_text(), state.messages, state.render_stats, state.length) == before
+    state.feed([reply("b"), user("c")])
+    twin = started(source)
+    twin.feed([reply("b"), user("c")])
+    assert (state.read_text(), state.render_stats) == (twin.read_text(), twin.render_stats)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def test_copies_go_on_by_themselves():
+    state = started()
+    twin = state.copy()
+    twin.record_reply(" and more")
+    assert twin.feed([reply("b and more"), user("other")]).stats.rendered == 2
+    assert state.feed([reply("b"), user("c")]).stats.rendered == 2
+    assert twin.read_text() == "<user>a</><assistant>b and more</><user>other</><assistant>"
+    assert state.read_text() == "<user>a</><assistant>b</><user>c</><assistant>"
+
+
+def test_copies_in_many_threads_do_not_disturb_each_other():
+    counting = PLAIN.replace("</>", "{% set n.i = n.i + 1 %}{{ n.i }}</>")
+    state = started("{% set n = namespace(i=0) %}" + counting)
+
+    def branch(number):
+        twin = state.copy()
+        for turn in range(20):
+            twin.feed([reply("b"), user(f"{number}.{turn}")])
+        return twin.read_text()
+
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(branch, range(8)))
+    assert texts == [branch(number) for number in range(8)]
+
+
+# -- a turn in parts ------------------------------------------------------------------------------
+
+
+def test_a_turn_can_come_in_parts():
+    state = ChatTemplate(IN_PARTS).start()
+    first = state.feed([("system", "s"), user("Hel")], pending=True)
+    second = state.feed([user("lo")], pending=True)
+    last = state.feed([user("!")])
+    assert [first.text, second.text, last.text] == [
+        "<system>s</><user>Hel",
+        "lo",
+        "!</><assistant>",
+    ]
+    assert [one.stats.mode for one in (first, second, last)] == ["part"] * 3
+    assert state.messages[-1]["content"] == "Hello!"
+    state.record_reply("Yes?")
+    increment = state.feed([reply("Yes?"), user("No.")])
+    assert (increment.text, increment.diverged) == ("</><user>No.</><assistant>", False)
+
+
+def test_another_role_ends_the_turn_before():
+    state = ChatTemplate(IN_PARTS).start()
+    state.feed([user("Hi")], pending=True)
+    increment = state.feed([{"role": "tool", "content": "4"}])
+    assert increment.text == "</><tool>4</><assistant>"
+    assert [message["role"] for message in state.messages] == ["user", "tool"]
+
+
+def test_parts_of_other_kinds_than_text_are_listed():
+    state = ChatTemplate(IN_PARTS).start()
+    state.feed([user("Hi")], pending=True)
+    state.feed([user([{"type": "image"}])])
+    assert state.messages[-1]["content"] == [{"type": "text", "text": "Hi"}, {"type": "image"}]
+
+
+def test_a_part_that_fails_leaves_no_trace():
+    source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
+    state = ChatTemplate(source).start()
+    state.feed([user("Hi")], pending=True)
+    before = state.read_text()
+    with pytest.raises(ChatTemplateError):
+        state.feed([user(7)])
+    with pytest.raises(InvalidMessageError, match="needs a message"):
+        state.feed([])
+    assert state.read_text() == before
+    assert state.feed([user("!")]).text == "!</><assistant>"
+
+
+def test_a_template_that_knows_no_parts_says_so():
+    template = ChatTemplate(PLAIN)
+    assert not template.supports_pending
+    assert ChatTemplate(IN_PARTS).supports_pending
+    with pytest.raises(ChatTemplateError, match="whole messages only") as caught:
+        template.start().feed([user("Hi")], pending=True)
+    assert caught.value.kind == "UnsupportedByTemplate"
+
+
+def test_what_was_said_before_a_conversation_began_again_goes_before_a_first_part():
+    state = ChatTemplate(IN_PARTS).start()
+    state.feed([user("a")])
+    state.begin_again()
+    increment = state.feed([user("b")], pending=True)
+    assert (increment.kept, state.read_text()) == (0, "<user>b")
+
+
+ONLY_PARTS = (
+    "{% if is_first_part %}<{{ message.role }}>{% endif %}{{ message.content }}"
+    "{% if is_last_part %}</>{% endif %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    "{% if is_appending_to_prefill %}{% endif %}"
+)
+
+
+def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
+    template = ChatTemplate(ONLY_PARTS)
+    assert template.render([user("a"), reply("b"), user("c")]) == (
+        "<user>a</><assistant>b</><user>c</><assistant>"
+    )
+
+
+def test_the_reply_before_a_part_is_closed_by_a_template_that_knows_parts_alone():
+    state = ChatTemplate(ONLY_PARTS).start()
+    state.feed([user("a")])
+    state.record_reply("b")
+    increment = state.feed([reply("b"), user("c")], pending=True)
+    assert (increment.text, increment.diverged) == ("</><user>c", False)
+    assert state.feed([user("d")]).text == "d</><assistant>"
+
+
+# -- a message that goes on, by any template ----------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [PLAIN, SCANNING, IN_PARTS, ONLY_PARTS])
+def test_what_is_said_so_far_is_read_before_the_message_ends(source):
+    state = started(source)
+    texts = [
+        state.feed_unended([reply("b"), user("Hel")]).text,
+        state.feed_unended([user("Hello, ")]).text,
+        state.feed([user("Hello, Ana")]).text,
+    ]
+    if source is SCANNING:  # the first prompt told of one message, the next of three
+        assert texts[1:] == ["lo,", " Ana</><assistant>"]
+    else:
+        assert texts == ["</><user>Hel", "lo,", " Ana</><assistant>"]
+    whole = ChatTemplate(source).render([user("a"), reply("b"), user("Hello, Ana")])
+    assert state.read_text() == whole
+    assert [message["content"] for message in state.messages] == ["a", "b", "Hello, Ana"]
+
+
+def test_a_message_that_goes_on_may_turn_out_otherwise():
+    state = started()
+    state.feed_unended([reply("b"), user("Hello")])
+    increment = state.feed([user("Help")])
+    assert increment.text == "p</><assistant>"
+    assert (increment.stats.diverged_at, increment.stats.session_had) == (increment.kept, "lo")
+
+
+def test_variables_of_one_part_alone_are_not_left_in_the_session():
+    state = started(head="A ")
+    state.feed_unended([reply("b"), user("c")], extra_context={"head": "B "})
+    assert state.read_text() == "B <user>a</><assistant>b</><user>c"
+    state.feed([user("cd")])
+    assert state.read_text() == "A <user>a</><assistant>b</><user>cd</><assistant>"
+    state.record_reply("e")
+    assert state.feed([reply("e"), user("f")]).text == "</><user>f</><assistant>"
+
+
+def test_a_message_in_blocks_goes_on_with_its_last_text():
+    source = "{% for m in messages %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endfor %}"
+    state = ChatTemplate(source).start()
+    assert state.feed_unended([user([{"type": "text", "text": "a"}])]).text == "[a"
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert state.feed_unended([user(parts)]).text == "][b"
+
+
+@pytest.mark.parametrize("source", ["{{ messages | length }}", "{{ messages[0].content | upper }}"])
+def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
+    state = ChatTemplate(source).start()
+    with pytest.raises(ChatTemplateError) as caught:
+        state.feed_unended([user("a")])
+    assert caught.value.kind == "NothingToContinue"
+    assert (state.read_text(), state.messages) == ("", [])
+
+
+def test_what_does_not_end_with_text_cannot_go_on():
+    state = ChatTemplate(PLAIN).start()
+    for messages in ([], [user([{"type": "image"}])]):
+        with pytest.raises(InvalidMessageError, match="end with text"):
+            state.feed_unended(messages)
+    assert state.read_text() == ""
+
+
+def test_a_part_that_fails_takes_those_back_that_came_with_it():
+    source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
+    state = ChatTemplate(source).start()
+    state.feed([user("Hi")], pending=True)
+    with pytest.raises(ChatTemplateError):
+        state.feed([user(" there"), user(7)], pending=True)
+    state.feed([user("!")])
+    assert state.messages == [user("Hi!")]

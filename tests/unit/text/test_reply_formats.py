@@ -1,0 +1,365 @@
+"""What the families of models write, and what is read in it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk
+from written_calls import CALLS, WRITTEN
+
+from langchain_convmem.errors import ConfigError, ReplyFormatError
+from langchain_convmem.text.call_syntaxes import ParsedCall
+from langchain_convmem.text.replies import ReplyReader, read_reply
+from langchain_convmem.text.reply_formats import (
+    REPLY_FORMATS,
+    Channel,
+    ReplyFormat,
+    ToolCallBlock,
+    get_reply_format,
+)
+
+
+def called(message: AIMessage) -> list[tuple[str, dict]]:
+    return [(call["name"], call["args"]) for call in message.tool_calls]
+
+
+@pytest.mark.parametrize("family", sorted(WRITTEN))
+def test_a_family_s_calls_are_read_with_what_they_pass(family):
+    name, text = WRITTEN[family]
+    message = read_reply(text, name)
+    assert called(message) == CALLS
+    assert message.content == ""
+    assert message.response_metadata == {"raw_text": text, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize("family", sorted(WRITTEN))
+def test_a_family_s_calls_that_break_off_are_broken_and_never_half_a_call(family):
+    name, text = WRITTEN[family]
+    whole = read_reply(text, name)
+    for end in range(len(text)):
+        message = read_reply(text[:end], name)
+        assert called(message) == called(whole)[: len(message.tool_calls)]
+
+
+@pytest.mark.parametrize("name", sorted(REPLY_FORMATS))
+def test_without_tools_what_looks_like_a_call_is_text(name):
+    texts = [text for form, text in WRITTEN.values() if form == name]
+    for text in texts:
+        message = read_reply(text, name, tools=False)
+        assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
+        assert "find" in message.content
+
+
+# -- reasoning and other channels -----------------------------------------------------------------
+
+
+def test_reasoning_is_a_block_of_the_message_and_the_text_is_clean():
+    message = read_reply("<think>\nLevel C?\n</think>\n\nLevel C.", "hermes")
+    assert message.content == message.text == "Level C."
+    assert message.additional_kwargs == {"reasoning_content": "Level C?"}
+    assert message.content_blocks == [
+        {"type": "reasoning", "reasoning": "Level C?"},
+        {"type": "text", "text": "Level C."},
+    ]
+
+
+def test_several_sections_of_a_channel_are_joined_and_the_text_around_them_stays():
+    message = read_reply("A <think>b</think>c\n<think>d</think>\ne <think>f", "hermes")
+    assert message.content == "A c\ne "
+    assert message.additional_kwargs["reasoning_content"] == "bdf"
+
+
+def test_what_no_mark_stands_beside_is_kept_to_the_last_line_end():
+    assert read_reply("\n Hi \n\n", "hermes").content == "\n Hi \n\n"
+
+
+@pytest.mark.parametrize("prompt", ["<think>", "..<think>\n", "<think></think><think>Let me"])
+def test_a_prompt_that_ends_in_a_channel_lets_the_reply_begin_there(prompt):
+    message = read_reply("R\n</think>\n\nText", "hermes", prompt_end=prompt)
+    assert message.additional_kwargs == {"reasoning_content": "R"}
+    assert message.content == "Text"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["<think>\n\n</think>\n\n", "What is <think>?<|im_end|>\n<|im_start|>assistant\n", "<thin"],
+)
+def test_a_prompt_whose_channel_is_closed_or_was_only_spoken_of_does_not(prompt):
+    assert read_reply("Text", "hermes", prompt_end=prompt).content == "Text"
+
+
+def test_a_prompt_that_ends_in_the_header_of_harmony_is_read_on_from_there():
+    message = read_reply(
+        ' to=functions.f<|channel|>commentary json<|message|>{"a": 1}',
+        "harmony",
+        prompt_end="<|end|><|start|>assistant",
+    )
+    assert called(message) == [("f", {"a": 1})]
+    assert message.content == ""
+
+
+def test_a_call_within_reasoning_is_a_thought_and_a_thought_within_a_call_is_its_text():
+    thought = '<tool_call>{"name": "f"}</tool_call>'
+    message = read_reply(f"<think>{thought}</think>", "hermes")
+    assert message.additional_kwargs == {"reasoning_content": thought}
+    assert message.tool_calls == []
+    call = '<tool_call>{"name": "f", "arguments": {"a": "<think>"}}</tool_call>'
+    assert called(read_reply(call, "hermes")) == [("f", {"a": "<think>"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end"),
+    [
+        ("hermes", '<tool_call>{"name": "f", "arguments": ', "}</tool_call>"),
+        ("mistral", "[TOOL_CALLS]f[ARGS]", ""),
+        ("harmony", "<|start|>assistant to=functions.f<|message|>", "<|call|>"),
+        ("phi4", '<|tool_call|>[{"name": "f", "arguments": ', "}]<|/tool_call|>"),
+    ],
+)
+def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
+    marks = [text for block in REPLY_FORMATS[name].call_blocks for text in (block.start, block.end)]
+    for mark in filter(None, marks):
+        written = {"code": f'say("{mark}")', "more": [mark, "\\"]}
+        once = f"{start}{json.dumps(written)}{end}"
+        assert called(read_reply(once, name)) == [("f", written)]
+        assert called(read_reply(once * 2, name)) == [("f", written)] * 2
+
+
+def test_a_call_that_can_be_read_is_told_when_its_fence_closes_whatever_its_texts_resemble():
+    reader = ReplyReader("pythonic")
+    [chunk] = reader.feed("""<|tool_call_start|>[f(a='{"b')]<|tool_call_end|>""")
+    assert [(call["name"], call["args"]) for call in chunk.tool_call_chunks] == [
+        ("f", json.dumps({"a": '{"b'}))
+    ]
+
+
+def test_a_text_that_is_never_closed_takes_no_later_call_with_it():
+    broken = '<tool_call>{"name": "f", "arguments": {"a": "b}}</tool_call>'
+    message = read_reply(f'{broken}One<tool_call>{{"name": "g"}}</tool_call>Two', "hermes")
+    assert [call["args"] for call in message.invalid_tool_calls] == [
+        json.dumps('{"name": "f", "arguments": {"a": "b}}')
+    ]
+    assert called(message) == [("g", {})]
+    assert message.content == "OneTwo"
+
+
+def test_channels_given_replace_those_of_the_format_and_none_is_none():
+    text = "<think>a</think><note>b</note>c"
+    note = Channel("note", "<note>", "</note>", reasoning=False)
+    message = read_reply(text, "hermes", channels=[note])
+    assert message.content == "<think>a</think>c"
+    assert message.additional_kwargs == {"channels": {"note": "b"}}
+    assert read_reply(text, "hermes", channels=[]).content == text
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+def test_arguments_that_are_json_within_json_are_read():
+    text = '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>'
+    assert called(read_reply(text, "hermes")) == [("f", {"a": 1})]
+
+
+def test_ids_of_the_model_are_kept_unless_they_were_given_before():
+    one = '{"name": "f", "arguments": {}, "id": "abcdefghi"}'
+    message = read_reply(f"[TOOL_CALLS][{one}, {one}]", "mistral")
+    first, second = [call["id"] for call in message.tool_calls]
+    assert first == "abcdefghi"
+    assert second != first
+    assert len(second) == 9
+    assert second.isalnum()
+
+
+def test_every_reply_has_ids_of_its_own():
+    text = '<tool_call>{"name": "f"}</tool_call>' * 2
+    ids = [call["id"] for _ in range(2) for call in read_reply(text, "hermes").tool_calls]
+    assert len(set(ids)) == 4
+    assert all(one.startswith("call_") for one in ids)
+
+
+def test_ids_that_were_made_twice_are_told_apart():
+    text = '<tool_call>{"name": "f"}</tool_call>' * 3
+    ids = [call["id"] for call in read_reply(text, "hermes", call_ids=lambda: "a").tool_calls]
+    assert ids == ["a", "a_1", "a_2"]
+
+
+def test_an_id_that_is_a_mere_number_is_replaced_for_the_next_reply_begins_to_count_anew():
+    text = '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f"}]<|END_ACTION|>'
+    assert read_reply(text, "cohere", call_ids=lambda: "a").tool_calls[0]["id"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": </tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": [1]}</tool_call>'),
+        ("hermes", '<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>'),
+        ("hermes", '<tool_call>{"arguments": {}}</tool_call>'),
+        ("hermes", "<tool_call></tool_call>"),
+        ("hermes", "<tool_call><function=f><parameter=a>1</function></tool_call>"),
+        ("hermes", '<tool_call>{"name": "f", "arguments": ' + '{"a":' * 150 + "1" + "}" * 151),
+        ("mistral", '[TOOL_CALLS]f[ARGS]{"a"'),
+        ("llama3", '{"name": "f", "parameters": {"a": '),
+        ("gemma", '<|tool_call>call:f{a:<|"|>x}<tool_call|>'),
+        ("pythonic", "[f(a=__import__('os').getpid())]"),
+        ("pythonic", "<|tool_call_start|>[f(1)]<|tool_call_end|>"),
+        ("harmony", "<|channel|>commentary to=functions.f<|message|>{"),
+    ],
+)
+def test_a_broken_call_is_kept_as_an_invalid_one_or_raised_with_the_whole_reply(name, text):
+    message = read_reply(text, name)
+    assert message.tool_calls == []
+    assert len(message.invalid_tool_calls) == 1
+    with pytest.raises(ReplyFormatError) as error:
+        read_reply(text, name, on_invalid_tool_call="raise")
+    assert error.value.text == text
+
+
+def test_the_text_of_a_broken_call_is_told_beside_the_calls_that_are_whole():
+    text = '<tool_call>{"name": "f", "a</tool_call>.<tool_call>{"name": "g"}</tool_call>'
+    message = read_reply(text, "hermes")
+    assert called(message) == [("g", {})]
+    assert [json.loads(call["args"]) for call in message.invalid_tool_calls] == ['{"name": "f", "a']
+    assert message.content == "."
+
+
+SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "parameters": {
+            "properties": {
+                "zip": {"type": "string"},
+                "n": {"type": "integer"},
+                "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "any": {},
+            }
+        },
+    },
+}
+
+
+def test_the_schema_of_a_tool_tells_texts_from_numbers_where_the_model_does_not():
+    passed = {"zip": "12345", "n": "3", "note": "null", "any": "7"}
+    parameters = "".join(f"<parameter={key}>\n{one}\n</parameter>" for key, one in passed.items())
+    text = f"<tool_call><function=f>{parameters}</function></tool_call>"
+    guessed = {"zip": 12345, "n": 3, "note": None, "any": 7}
+    assert called(read_reply(text, "hermes")) == [("f", guessed)]
+    told = called(read_reply(text, "hermes", tools=[SCHEMA]))
+    assert told == [("f", {**guessed, "zip": "12345"})]
+
+
+@pytest.mark.parametrize("tools", [[{}], [{"name": 3}], [3], [{"function": {"name": "f"}}]])
+def test_tools_in_any_other_form_tell_nothing(tools):
+    assert called(read_reply('<tool_call>{"name": "f"}', "hermes", tools=tools)) == [("f", {})]
+
+
+# -- what resembles a call ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", "Write <tool_call> before it."),
+        ("hermes", "a < b, <tool_cal"),
+        ("llama3", '{"name": "Ana", "age": 3}'),
+        ("llama3", '{"name": "Ana"}'),
+        ("llama3", '{ "not a call'),
+        ("llama3", '{"name": "Ana'),
+        ("llama3", 'As JSON: {"name": "f", "parameters": {}}'),
+        ("pythonic", "[x for x in y]"),
+        ("pythonic", "[see](https://example.org)"),
+        ("pythonic", "[f(x)]"),
+        ("gemma", "<start_of"),
+        ("mistral", "[TOOL_CALLS"),
+        ("plain", '<tool_call>{"name": "f"}</tool_call>'),
+    ],
+)
+def test_what_merely_resembles_a_call_is_text_to_the_letter(name, text):
+    message = read_reply(text, name)
+    assert message.content == text
+    assert (message.tool_calls, message.invalid_tool_calls) == ([], [])
+
+
+def test_bare_text_is_let_go_as_soon_as_it_cannot_be_a_call():
+    reader = ReplyReader("llama3")
+    assert reader.feed('{"name": "Ana", "age"') == []
+    assert [chunk.content for chunk in reader.feed(":")] == ['{"name": "Ana", "age":']
+
+
+def test_a_call_comes_as_soon_as_it_is_closed_and_in_one_piece():
+    reader = ReplyReader("hermes")
+    assert reader.feed('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call') == []
+    (chunk,) = reader.feed(">")
+    assert [(call["name"], call["args"]) for call in chunk.tool_calls] == [("f", {"a": 1})]
+
+
+def test_a_bare_call_may_follow_reasoning_but_no_text():
+    assert called(read_reply("<think>R</think>\n[f()]", "pythonic")) == [("f", {})]
+    message = read_reply("As in <think>R</think>[f()]", "pythonic")
+    assert (message.content, message.tool_calls) == ("As in [f()]", [])
+
+
+def test_text_behind_a_bare_call_is_text():
+    message = read_reply('{"name": "f", "parameters": {}}\nDone.', "llama3")
+    assert called(message) == [("f", {})]
+    assert message.content == "Done."
+
+
+# -- formats --------------------------------------------------------------------------------------
+
+
+def test_a_format_of_ones_own_is_read_like_those_that_are_known():
+    def words(text):
+        name, _, argument = text.partition(" ")
+        return [ParsedCall(name, json.dumps({"text": argument}), text)]
+
+    form = ReplyFormat(
+        name="words",
+        channels=(Channel("aside", "(", ")", reasoning=False),),
+        call_blocks=(ToolCallBlock("!", "!", words),),
+    )
+    message = read_reply("Well (hm) !find it! then", form)
+    assert called(message) == [("find", {"text": "it"})]
+    assert message.content == "Well   then"
+    assert message.additional_kwargs == {"channels": {"aside": "hm"}}
+
+
+@pytest.mark.parametrize("name", sorted(REPLY_FORMATS))
+def test_formats_pickle(name):
+    assert pickle.loads(pickle.dumps(REPLY_FORMATS[name])) == REPLY_FORMATS[name]  # noqa: S301
+
+
+def test_an_unknown_format_is_refused_with_those_that_there_are():
+    with pytest.raises(ConfigError, match=r"'gpt'.*'gemma'.*'hermes'"):
+        get_reply_format("gpt")
+
+
+@pytest.mark.parametrize(
+    "channel", [("", "<a>", "</a>"), ("a", "", "</a>"), ("a", "<a>", ""), ("id", "<a>", "</a>")]
+)
+def test_a_channel_without_a_name_or_marks_is_refused(channel):
+    with pytest.raises(ConfigError, match="channel"):
+        ReplyFormat(name="mine", channels=(Channel(*channel),))
+    with pytest.raises(ConfigError, match="channel"):
+        ReplyReader("hermes", channels=[Channel(*channel)])
+
+
+@pytest.mark.parametrize("marks", [{"marks": ("",)}, {"stop": ("",)}])
+def test_a_format_with_an_empty_mark_is_refused(marks):
+    with pytest.raises(ConfigError, match="empty mark"):
+        ReplyFormat(name="mine", **marks)
+
+
+def test_the_last_chunk_is_empty_and_tells_why_the_reply_ended():
+    reader = ReplyReader("hermes")
+    assert reader.feed("<") == []
+    held, last = reader.finish(finish_reason="length")
+    assert held.content == "<"
+    assert last == AIMessageChunk(
+        content="",
+        chunk_position="last",
+        response_metadata={"raw_text": "<", "finish_reason": "length"},
+    )

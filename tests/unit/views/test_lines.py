@@ -1,0 +1,238 @@
+"""Dialog lines, made of entries and read from stored text alike, and their times."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from histories import messages, spoken
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.logs.rows import Row, entry_of
+from langchain_convmem.records import Metadata, ThreadKey
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
+from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata, role_of
+from langchain_convmem.views.lines import (
+    DEFAULT_SPEAKERS,
+    day_text,
+    dialog_lines,
+    iso_time,
+    moment_at,
+    plain_lines,
+)
+
+
+def test_a_line_says_who_said_what_when_and_where():
+    message = HumanMessage(
+        "Behind the harbour.",
+        id="h1",
+        name="Ana",
+        additional_kwargs={"timestamp": "1970-01-01T00:00:07Z", "session": 4},
+    )
+    [entry] = spoken(message)
+    [line] = dialog_lines(entry)
+    assert (line.line_id, line.part, line.entry_id) == ("h1", 0, entry.id)
+    assert (line.key, line.position, line.role) == (entry.key, entry.position, "user")
+    assert (line.speaker, line.text) == ("Ana", "Behind the harbour.")
+    assert (line.time_ms, line.session) == (7_000, "4")
+
+
+def test_without_a_name_id_or_time_the_entry_gives_them():
+    user, assistant = spoken(HumanMessage("a"), AIMessage("b", id="", name=""))
+    [first], [second] = dialog_lines(user), dialog_lines(assistant)
+    assert [first.speaker, second.speaker] == list(DEFAULT_SPEAKERS.values())
+    assert [first.line_id, second.line_id] == [user.id, assistant.id]
+    assert first.time_ms == user.metadata.timing["creation"]
+    assert first.session is None
+
+
+def test_each_piece_of_text_is_a_line_of_its_own():
+    [entry] = spoken(AIMessage(["one", " ", {"type": "text", "text": "two"}, "three"], id="m"))
+    lines = dialog_lines(entry)
+    assert [line.text for line in lines] == ["one", "two", "three"]
+    assert [line.line_id for line in lines] == ["m", "m#2", "m#3"]
+    assert [line.part for line in lines] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        SystemMessage("s"),
+        ToolMessage("t", tool_call_id="c"),
+        FunctionMessage(name="f", content="f"),
+        HumanMessage(" "),
+        AIMessage([{"type": "reasoning", "reasoning": "thought"}]),
+        ChatMessage(content="d", role="developer"),
+    ],
+)
+def test_only_what_user_and_assistant_said_are_lines(message):
+    [entry] = spoken(message)
+    assert dialog_lines(entry) == []
+
+
+def test_summaries_and_controls_are_no_lines():
+    [entry] = spoken("a")
+    assert dialog_lines(replace(entry, role="summary")) == []
+    assert dialog_lines(replace(entry, role="control", message=None)) == []
+
+
+def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
+    tags = {"topic": "boats", "weight": 2, "share": 0.5, "urgent": False, "mood": None}
+    other = {"session": "one", "timestamp": 7, "speaker": "Bo", "call": {"a": 1}, "why": "hm " * 99}
+    [entry] = spoken(HumanMessage(["one", "two"], additional_kwargs={**tags, **other}))
+    first, second = dialog_lines(entry)
+    assert first.tags == second.tags == tags
+    assert hash(first) == hash(replace(first, tags={}))
+
+
+KEY = ThreadKey("ana", "t")
+USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+
+PLAIN = {
+    "said": HumanMessage("Behind the harbour."),
+    "said by somebody": HumanMessage("Behind the harbour.", name="Ana", id="h1"),
+    "blank": HumanMessage(" \n"),
+    "answered": AIMessage("Two.", response_metadata={"model": "m", "logprobs": None}),
+    "counted": AIMessage("3", usage_metadata={**USAGE, "input_token_details": {"audio": 1}}),
+    "marked": HumanMessage(
+        'He said "100 $".\n',
+        additional_kwargs={"timestamp": "2026-09-03T18:20:00+02:00", "session": 4, "mood": "calm"},
+    ),
+    "timed": AIMessage("4", additional_kwargs={"timestamp": 7, "list": [1], "long": "x" * 300}),
+}
+
+
+def row_of(body, *, role="user", metadata=None):
+    return Row(new_ulid(), 9, "turn", role, body, metadata)
+
+
+def row_of_message(message, metadata=None):
+    body = encode_body(draft_of(message))
+    return row_of(body, role=role_of(message), metadata=encode_metadata(metadata or Metadata()))
+
+
+def plainly(row):
+    return plain_lines(KEY, row.id, row.position, row.role, row.body, metadata=row.metadata)
+
+
+def by_the_codec(row):
+    """Return the lines of a row, or what cannot be read of it."""
+    try:
+        return dialog_lines(entry_of(KEY, row))
+    except (CorruptEntryError, InvalidMessageError) as error:
+        return type(error)
+
+
+def agree(row):
+    found = plainly(row)
+    # As text, since a NaN equals nothing.
+    return found is None or repr(found) == repr(by_the_codec(row))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("metadata", [None, Metadata(("fake",), {"creation": 5, "llmEnd": 6})])
+def test_plain_messages_are_read_without_the_codec(name, metadata):
+    row = row_of_message(PLAIN[name], metadata)
+    assert plainly(row) == by_the_codec(row)
+
+
+@pytest.mark.parametrize("name", SAMPLE_MESSAGES)
+def test_every_kind_of_message_has_the_lines_that_the_codec_gives_it(name):
+    assert agree(row_of_message(SAMPLE_MESSAGES[name]()))
+
+
+@pytest.mark.parametrize("number", range(len(ODD_TEXTS)))
+def test_any_text_comes_back_as_it_was(number):
+    row = row_of_message(HumanMessage(ODD_TEXTS[number]))
+    assert agree(row)
+
+
+@settings(max_examples=75, deadline=None)
+@given(messages, st.booleans())
+def test_any_message_has_the_lines_that_the_codec_gives_it(message, is_timed):
+    metadata = Metadata(timing={"creation": 12}) if is_timed else None
+    assert agree(row_of_message(message, metadata))
+
+
+FIELDS = st.sampled_from([
+    "content", "name", "id", "additional_kwargs", "response_metadata", "usage_metadata", "type",
+    "tool_calls", "example", "role", "v", "m", "c", "k", "timestamp", "session", "input_tokens",
+    "output_tokens", "total_tokens", "input_token_details", "$set", "$points",
+])  # fmt: skip
+
+VALUES = st.recursive(
+    st.one_of(
+        st.sampled_from([None, True, 0, 1, -1, 1.5, 10**30, float("nan"), "", "a"]),
+        st.sampled_from(["\ud800", "human", "ai", "1", "tool", "2026-01-01", USAGE]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(FIELDS, inner, max_size=3)
+    ),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(sorted(PLAIN)),
+    st.lists(st.tuples(st.sampled_from(["body", "message", "marks"]), FIELDS, VALUES), max_size=3),
+    st.sampled_from(["user", "assistant", "tool", "system", "control"]),
+)
+@example("said", [("body", "v", 2)], "user")
+@example("said", [("message", "content", None)], "user")
+@example("said", [("marks", "timestamp", "soon")], "user")
+@example("answered", [("message", "usage_metadata", {"input_tokens": 1})], "assistant")
+@example("answered", [("marks", "tool_calls", [{"function": 1}])], "assistant")
+def test_what_the_codec_refuses_has_no_lines_of_its_own(name, changes, role):
+    body = json.loads(encode_body(draft_of(PLAIN[name])))
+    message = body["m"]
+    parts = {"body": body, "message": message, "marks": message.setdefault("additional_kwargs", {})}
+    for where, field, value in changes:
+        parts[where][field] = value
+    assert agree(row_of(json.dumps(body), role=role))
+
+
+@pytest.mark.parametrize(
+    "body", ["", " ", "{", "[]", "null", '"v"', '{"v":1}', '{"v":1,"m":{}} ', '{"v":1,"m":[]}']
+)
+def test_what_is_no_body_is_left_to_the_codec(body):
+    assert plainly(row_of(body)) is None
+
+
+def test_metadata_that_cannot_be_read_is_left_to_the_codec():
+    row = row_of_message(HumanMessage(" "))
+    assert plainly(row) == []
+    assert plain_lines(KEY, row.id, 9, "user", row.body, metadata="{") is None
+
+
+# -- Times as text: in UTC, and nothing where no calendar reaches ---------------------------------
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00+00:00"),
+        (-1, "1969-12-31T23:59:59.999000+00:00"),
+        (1_683_540_000_250, "2023-05-08T10:00:00.250000+00:00"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00+00:00"),
+    ],
+)
+def test_a_time_is_told_in_utc(time_ms, text):
+    assert iso_time(time_ms) == text
+    assert day_text(time_ms) == text[:10]
+    assert moment_at(time_ms).isoformat() == text
+
+
+@pytest.mark.parametrize("time_ms", [-(10**18), 10**18, 10**30])
+def test_a_time_outside_the_calendar_has_no_text(time_ms):
+    assert (moment_at(time_ms), iso_time(time_ms), day_text(time_ms)) == (None, None, "")

@@ -1,0 +1,319 @@
+"""What each provider takes, rule by rule, by named examples."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from histories import spoken
+from langchain_core.messages import (
+    AIMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.views.context import context
+from langchain_convmem.views.providers import (
+    ANTHROPIC,
+    BEDROCK_CONVERSE,
+    GEMINI,
+    OPENAI,
+    PROFILES,
+    STRICT,
+    fits,
+    profile_for,
+    resolved,
+)
+from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT, INTERRUPTED_SOURCE
+from tests.fuzz.validators import VALIDATORS
+
+ALL = sorted(PROFILES)
+
+
+def shown(profile, *messages, **options):
+    found = context(spoken(*messages), profile=profile, **options)
+    assert VALIDATORS[profile](found.messages) == []
+    return found
+
+
+def asks(*ids, name="weather", **args):
+    calls = [{"name": name, "args": args, "id": own, "type": "tool_call"} for own in ids]
+    return AIMessage("", tool_calls=calls)
+
+
+def result(own, content="22", **more):
+    return ToolMessage(content, tool_call_id=own, **more)
+
+
+# -- the values ---------------------------------------------------------------------------------
+def test_strict_takes_only_what_all_of_them_take():
+    for profile in (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI):
+        for place, rules in STRICT.media.items():
+            for kind, rule in rules.items():
+                theirs = profile.media[place][kind]
+                assert rule.forms <= theirs.forms
+                assert rule.types <= theirs.types
+                assert rule.max_bytes <= theirs.max_bytes
+        for text in ("call_1", "a.b", "x" * 41, "ü", "1st", "get-time"):
+            assert fits(text, profile.call_id) or not fits(text, STRICT.call_id)
+            assert fits(text, profile.tool_name) or not fits(text, STRICT.tool_name)
+    assert STRICT.system == "head"
+    assert STRICT.reasoning == frozenset()
+    assert STRICT.media["user"]["image"].types == {"image/png", "image/jpeg", "image/webp"}
+
+
+def test_a_profile_is_named_or_given_as_a_value():
+    assert resolved("gemini") is GEMINI
+    assert resolved(GEMINI) is GEMINI
+    entries = spoken("a")
+    assert context(entries, profile=OPENAI) == context(entries, profile="openai")
+    with pytest.raises(ConfigError, match=r"cohere.*strict"):
+        context(entries, profile="cohere")
+
+
+def test_a_model_that_takes_less_has_a_profile_of_its_own():
+    blind = dataclasses.replace(OPENAI, name="blind", media={})
+    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    found = context(spoken(HumanMessage([picture])), profile=blind)
+    assert found.messages[0].content == [
+        {"type": "text", "text": "[image, image/png, 2 B: not shown]"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "profile"),
+    [
+        ("openai-chat", "openai"),
+        ("azure-openai-chat", "openai"),
+        ("anthropic-chat", "anthropic"),
+        ("amazon_bedrock_converse_chat", "bedrock_converse"),
+        ("chat-google-generative-ai", "gemini"),
+        ("fake-chat-model", "strict"),
+    ],
+)
+def test_a_chat_model_has_the_profile_of_its_provider_whatever_is_bound_to_it(kind, profile):
+    model = type("Model", (), {"_llm_type": kind})()
+    assert profile_for(model) == profile
+    assert profile_for(type("Bound", (), {"bound": model})()) == profile
+    assert profile_for(object()) == "strict"
+
+
+# -- system messages ----------------------------------------------------------------------------
+@pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "gemini"])
+def test_system_text_is_hoisted_where_the_provider_has_one_place_for_it(profile):
+    found = shown(profile, SystemMessage("one"), "a", SystemMessage("two"), AIMessage("b"))
+    assert [(m.type, m.content) for m in found.messages] == [
+        ("system", "one\n\ntwo"),
+        ("human", "a"),
+        ("ai", "b"),
+    ]
+
+
+def test_system_text_stays_where_it_was_written_where_the_provider_allows_it():
+    found = shown("openai", SystemMessage("one"), "a", SystemMessage("two"), "b", AIMessage("c"))
+    assert [(m.type, m.content) for m in found.messages] == [
+        ("system", "one"),
+        ("human", "a"),
+        ("system", "two"),
+        ("human", "b"),
+        ("ai", "c"),
+    ]
+
+
+def test_system_text_inside_a_tool_loop_follows_the_results():
+    found = shown("openai", "a", asks("c1"), SystemMessage("now"), result("c1"), AIMessage("b"))
+    assert [m.type for m in found.messages] == ["human", "ai", "tool", "system", "ai"]
+
+
+def test_a_budget_keeps_system_text_of_what_it_cuts():
+    said = ["a" * 400, AIMessage("b"), SystemMessage("rule"), "c", AIMessage("d"), "e"]
+    found = shown("openai", *said, max_tokens=40)
+    assert [(m.type, m.content) for m in found.messages] == [
+        ("system", "rule"),
+        ("human", "c"),
+        ("ai", "d"),
+        ("human", "e"),
+    ]
+    assert found.repairs == ("left out older messages to stay within 40 tokens",)
+
+
+@pytest.mark.parametrize("profile", ALL)
+def test_a_system_message_holds_text_only(profile):
+    picture = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    found = shown(profile, SystemMessage(["See:", picture]), "a")
+    assert [block["text"] for block in found.messages[0].content] == [
+        "See:",
+        "[image, image/png, 2 B: not shown]",
+    ]
+
+
+# -- tool calls ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("profile", ALL)
+def test_an_id_that_the_provider_takes_is_kept(profile):
+    found = shown(profile, "q", asks("toolu_01"), result("toolu_01"))
+    assert found.messages[1].tool_calls[0]["id"] == found.messages[2].tool_call_id == "toolu_01"
+    assert found.repairs == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "takers"),
+    [
+        ("functions.weather:0", {"openai", "gemini"}),
+        ("i" * 50, {"bedrock_converse", "anthropic", "gemini"}),
+        ("i" * 70, {"gemini"}),
+        ("two words", {"gemini"}),
+        ("ü", {"gemini"}),
+    ],
+)
+def test_an_id_is_rewritten_in_call_and_result_only_where_it_must_be(own, takers):
+    said = ("q", asks(own), result(own))
+    for profile in ALL:
+        found = shown(profile, *said)
+        call, answer = found.messages[1].tool_calls[0], found.messages[2]
+        assert call["id"] == answer.tool_call_id
+        assert answer.content == "22"
+        assert (call["id"] == own) is (profile in takers)
+        assert (found.repairs == ()) is (profile in takers)
+
+
+def test_a_rewritten_id_is_the_same_every_time():
+    entries = spoken("q", asks("a b"), result("a b"))
+    first, again = context(entries), context(entries)
+    assert first == again
+    assert first.messages[1].tool_calls[0]["id"] == f"call_{entries[1].id}_0"
+    assert first.repairs == (
+        f"gave the tool call 'a b' of {entries[1].id} the id call_{entries[1].id}_0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "written"),
+    [
+        ("get-time", "strict", "get-time"),
+        ("my tool", "openai", "my_tool"),
+        ("a.b:c", "gemini", "a.b:c"),
+        ("a.b:c", "anthropic", "a_b_c"),
+        ("1st", "openai", "1st"),
+        ("1st", "gemini", "_1st"),
+        ("t" * 100, "anthropic", "t" * 100),
+        ("t" * 100, "strict", "t" * 63),
+        ("", "strict", "tool"),
+        ("ß", "strict", "_"),
+    ],
+)
+def test_the_name_of_a_tool_is_written_in_letters_that_the_provider_takes(name, profile, written):
+    found = shown(profile, "q", asks("c1", name=name), result("c1", name=name or None))
+    assert found.messages[1].tool_calls[0]["name"] == written
+    assert found.messages[2].name in (written, None)
+    assert any("tool name" in repair for repair in found.repairs) is (name != written)
+
+
+def test_a_result_bears_the_name_of_the_call_it_answers():
+    found = shown("gemini", "q", asks("c1"), result("c1", name="another"))
+    assert found.messages[2].name == "weather"
+
+
+@pytest.mark.parametrize("profile", ALL)
+def test_a_call_that_nothing_answers_is_closed_by_a_marked_error_with_a_lasting_id(profile):
+    entries = spoken("q", asks("c1"))
+    closed = context(entries, profile=profile).messages[-1]
+    assert (closed.content, closed.status, closed.name) == (INTERRUPTED_RESULT, "error", "weather")
+    assert closed.additional_kwargs == {"source": INTERRUPTED_SOURCE}
+    assert closed.id == context(entries, profile=profile).messages[-1].id
+    assert len(closed.id) == 26
+    assert len(entries) == 2
+
+
+def test_arguments_are_sent_as_json_can_carry_them():
+    odd = {"nan": float("nan"), "set": {2, 1}, "half": "\ud83d", "bytes": b"x", "deep": [(1,)]}
+    found = shown("strict", "q", asks("c1", **odd))
+    assert found.messages[1].tool_calls[0]["args"] == {
+        "nan": "nan",
+        "set": [1, 2],
+        "half": "\ufffd",
+        "bytes": "b'x'",
+        "deep": [[1]],
+    }
+
+
+def test_a_legacy_function_call_is_a_tool_call_with_its_result():
+    legacy = {"function_call": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+    said = AIMessage("", additional_kwargs=legacy)
+    found = shown("strict", "q", said, FunctionMessage(name="weather", content="22"))
+    [call] = found.messages[1].tool_calls
+    assert (call["name"], call["args"]) == ("weather", {"city": "Rome"})
+    assert (found.messages[2].content, found.messages[2].tool_call_id) == ("22", call["id"])
+    assert found.messages[1].additional_kwargs == {}
+    assert found.repairs == ()
+
+
+def test_a_legacy_function_call_that_is_no_json_is_left_out():
+    legacy = {"function_call": {"name": "weather", "arguments": "{"}}
+    found = shown("strict", "q", AIMessage("Hm.", additional_kwargs=legacy), "?")
+    assert found.messages[1].content == "Hm."
+    assert "unparsable" in found.repairs[0]
+
+
+def test_what_repeats_a_call_says_what_the_call_says():
+    told = {"type": "tool_use", "id": "c1", "name": "my tool", "input": {"x": {1}}, "index": 0}
+    call = {"name": "my tool", "args": {"x": {1}}, "id": "c1", "type": "tool_call"}
+    found = shown("bedrock_converse", "q", AIMessage([told], tool_calls=[call]), result("c1"))
+    block = found.messages[1].content[0]
+    assert (block["name"], block["input"]) == ("my_tool", {"x": [1]})
+
+
+@pytest.mark.parametrize("profile", ["gemini", "strict"])
+def test_what_repeats_a_call_goes_where_the_integration_would_refuse_it(profile):
+    told = {"type": "tool_use", "id": "c1", "name": "weather", "input": {}}
+    call = {"name": "weather", "args": {}, "id": "c1", "type": "tool_call"}
+    said = AIMessage(
+        [told], tool_calls=[call], response_metadata={"model_provider": "google_genai"}
+    )
+    found = shown(profile, "q", said, result("c1"))
+    assert found.messages[1].content == ""
+    assert found.messages[1].tool_calls == [call]
+
+
+# -- whole messages -----------------------------------------------------------------------------
+def test_the_first_parts_usage_stays_and_nothing_is_summed_up():
+    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    for profile in ALL:
+        found = shown(
+            profile,
+            "q",
+            AIMessage("a", usage_metadata=usage, response_metadata={"n": 1, "finish": "length"}),
+            AIMessage("b", usage_metadata=usage, response_metadata={"n": 2}),
+        )
+        assert found.messages[1].usage_metadata == usage
+        assert found.messages[1].response_metadata == {"n": 1, "finish": "length"}
+
+
+def test_two_live_messages_of_one_id_are_told_apart():
+    entries = spoken(HumanMessage("a", id="m1"), AIMessage("b"), HumanMessage("c", id="m2"))
+    twin = dataclasses.replace(entries[2], message=HumanMessage("c", id="m1"))
+    found = context([*entries[:2], twin])
+    assert [message.id for message in found.messages] == ["m1", entries[1].id, twin.id]
+
+
+def test_settings_that_would_be_sent_as_a_role_or_a_name_are_taken_out():
+    system = SystemMessage("s", additional_kwargs={"__openai_role__": "developer"})
+    odd = HumanMessage("a", additional_kwargs={"__openai_role__": "root", "name": "a b", "x": 1})
+    found = shown("openai", system, odd)
+    assert found.messages[0].additional_kwargs == {"__openai_role__": "developer"}
+    assert found.messages[1].additional_kwargs == {"x": 1}
+
+
+@pytest.mark.parametrize("profile", ALL)
+def test_very_long_and_deep_content_is_shown(profile):
+    deep = "end"
+    for _ in range(40):
+        deep = {"type": "tool_result", "content": [deep]}
+    found = shown(
+        profile, HumanMessage(["x" * 2_000_000, deep]), asks(*[f"c{n}" for n in range(50)])
+    )
+    assert len(found.messages[0].content[0]["text"]) == 2_000_000
+    assert "[...]" in found.messages[0].content[1]["text"]
+    assert len(found.messages) == 52
