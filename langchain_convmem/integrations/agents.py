@@ -426,8 +426,6 @@ def _update_of(command: Command[Any]) -> dict[str, Any]:
 
 
 _FRONT = 0
-
-
 """Where a stand-in stands: before every position of a log."""
 
 

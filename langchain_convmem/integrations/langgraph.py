@@ -455,8 +455,6 @@ Update = dict[str, Any]
 
 
 _PLAIN = ChainShape(slots=None, profile="strict", is_fixed=True)
-
-
 """What is known of a model that a node does not see."""
 
 
@@ -821,8 +819,6 @@ def _emptied(state: Any) -> str | None:
 
 
 _ROLE_FIELDS = frozenset({"type", "data"})
-
-
 """Keys of a message that LangChain wrote down."""
 
 
@@ -934,8 +930,6 @@ def not_to_store(message: BaseMessage) -> BaseMessage:
 
 
 _PAGE = 64
-
-
 """So many of the latest entries are read first: a turn in progress is among them."""
 
 
@@ -1175,8 +1169,6 @@ class StateTurn:
 
 
 _READER = "__convmem_reader"
-
-
 """Where `configurable` holds the reader. LangGraph keeps no such key in its checkpoints."""
 
 

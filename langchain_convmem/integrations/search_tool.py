@@ -32,8 +32,6 @@ _NOTHING = "Nothing that fits was said before."
 
 
 _LATEST = 256
-
-
 """So many of a thread's latest entries are looked through for the turn under way."""
 
 

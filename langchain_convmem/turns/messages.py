@@ -181,8 +181,6 @@ def _is_blank(message: HumanMessage) -> bool:
 
 
 _ALIKE = 0.6
-
-
 """This share of the words, or of the characters, an edit has from what it replaces."""
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 NAMESPACE = "memory"
-
-
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
 
 
@@ -30,14 +28,10 @@ _RENAMED = {"max_tokens": "recall_tokens", "k": "recall_k"}
 
 
 _PLAIN_NAMES = ("recall", "remember")
-
-
 """Options that a call may also set beside the namespace."""
 
 
 _OWN_NAMES = ("recall_tokens", "recall_k")
-
-
 """Options that nothing else goes by: outside of the namespace they are a mistake."""
 
 

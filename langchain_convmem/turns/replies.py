@@ -31,20 +31,14 @@ from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import calls_of
 
 INTERRUPTED = "interrupted"
-
-
 """Attribute of a reply that was cut off."""
 
 
 STRUCTURED = "structured_output"
-
-
 """Key in a reply's `aux`: the names of what a value was made of, where the reply stands for one."""
 
 
 _RUN_PREFIX = "lc_run-"
-
-
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
 
 

@@ -94,8 +94,6 @@ class TurnMemory(Protocol):
 
 
 SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
-
-
 """Roles of what is said in a conversation."""
 
 
@@ -302,8 +300,6 @@ def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:
 
 
 Place: TypeAlias = tuple[Hashable, ThreadKey]
-
-
 """A thread and the log it is in: equal names in two logs are two threads."""
 
 
@@ -362,8 +358,6 @@ def _refusals(thread_id: str) -> Refusals:
 
 
 TURN_QUEUE = TurnQueue()
-
-
 """One per process: whatever runs turns over one thread takes turns as well."""
 
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 
 _PATIENCE_S = 0.3
-
-
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
 
@@ -109,8 +107,6 @@ class CallContext:
 
 
 _BEFORE_ALL = 0
-
-
 """A position before every position of a log."""
 
 
@@ -131,8 +127,6 @@ def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
 
 
 Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
-
-
 """Finds the turn among the entries of its thread, as far as they were read."""
 
 
@@ -182,8 +176,6 @@ class RecallCache:
 
 
 _RECALLS = RecallCache()
-
-
 """One per process, by log, thread, turn and options."""
 
 
@@ -502,8 +494,6 @@ def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
 
 
 RECALL_SOURCE = "convmem_recall"
-
-
 """Marks messages made of recalled lines: `additional_kwargs["source"]`."""
 
 

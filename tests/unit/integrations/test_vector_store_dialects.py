@@ -37,6 +37,15 @@ class PGVector(SimpleNamespace):
 def test_a_distance_of_pgvector_is_a_cosine_only_if_it_was_measured_so(strategy, cosine):
     dialect = dialect_of(PGVector(_distance_strategy=strategy))
     assert dialect.filtered({"owner": "user:ana"}) == {"filter": {"owner": {"$eq": "user:ana"}}}
+    assert dialect.filtered({"owner": {"$in": ["a", "b"]}, "time": {"$gte": 1, "$lt": 9}}) == {
+        "filter": {
+            "$and": [
+                {"owner": {"$in": ["a", "b"]}},
+                {"time": {"$gte": 1}},
+                {"time": {"$lt": 9}},
+            ]
+        }
+    }
     assert (dialect.cosine and dialect.cosine(0.25)) == cosine
 
 
@@ -61,6 +70,7 @@ def test_a_store_that_nobody_knows_is_asked_by_equality_and_believed_in_its_orde
     dialect = dialect_of(SimpleNamespace())
     assert dialect.filtered(EQUAL) == {"filter": EQUAL}
     assert dialect.cosine is None
+    assert not dialect.operators
 
 
 class _SynchronousStore(VectorStore):
