@@ -286,14 +286,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     @contextmanager
     def _held(self, turn: Turn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
-        queued = TURN_QUEUE.turn(turn.place, self.queue_timeout_s)
+        queued = TURN_QUEUE.gate(turn.place).held(self.queue_timeout_s)
         with queued, self.memory.active_turns.counted():
             yield
 
     @asynccontextmanager
     async def _aheld(self, turn: Turn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_held`."""
-        async with TURN_QUEUE.aturn(turn.place, self.queue_timeout_s):
+        async with TURN_QUEUE.gate(turn.place).aheld(self.queue_timeout_s):
             with self.memory.active_turns.counted():
                 yield
 

@@ -882,9 +882,10 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
             f" blocks or a message), or give it a 'messages' key; got input={_describe(given)}"
         )
         raise ConfigError(msg)
-    if len(incoming.messages) > 1:
+    count = len(incoming.instructions) + len(incoming.said)
+    if count > 1:
         msg = (
-            f"the state's input holds {len(incoming.messages)} messages; pass what the user says "
+            f"the state's input holds {count} messages; pass what the user says "
             "now, or take a state with a 'messages' key"
         )
         raise ConfigError(msg)

@@ -27,49 +27,37 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.tool_calls import calls_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Incoming:
     """What a call passes, as messages.
 
     Attributes:
-        messages: All of them in order: what is new, and what callers who send the whole chat, or
-            its last messages, send along. None to go on with the turn as it stands.
+        instructions: System messages: they steer this call, and are not stored.
+        said: The others in order: what is new, and what callers who send the whole chat, or its
+            last messages, send along. Empty to go on with the turn as it stands.
+        human: What the user says now, the last of them; None where a turn goes on.
         extra: What else a dict held, for the inner chain.
     """
 
-    messages: Sequence[BaseMessage]
+    instructions: Sequence[BaseMessage] = ()
+    said: Sequence[BaseMessage] = ()
+    human: HumanMessage | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
-    def instructions(self) -> list[BaseMessage]:
-        """System messages: they steer this call, and are not stored."""
-        return [message for message in self.messages if role_of(message) == "system"]
-
-    @cached_property
-    def said(self) -> list[BaseMessage]:
-        """All that is no instruction."""
-        return [message for message in self.messages if role_of(message) != "system"]
-
-    @cached_property
-    def results(self) -> list[ToolMessage]:
-        """Results of tools at the end, which an open turn goes on with."""
-        said = self.said
-        first = len(said)
-        while first and isinstance(said[first - 1], ToolMessage):
-            first -= 1
-        return [message for message in said[first:] if isinstance(message, ToolMessage)]
-
-    @cached_property
+    @property
     def continues(self) -> bool:
         """Whether a turn goes on whose calls were answered, rather than a new one begins."""
-        said = self.said
-        return not said or isinstance(said[-1], ToolMessage)
+        return self.human is None
 
-    @cached_property
-    def human(self) -> HumanMessage | None:
-        """What the user says now; None where a turn goes on."""
-        last = self.said[-1:]
-        return last[0] if last and isinstance(last[0], HumanMessage) else None
+    @property
+    def results(self) -> list[ToolMessage]:
+        """Results of tools at the end, which an open turn goes on with."""
+        found: list[ToolMessage] = []
+        for message in reversed(self.said):
+            if not isinstance(message, ToolMessage):
+                break
+            found.insert(0, message)
+        return found
 
 
 def read_input(
@@ -92,9 +80,11 @@ def read_input(
     if isinstance(value, Mapping) and not _is_message(value):
         value, extra = _take_keys(value, input_key, history_key or "history")
     if value is None:
-        return Incoming((), extra)
-    messages = [_to_human(message) for message in _read(value)]
-    said = [message for message in messages if role_of(message) != "system"]
+        return Incoming(extra=extra)
+    if isinstance(value, int | float | bytes | bytearray):
+        msg = f"the input is of type {type(value).__name__}; {MESSAGE_FORMS}"
+        raise InvalidMessageError(msg)
+    instructions, said = _split_instructions(read_messages(value))
     if not said:
         kind = type(value).__name__
         msg = f"the input is a {kind} in which nobody says anything; {MESSAGE_FORMS}"
@@ -107,7 +97,8 @@ def read_input(
         )
         raise InvalidMessageError(msg)
     check_question(last)
-    return Incoming(messages, extra)
+    human = last if isinstance(last, HumanMessage) else None
+    return Incoming(instructions, said, human, extra)
 
 
 def check_question(message: BaseMessage) -> None:
@@ -116,8 +107,33 @@ def check_question(message: BaseMessage) -> None:
     Raises:
         InvalidMessageError: If it has neither text nor media.
     """
-    if isinstance(message, HumanMessage) and _is_blank(message):
+    if not isinstance(message, HumanMessage):
+        return
+    content = message.content
+    if isinstance(content, str):
+        is_blank = not content.strip()
+    else:
+        media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
+        is_blank = not media and not text_pieces(message)
+    if is_blank:
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
+
+
+def _split_instructions(
+    messages: Iterable[BaseMessage],
+) -> tuple[list[BaseMessage], list[BaseMessage]]:
+    """Return system messages, and the others; a chat message of a user's role as what it is."""
+    instructions: list[BaseMessage] = []
+    said: list[BaseMessage] = []
+    for message in messages:
+        role = role_of(message)
+        if role == "system":
+            instructions.append(message)
+        elif role == "user" and not isinstance(message, HumanMessage):
+            said.append(change_class(message, HumanMessage))
+        else:
+            said.append(message)
+    return instructions, said
 
 
 def _is_message(value: Mapping[Any, Any]) -> bool:
@@ -152,29 +168,6 @@ def _is_list(value: Any) -> bool:
 def _list_items(value: Any) -> list[Any]:
     items = unpack_messages(value)
     return [value] if items is None else items
-
-
-def _read(value: Any) -> list[BaseMessage]:
-    if isinstance(value, int | float | bytes | bytearray):
-        msg = f"the input is of type {type(value).__name__}; {MESSAGE_FORMS}"
-        raise InvalidMessageError(msg)
-    return read_messages(value)
-
-
-def _to_human(message: BaseMessage) -> BaseMessage:
-    """Return a chat message of a user's role as what it is."""
-    if role_of(message) != "user" or isinstance(message, HumanMessage):
-        return message
-    return change_class(message, HumanMessage)
-
-
-def _is_blank(message: HumanMessage) -> bool:
-    """Return whether a message has neither text nor media."""
-    content = message.content
-    if isinstance(content, str):
-        return not content.strip()
-    media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
-    return not media and not text_pieces(message)
 
 
 # -- What of a list is new ----------------------------------------------------------------------
@@ -232,7 +225,41 @@ def reconcile(
     Returns:
         What they mean; None if it takes all entries to tell.
     """
+    if len(said) == 1:
+        return _reconcile_one(entries, said[0], stored_form(said[0]) or said[0])
     return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
+
+
+def _reconcile_one(entries: Sequence[Entry], asked: BaseMessage, form: BaseMessage) -> Reconciled:
+    """Return what one message means: the last one once more, if that was never answered.
+
+    Args:
+        entries: The thread's entries by ascending position.
+        asked: What the user says.
+        form: What the thread stores of it.
+    """
+    live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+    if asked.id is not None:
+        return _reconcile_named(live, asked, form) or Reconciled(new=[asked])
+    last = live[-1] if live else None
+    if last is not None and last.role == "user" and last.message is not None:
+        text = _read_text(last.message)
+        if text.strip() and text == _read_text(form):
+            return Reconciled(again=last)
+    return Reconciled(new=[asked])
+
+
+def _reconcile_named(
+    live: Sequence[Entry], asked: BaseMessage, form: BaseMessage
+) -> Reconciled | None:
+    """Return what a message means whose id is that of an entry of the user, if there is one."""
+    named = (one for one in reversed(live) if asked.id in (one.message_id, one.id))
+    entry = next(named, None)
+    if entry is None or entry.role != "user" or entry.message is None:
+        return None
+    if _read_text(entry.message) == _read_text(form):
+        return Reconciled(again=entry)
+    return Reconciled(new=[asked], replaces=entry)
 
 
 # -- what is compared -----------------------------------------------------------------------------
@@ -317,12 +344,11 @@ class _Comparison:
 
     def _compare(self) -> Reconciled | None:
         asked = self._list[-1]
-        named = self._find_named(asked)
-        if named is not None:
-            entry, is_edited = named
-            return self._replace(entry) if is_edited else Reconciled(again=entry)
-        if len(self._said) == 1:
-            return self._read_one(asked)
+        if asked.id in self._known:
+            form = self._forms[-1] or self._said[-1]
+            named = _reconcile_named(self._live, self._said[-1], form)
+            if named is not None:
+                return named
         told, given = _drop_greeting(self._told), _drop_greeting(self._list)
         users = [item for item in told if item.role == "user"]
         asking = [item for item in given if item.role == "user"]
@@ -354,24 +380,6 @@ class _Comparison:
         if not greeting or entry is found.replaces or not _is_same(first, begins, self._known):
             return found
         return replace(found, context_only=greeting, context_before=entry)
-
-    def _find_named(self, asked: _Item) -> tuple[Entry, bool] | None:
-        """Return the entry that has the id of the last message, and whether it says otherwise."""
-        if asked.id is None or asked.id not in self._known:
-            return None
-        entry = next(one for one in reversed(self._live) if asked.id in (one.message_id, one.id))
-        if entry.role != "user" or entry.message is None:
-            return None
-        return entry, _read_text(entry.message) != asked.text
-
-    def _read_one(self, asked: _Item) -> Reconciled:
-        """Return what one message means: the last one once more, if that was never answered."""
-        last = self._live[-1] if self._live else None
-        if last is not None and last.role == "user" and asked.id is None:
-            told = None if last.message is None else _read_item(last.message, 0)
-            if told is not None and told.text == asked.text:
-                return Reconciled(again=last)
-        return Reconciled(new=self._said)
 
     def _replace(self, entry: Entry) -> Reconciled:
         return Reconciled(new=self._said[-1:], replaces=entry)

@@ -35,6 +35,10 @@ _OWN_NAMES = ("recall_tokens", "recall_k")
 """Options that nothing else goes by: outside of the namespace they are a mistake."""
 
 
+_NAMES = frozenset({NAMESPACE, *_PLAIN_NAMES, *_OWN_NAMES})
+"""What of `configurable` may set an option."""
+
+
 class TurnSettings(TypedDict, total=False):
     """Options of a turn by name, for a host or for a single call; see `TurnOptions`."""
 
@@ -111,14 +115,6 @@ class TurnOptions:
             return None
         return ContextBudget(self.context_tokens, self.reserved_tokens)
 
-    @property
-    def recall_limits(self) -> dict[str, int | None]:
-        """How much a recall may bring, by the names of `RecallOptions`: blocks, or a budget."""
-        return {
-            "k": self.recall_k,
-            "max_tokens": self.recall_tokens if self.recall_k is None else None,
-        }
-
     def for_call(
         self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
     ) -> TurnOptions:
@@ -135,6 +131,8 @@ class TurnOptions:
             ConfigError: If an option is unknown, of the wrong type, in the wrong place, or set
                 twice to different values.
         """
+        if _NAMES.isdisjoint(configurable):
+            return self
         fields_of_inner = _list_fields(configurable, inner)
         self._check_places(configurable, fields_of_inner)
         plain = {

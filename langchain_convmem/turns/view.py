@@ -35,10 +35,11 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import entry_said, framing, summary_text, user_text_before
+from langchain_convmem.turns.turn import SPOKEN, entry_said
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, context
 from langchain_convmem.views.drafts import Drafting
+from langchain_convmem.views.live import live_entries, live_summary
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
@@ -145,10 +146,6 @@ class RecalledLines:
     by_time: bool = True
     room: int | None = None
 
-    def select_shown(self) -> tuple[Sequence[RecalledBlock], str]:
-        """Return the blocks that fit, and how a model reads them."""
-        return shown_blocks(self.blocks, by_time=self.by_time, max_tokens=self.room)
-
 
 class RecallCache:
     """What was recalled for the latest turns, so that all calls of one turn read the same.
@@ -205,7 +202,7 @@ class ModelContext:
 
     def with_recalled(self, found: RecalledLines) -> ModelContext:
         """Return the context with recalled lines."""
-        blocks, text = found.select_shown()
+        blocks, text = shown_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
         return replace(self, blocks=blocks, recalled=text)
 
     @property
@@ -237,7 +234,7 @@ class ModelContext:
             "history": MessageList(given[:at]),
             "input": MessageList(given[at:]),
             "recalled": recalled_messages(self.recalled),
-            "summary": summary_text(self.turn.entries),
+            "summary": _read_summary(self.turn.entries),
             "messages": MessageList(self._whole),
         }
 
@@ -352,7 +349,8 @@ class TurnView:
             is_first: Whether this is the turn's first recall: it alone is reported, and enters the
                 relevance buffer.
         """
-        room = self._recall_room(seen)
+        budget = self._budget(seen.turn.entries)
+        room = None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
         if not self.options.recall or room == 0:
             return RecalledLines()
         if not is_first:
@@ -369,13 +367,15 @@ class TurnView:
     def _find_lines(
         self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
     ) -> Steps[RecalledLines]:
-        limits: dict[str, Any] = {**self.options.recall_limits}
-        if room is not None:
-            limits["max_tokens"] = room
+        engine, options = self.memory.line_recall, self.options
         entries, start = seen.thread.entries, seen.turn.start
         later = {entry.position for entry in entries if entry.position >= start}
-        engine = self.memory.line_recall
-        limits["exclude"] = {self.key: seen.view.positions | later}
+        tokens = options.recall_tokens if options.recall_k is None else None
+        limits: dict[str, Any] = {
+            "k": options.recall_k,
+            "max_tokens": tokens if room is None else room,
+            "exclude": {self.key: seen.view.positions | later},
+        }
         if query:
             recall = partial(
                 engine.recall_steps,
@@ -392,11 +392,6 @@ class TurnView:
             found = yield from engine.buffer_steps(self.key, **limits)
         blocks, by_time = in_sight(found, has_buffer=bool(engine.settings.buffer_size))
         return RecalledLines(blocks, by_time, room)
-
-    def _recall_room(self, seen: ModelContext) -> int | None:
-        """Return how many tokens recalled text may take beside what the model sees; None: any."""
-        budget = self._budget(seen.turn.entries)
-        return None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
 
     # -- budgets --------------------------------------------------------------------------------
 
@@ -419,10 +414,9 @@ class TurnView:
     def _budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
-        if budget is None or not self._has_slot("summary"):
+        if budget is None or not self._shows_summary:
             return budget
-        # The prompt shows the summary in a place of its own, outside the messages.
-        return budget.without(count_text_tokens(summary_text(entries)))
+        return budget.without(count_text_tokens(_read_summary(entries)))
 
     @property
     def _wished(self) -> int:
@@ -430,11 +424,13 @@ class TurnView:
 
     # -- messages -------------------------------------------------------------------------------
 
-    def _has_slot(self, name: str) -> bool:
-        return self.slots is not None and name in self.slots
+    @property
+    def _shows_summary(self) -> bool:
+        """Whether the prompt has a place of its own for the summary."""
+        return "summary" in (self.slots or ())
 
     def _view_options(self, budget: int | None) -> dict[str, Any]:
-        place: SummaryPlace = "omit" if self._has_slot("summary") else "system"
+        place: SummaryPlace = "omit" if self._shows_summary else "system"
         return {"profile": self.profile, "max_tokens": budget, "summary": place}
 
     def _fitting_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
@@ -450,7 +446,8 @@ class TurnView:
         old message must not block the thread for good.
         """
         options = self._view_options(self._budgets(turn)[-1])
-        return context([*turn.instructions, *framing(turn.before), *turn.own], **options)
+        framing = [entry for entry in turn.before if entry.role not in SPOKEN]
+        return context([*turn.instructions, *framing, *turn.own], **options)
 
     def _asked_in(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
@@ -484,10 +481,16 @@ def searchable_text(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
 
 
 def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
-    """Return what the user said last before the turn."""
-    return user_text_before(
-        (entry for entry in entries if entry.control is not None or entry.position < start), None
-    )
+    """Return what the user said last before the turn; None where that is nothing."""
+    before = [one for one in entries if one.control is not None or one.position < start]
+    said = [entry for entry in live_entries(before) if entry.role == "user"]
+    return "\n".join(said[-1].contents) if said else None
+
+
+def _read_summary(entries: Sequence[Entry]) -> str:
+    """Return the live summary; empty without one."""
+    summary = live_summary(live_entries(entries))
+    return "" if summary is None else "\n".join(summary.contents)
 
 
 # -- How recalled lines and message lists look to a model -----------------------------------------
