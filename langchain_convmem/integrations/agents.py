@@ -26,7 +26,6 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     SyncedTurn,
     TurnNote,
-    check_user,
     find_aside,
     is_stand_in,
     remove_superseded,
@@ -72,7 +71,7 @@ T = TypeVar("T")
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
 
 
-_Keep: TypeAlias = Callable[[ToolMessage], Steps[ToolMessage]]
+_StoreResult: TypeAlias = Callable[[ToolMessage], Steps[ToolMessage]]
 
 
 class RememberedState(AgentState[Any]):
@@ -156,24 +155,20 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what the user says, and what else the log does not have yet."""
-        return run(_as_internal(self._beginning(state, runtime)))
+        return run(_run_internal(self._begin(state, runtime)))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what the user says; see `before_agent`."""
-        return await arun(_as_internal(self._beginning(state, runtime)))
+        return await arun(_run_internal(self._begin(state, runtime)))
 
-    def _beginning(
-        self, state: RememberedState, runtime: Runtime[Any]
-    ) -> Steps[dict[str, Any] | None]:
+    def _begin(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[dict[str, Any] | None]:
         messages: list[Any] = state["messages"]
         sync = self._sync(runtime)
-        earlier = state.get(NOTE_KEY)
-        check_user(earlier, sync.context.key)
         if messages:
             check_question(messages[-1])
-        begun = yield from sync.begin(messages, earlier)
+        begun = yield from sync.begin(messages, state.get(NOTE_KEY))
         note, messages = begun.note, begun.apply(messages)
         if note is None:
             return None
@@ -191,19 +186,17 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what other middleware said last, and take out what was answered again."""
-        return run(_as_internal(self._ending(state, runtime)))
+        return run(_run_internal(self._end(state, runtime)))
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what other middleware said last; see `after_agent`."""
-        return await arun(_as_internal(self._ending(state, runtime)))
+        return await arun(_run_internal(self._end(state, runtime)))
 
-    def _ending(
-        self, state: RememberedState, runtime: Runtime[Any]
-    ) -> Steps[dict[str, Any] | None]:
+    def _end(self, state: RememberedState, runtime: Runtime[Any]) -> Steps[dict[str, Any] | None]:
         sync = self._sync(runtime)
-        note = yield from _note_of(state, sync)
+        note = yield from sync.find_note(state["messages"], state.get(NOTE_KEY))
         if note is None:
             return None
         yield from sync.finish(note, state["messages"])
@@ -219,15 +212,15 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says."""
-        loop, shown = run(_as_internal(self._prepared(request)))
+        loop, shown = run(_run_internal(self._prepare(request)))
         started_ms = now_ms()
         with hearing() as heard:
             try:
                 response = handler(shown)
             except BaseException:
-                run(_as_internal(self._broken_off(request, loop, heard, started_ms)))
+                run(_run_internal(self._store_broken(request, loop, heard, started_ms)))
                 raise
-        return run(_as_internal(self._answered(request, loop, response, heard, started_ms)))
+        return run(_run_internal(self._store_answer(request, loop, response, heard, started_ms)))
 
     async def awrap_model_call(
         self,
@@ -235,7 +228,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says; see `wrap_model_call`."""
-        loop, shown = await arun(_as_internal(self._prepared(request)))
+        loop, shown = await arun(_run_internal(self._prepare(request)))
         started_ms = now_ms()
         with hearing() as heard:
             try:
@@ -243,19 +236,19 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
-                job = self._broken_off(request, loop, heard, started_ms)
-                await carried_through(arun(_as_internal(job)))
+                job = self._store_broken(request, loop, heard, started_ms)
+                await carried_through(arun(_run_internal(job)))
                 raise
         return await carried_through(
-            arun(_as_internal(self._answered(request, loop, response, heard, started_ms)))
+            arun(_run_internal(self._store_answer(request, loop, response, heard, started_ms)))
         )
 
-    def _prepared(
+    def _prepare(
         self, request: ModelRequest[Any]
     ) -> Steps[tuple[SyncedTurn | None, ModelRequest[Any]]]:
         sync = self._sync(request.runtime)
-        state = request.state
-        note = yield from _note_of(state, sync)
+        state: Any = request.state
+        note = yield from sync.find_note(state["messages"], state.get(NOTE_KEY))
         if note is None:
             return None, request
         loop = yield from sync.catch_up(state["messages"], note)
@@ -267,12 +260,12 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         ids = {message.id for message in held}
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
         with trace.internal():
-            context = yield from agent_context_steps(view, loop, held, shown, aside)
+            context = yield from _read_context(view, loop, held, shown, aside)
         loop.own_tokens = trace.own_tokens.counts()
         yield from trace.told("convmem.context", context.counts)
-        return loop, _showing(request, context.given)
+        return loop, _show(request, context.given)
 
-    def _answered(
+    def _store_answer(
         self,
         request: ModelRequest[Any],
         loop: SyncedTurn | None,
@@ -287,7 +280,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         said = yield from sync.reply(loop, response.result, request.state["messages"], timing)
         return replace(response, result=said)
 
-    def _broken_off(
+    def _store_broken(
         self,
         request: ModelRequest[Any],
         loop: SyncedTurn | None,
@@ -309,8 +302,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may return lists of messages and commands, too, whatever LangChain's types say.
         """
-        keep = run(_as_internal(self._calling(request)))
-        kept: _ToolResult = run(_as_internal(_kept(handler(request), keep)))
+        keep = run(_run_internal(self._store_call(request)))
+        kept: _ToolResult = run(_run_internal(_store_results(handler(request), keep)))
         return kept
 
     async def awrap_tool_call(
@@ -319,18 +312,19 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store what a tool returns; see `wrap_tool_call`."""
-        keep = await arun(_as_internal(self._calling(request)))
+        keep = await arun(_run_internal(self._store_call(request)))
         result = await handler(request)
-        return await carried_through(arun(_as_internal(_kept(result, keep))))
+        return await carried_through(arun(_run_internal(_store_results(result, keep))))
 
-    def _calling(self, request: ToolCallRequest) -> Steps[_Keep | None]:
+    def _store_call(self, request: ToolCallRequest) -> Steps[_StoreResult | None]:
         """Make sure that the call is stored; return what stores its result."""
         sync = self._sync(request.runtime)
         call_id = request.tool_call["id"]
-        note = yield from _note_of(request.state, sync)
+        state: Any = request.state
+        note = yield from sync.find_note(state["messages"], state.get(NOTE_KEY))
         if note is None or call_id is None:
             return None
-        caller = yield from sync.call(note, request.state["messages"], call_id)
+        caller = yield from sync.call(note, state["messages"], call_id)
         if caller is None:
             return None
         return lambda result: sync.result(note, caller, result, call_id)
@@ -359,23 +353,11 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return options
 
 
-def _as_internal(job: Steps[T]) -> Steps[T]:
-    """Run the steps of a hook as the memory's own work, and report what it took."""
-    trace = TurnTrace(get_config())
-    with trace.internal():
-        done = yield from job
-        yield from trace.report_own_models()
-    return done
+def _run_internal(job: Steps[T]) -> Steps[T]:
+    return (yield from TurnTrace(get_config()).run_internal(job))
 
 
-def _note_of(state: Any, sync: StateSync) -> Steps[TurnNote | None]:
-    """Return the turn under way, also where the run went past the hook that notes it."""
-    note: TurnNote | None = state.get(NOTE_KEY)
-    check_user(note, sync.context.key)
-    return (yield from sync.begin(state["messages"])).note if note is None else note
-
-
-def _showing(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
+def _show(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
     """Return the request with these messages; what frames them joins the agent's own prompt."""
     head = next(
         (n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages)
@@ -384,11 +366,11 @@ def _showing(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> Mod
     framing = [message.content for message in messages[:head]]
     if framing:
         own = [] if request.system_message is None else [request.system_message.content]
-        shown["system_message"] = SystemMessage(_joined([*own, *framing]))
+        shown["system_message"] = SystemMessage(_join_contents([*own, *framing]))
     return request.override(**shown)
 
 
-def _joined(contents: Sequence[str | list[Any]]) -> str | list[Any]:
+def _join_contents(contents: Sequence[str | list[Any]]) -> str | list[Any]:
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))
     blocks: list[Any] = []
@@ -397,7 +379,7 @@ def _joined(contents: Sequence[str | list[Any]]) -> str | list[Any]:
     return blocks
 
 
-def _kept(result: Any, keep: _Keep | None) -> Steps[Any]:
+def _store_results(result: Any, keep: _StoreResult | None) -> Steps[Any]:
     """Return what a tool returned, with each tool message in it as `keep` returns it."""
     if keep is None:
         return result
@@ -406,17 +388,17 @@ def _kept(result: Any, keep: _Keep | None) -> Steps[Any]:
     if isinstance(result, list):
         every = list(result)
         for number, one in enumerate(result):
-            every[number] = yield from _kept(one, keep)
+            every[number] = yield from _store_results(one, keep)
         return every
     if isinstance(result, Command):
-        update = _update_of(result)
+        update = _read_update(result)
         if isinstance(update.get("messages"), list):
-            messages = yield from _kept(update["messages"], keep)
+            messages = yield from _store_results(update["messages"], keep)
             return replace(result, update={**update, "messages": messages})
     return result
 
 
-def _update_of(command: Command[Any]) -> dict[str, Any]:
+def _read_update(command: Command[Any]) -> dict[str, Any]:
     """Return what a command changes in this agent's own state."""
     update = command.update
     return update if command.graph is None and isinstance(update, dict) else {}
@@ -429,7 +411,7 @@ _FRONT = 0
 """Where a stand-in stands: before every position of a log."""
 
 
-def agent_context_steps(
+def _read_context(
     view: TurnView,
     loop: SyncedTurn,
     state: Sequence[BaseMessage],
@@ -447,27 +429,27 @@ def agent_context_steps(
     """
     own = {message.id for message in loop.messages}
     earlier = {message.id for message in state} - own
-    turn = _turn_entries(loop, shown, earlier, view.key)
+    turn = _make_entries(loop, shown, earlier, view.key)
     asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
 
     def locate(entries: Sequence[Entry]) -> TurnEntries:
-        before = _condensed(said_before(entries, asked), shown, earlier, view.key)
+        before = _put_stand_in(said_before(entries, asked), shown, earlier, view.key)
         end = max((entry.position for entry in before), default=0)
         placed = [replace(entry, position=end + entry.position) for entry in turn]
         return aside.add_to(TurnEntries(before, placed, start_of(entries, asked)))
 
-    query = searchable_text(_opening_of(loop.messages), view.memory.drafting)
+    query = searchable_text(_select_opening(loop.messages), view.memory.drafting)
     return (yield from view.context_steps(locate, query))
 
 
-def _opening_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return what the user said before anyone answered."""
     before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
     return [message for message in before if isinstance(message, HumanMessage)]
 
 
 # -- entries of a view ----------------------------------------------------------------------------
-def _turn_entries(
+def _make_entries(
     loop: SyncedTurn, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
 ) -> list[Entry]:
     """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
@@ -484,7 +466,7 @@ def _turn_entries(
     return entries
 
 
-def _condensed(
+def _put_stand_in(
     before: list[Entry],
     shown: Sequence[BaseMessage],
     earlier: Collection[str | None],

@@ -44,24 +44,6 @@ from langchain_convmem.views.messages import handed_out
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tool_calls import calls_of
 
-__all__ = [
-    "NOTE_KEY",
-    "BegunTurn",
-    "NodeContext",
-    "StateDiffer",
-    "StateSync",
-    "SyncedTurn",
-    "TurnNote",
-    "check_user",
-    "find_aside",
-    "is_stand_in",
-    "latest_exchange",
-    "remove_superseded",
-    "rename_known",
-    "rewind_turns",
-    "select_spoken",
-]
-
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _AUX = "provenance"
@@ -108,23 +90,6 @@ class TurnNote(TypedDict):
     """The run that made the note; see `NodeContext.run`."""
     again: NotRequired[list[str]]
     """Ids of what answered the question before: this run puts another answer in its place."""
-
-
-def check_user(note: TurnNote | None, key: ThreadKey) -> None:
-    """Refuse to go on with somebody's state for somebody else.
-
-    A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
-
-    Raises:
-        ConfigError: If the state holds a turn of another user than the run is for.
-    """
-    if note is not None and note["user"] not in (None, key.user_id):
-        msg = (
-            f"the state of thread {key.thread_id!r} is of the user {note['user']!r}, and this run "
-            f"is for {key.user_id!r}; name that user, or another thread. The config of a snapshot "
-            'names no user: add user_id to its "configurable"'
-        )
-        raise ConfigError(msg)
 
 
 # -- reading and writing --------------------------------------------------------------------------
@@ -221,7 +186,11 @@ class StateSync:
         Args:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
+
+        Raises:
+            ConfigError: If the state holds a turn of another user than the run is for.
         """
+        self._check_user(note)
         spoken = select_spoken(messages, self.context, _without_again(note))
         if not spoken:
             return BegunTurn(None)
@@ -264,17 +233,42 @@ class StateSync:
             begun["again"] = again
         return BegunTurn(begun, [*_remove(doubled), *differ.edits])
 
-    def find_note(self, messages: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
-        """Return the turn of a chat that its caller sent, for a state that notes none.
+    def find_note(
+        self, messages: Sequence[BaseMessage], note: TurnNote | None
+    ) -> Steps[TurnNote | None]:
+        """Return the turn under way: as the state notes it, or as its messages tell.
 
-        What is said of the turn already may stand behind it.
+        A state notes none where an agent's run went past the hook that does, or where nothing
+        keeps the state: then a caller sent the chat, and what is said of the turn already may
+        stand behind it.
+
+        Raises:
+            ConfigError: If the state holds a turn of another user than the run is for.
         """
-        if not self.context.is_stateless or self.context.is_sent:
-            return None
+        self._check_user(note)
+        if note is not None:
+            return note
         sent = list(messages)
-        while sent and role_of(sent[-1]) == "assistant":
-            sent.pop()
+        if not self.is_one_turn:
+            if not self.context.is_stateless or self.context.is_sent:
+                return None
+            while sent and role_of(sent[-1]) == "assistant":
+                sent.pop()
         return (yield from self.begin(sent)).note
+
+    def _check_user(self, note: TurnNote | None) -> None:
+        """Refuse to go on with somebody's state for somebody else.
+
+        A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
+        """
+        key = self.context.key
+        if note is not None and note["user"] not in (None, key.user_id):
+            msg = (
+                f"the state of thread {key.thread_id!r} is of the user {note['user']!r}, and this "
+                f"run is for {key.user_id!r}; name that user, or another thread. The config of a "
+                'snapshot names no user: add user_id to its "configurable"'
+            )
+            raise ConfigError(msg)
 
     def _find_retries(
         self, spoken: Sequence[BaseMessage], found: Sequence[Entry]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.callbacks import (
     BaseCallbackHandler,
@@ -37,12 +37,12 @@ from langchain_convmem.turns.turn import count_stored
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft, Recall
 
-__all__ = ["OWN_TOKENS", "OwnTokens", "TurnTrace", "stamped"]
-
 OWN_TOKENS = "own_tokens"
 """Key in a reply's `aux`: what the memory's own model calls of its turn took."""
 
 _RECALL = "recall"
+
+T = TypeVar("T")
 
 
 def stamped(
@@ -154,6 +154,13 @@ class TurnTrace:
         finally:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
+
+    def run_internal(self, job: Steps[T]) -> Steps[T]:
+        """Run the steps of a host as the memory's own work, and report what its models took."""
+        with self.internal():
+            done = yield from job
+            yield from self.report_own_models()
+        return done
 
     def recalled(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
         """Run a recall as a retriever run named `recall`."""

@@ -15,7 +15,6 @@ from langchain_convmem.turns.state_sync import (
     Provenance,
     StateDiffer,
     StateSync,
-    check_user,
     is_stand_in,
     latest_exchange,
 )
@@ -228,11 +227,14 @@ def test_an_answer_to_a_question_of_a_run_beside_it_is_no_attempt(thread):
 @pytest.mark.parametrize(("user", "is_fine"), [("ana", True), (None, True), ("ben", False)])
 def test_a_state_is_of_one_user(user, is_fine):
     note = {"id": "x", "first": "y", "user": user}
+    sync = StateSync(InMemoryLog(), Drafting(), node())
     if is_fine:
-        check_user(note, KEY)
+        assert run(sync.find_note([human("a")], note)) == note
+        assert run(sync.begin([human("a")], note)).note["user"] == "ana"
     else:
-        with pytest.raises(ConfigError, match=r"'ben'.*'ana'.*names no user: add user_id"):
-            check_user(note, KEY)
+        for job in (sync.find_note, sync.begin):
+            with pytest.raises(ConfigError, match=r"'ben'.*'ana'.*names no user: add user_id"):
+                run(job([human("a")], note))
 
 
 def test_an_entry_tells_how_it_came_into_the_log(thread):
