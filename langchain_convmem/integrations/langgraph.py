@@ -37,7 +37,7 @@ from langchain_convmem.turns.state_sync import (
     SyncedTurn,
     TurnNote,
     find_aside,
-    latest_exchange,
+    find_exchange,
     remove_superseded,
     rewind_turns,
     select_spoken,
@@ -475,7 +475,7 @@ class MemoryNodes:
         run = NodeRun(state, self.messages_key, node, options, trace)
         return (yield from trace.run_internal(job(run)))
 
-    # -- recall ---------------------------------------------------------------------------------
+    # -- Recall ---------------------------------------------------------------------------------
 
     def recall(self, run: NodeRun) -> Steps[Update]:
         """Store what the user says, and look for lines."""
@@ -518,7 +518,7 @@ class MemoryNodes:
             "input": run.emptied_input,
         }
 
-    # -- record ---------------------------------------------------------------------------------
+    # -- Record ---------------------------------------------------------------------------------
 
     def record(self, run: NodeRun) -> Steps[Update]:
         """Store the reply."""
@@ -532,7 +532,7 @@ class MemoryNodes:
         update: Update = {"reply": "", "answer": reply.text}
         return update if reply.is_kept else {**update, "input": run.emptied_input}
 
-    # -- summarize ------------------------------------------------------------------------------
+    # -- Summarize ------------------------------------------------------------------------------
 
     def summarize(self, run: NodeRun) -> Steps[Update]:
         """Compact the thread if that is due; the state learns nothing of it."""
@@ -540,7 +540,7 @@ class MemoryNodes:
             yield from self.memory.after_turn_steps(run.node.key)
         return {}
 
-    # -- model ----------------------------------------------------------------------------------
+    # -- Model ----------------------------------------------------------------------------------
 
     def prepare_call(self, run: NodeRun) -> Steps[ModelCall]:
         """Return the call of the model."""
@@ -600,7 +600,7 @@ class MemoryNodes:
             _, turn = yield from self._catch_up(run, run.messages)
             yield from self._sync(run).reply_broken(turn, said, run.messages, timing)
 
-    # -- what they share ------------------------------------------------------------------------
+    # -- What they share ------------------------------------------------------------------------
 
     def _sync(self, run: NodeRun) -> StateSync:
         return StateSync(
@@ -633,7 +633,7 @@ class MemoryNodes:
     ) -> Steps[tuple[StateTurn, list[Entry]]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
         spoken = select_spoken(messages, run.node, note)
-        start = latest_exchange(spoken)
+        start = find_exchange(spoken)
         names = [message.id for message in spoken]
         if note is not None and note["first"] in names[start:]:
             start = names.index(note["first"])  # what stands before was forgotten, or answered
@@ -961,7 +961,7 @@ def _decode_reply(reply: Any) -> CarriedReply:
         raise ConfigError(msg) from error
 
 
-# -- a state without messages --------------------------------------------------------------------
+# -- A state without messages --------------------------------------------------------------------
 def _store_asked(
     memory: TurnMemory, context: NodeContext, asked: HumanMessage, current: str | None
 ) -> Steps[Entry]:

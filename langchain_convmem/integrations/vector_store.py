@@ -95,8 +95,8 @@ class VectorStoreRecall(DialogRecall):
                 keep state documents, as all logs of this package do.
             store: Any vector store that writes documents under given ids, over those that are
                 there, and filters by metadata. Its embedder embeds lines and questions.
-            settings: Weights and limits; those of building do not count here, and
-                `budget_threshold` not if it is "auto", which needs an index of all lines.
+            settings: Weights and limits. `index` and `vector_bits` are matters of an index in
+                memory, and refused; a `budget_threshold` of "auto" needs one, and is none here.
             name: Of the collection; None is the store's own `collection_name` if it has one. The
                 notes go by it, so another collection needs another name.
             candidates: How many segments the store proposes; each costs at most one read of the
@@ -104,8 +104,8 @@ class VectorStoreRecall(DialogRecall):
             dialect: How the store filters and scores; None is `dialect_of(store)`.
 
         Raises:
-            ConfigError: If the log keeps no state, the store is none, or `candidates` is not
-                positive.
+            ConfigError: If the log keeps no state, the store is none, `candidates` is not
+                positive, or the settings build an index.
         """
         if not isinstance(log, ThreadState):
             msg = f"the log must keep state documents (ThreadState), got {type(log).__name__}"
@@ -118,7 +118,7 @@ class VectorStoreRecall(DialogRecall):
             raise ConfigError(msg)
         self.log = log
         self.embeddings = store.embeddings or EmbeddedEmbeddings()
-        self.settings = _without_auto(settings or RecallSettings())
+        self.settings = _check_settings(settings or RecallSettings())
         self.store = store
         self._state: ThreadState = log
         self._name = name or str(getattr(store, "collection_name", "default"))
@@ -132,7 +132,7 @@ class VectorStoreRecall(DialogRecall):
     def __repr__(self) -> str:
         return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
 
-    # -- recalling ---------------------------------------------------------------------------
+    # -- Recalling ---------------------------------------------------------------------------
 
     def answer_steps(self, request: Request) -> Steps[Recall]:
         """Return the steps that answer a request; see `LineRecall.recall`.
@@ -214,7 +214,7 @@ class VectorStoreRecall(DialogRecall):
             return [one._replace(score=cosine(one.score)) for one in found]
         return [one._replace(score=1 / (1 + n)) for n, one in enumerate(found)]
 
-    # -- following the log -------------------------------------------------------------------
+    # -- Following the log -------------------------------------------------------------------
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date with the log, which also deletes what the log has forgotten.
@@ -311,7 +311,17 @@ def _check_no_buffer(request: Request) -> None:
         raise ConfigError(msg)
 
 
-def _without_auto(settings: RecallSettings) -> RecallSettings:
+def _check_settings(settings: RecallSettings) -> RecallSettings:
+    """Return settings as they hold over a store.
+
+    Raises:
+        ConfigError: If they build an index.
+    """
+    defaults = RecallSettings()
+    for name in ("index", "vector_bits"):
+        if getattr(settings, name) != getattr(defaults, name):
+            msg = f"recall over a vector store builds no index: leave {name} out of the settings"
+            raise ConfigError(msg)
     is_auto = settings.budget_threshold == "auto"
     return replace(settings, budget_threshold=None) if is_auto else settings
 

@@ -132,7 +132,7 @@ class Synchronizer:
             raise ConfigError(msg)
         return replace(head, fingerprint=self._fingerprint)
 
-    # -- new entries -------------------------------------------------------------------------
+    # -- New entries -------------------------------------------------------------------------
 
     def _follow(self, head: LedgerHead, page: Changes) -> Steps[None]:
         """Take a page of the log into ledger and store, and move the cursor behind it."""
@@ -174,7 +174,7 @@ class Synchronizer:
     def _ids(self, rows: Iterable[LedgerRow]) -> list[str]:
         return [one for row in rows for one in document_ids(self._owner, row)]
 
-    # -- after a forget, or a redo -----------------------------------------------------------
+    # -- After a forget, or a redo -----------------------------------------------------------
 
     def _compare_anew(self, old: LedgerHead) -> Steps[None]:
         """Make ledger and store equal to what the log still holds of what the ledger knows."""
@@ -345,7 +345,7 @@ class Ledger:
         self._state = state
         self._key = ThreadKey(None, f"convmem-vector-store:{digest}")
 
-    # -- head --------------------------------------------------------------------------------
+    # -- Head --------------------------------------------------------------------------------
 
     def head(self) -> Steps[LedgerHead]:
         """Return the head; an empty one before the first time."""
@@ -362,7 +362,7 @@ class Ledger:
         )
         return None if written is None else replace(head, version=written.version)
 
-    # -- chunks ------------------------------------------------------------------------------
+    # -- Chunks ------------------------------------------------------------------------------
 
     def chunk(self, head: LedgerHead, number: int) -> Steps[list[LedgerRow]]:
         """Return the rows of a chunk by ascending position; none outside the ledger."""
@@ -442,7 +442,7 @@ class Ledger:
             if not live or (yield from self._write(name, new, version)):
                 return found
 
-    # -- comparing anew ----------------------------------------------------------------------
+    # -- Comparing anew ----------------------------------------------------------------------
 
     def rewrite(self, head: LedgerHead, rows: Sequence[LedgerRow]) -> Steps[LedgerHead]:
         """Write rows as the next chunk of a head of a new epoch."""

@@ -262,7 +262,7 @@ def _reconcile_named(
     return Reconciled(new=[asked], replaces=entry)
 
 
-# -- what is compared -----------------------------------------------------------------------------
+# -- What is compared -----------------------------------------------------------------------------
 class _Item(NamedTuple):
     """A text of the user or of the assistant, in the thread or in a list."""
 
@@ -312,7 +312,7 @@ def _is_same(told: _Item, item: _Item, known: frozenset[str]) -> bool:
     return told.text == item.text
 
 
-# -- the comparison -------------------------------------------------------------------------------
+# -- The comparison -------------------------------------------------------------------------------
 class _Comparison:
     """A thread beside a list. Holds what is compared; changes nothing."""
 
@@ -384,7 +384,7 @@ class _Comparison:
     def _replace(self, entry: Entry) -> Reconciled:
         return Reconciled(new=self._said[-1:], replaces=entry)
 
-    # -- a match of the whole list ----------------------------------------------------------------
+    # -- A match of the whole list ----------------------------------------------------------------
 
     def _match_all(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means of which all but the last message stands in the thread."""
@@ -438,7 +438,7 @@ class _Comparison:
         numbers = (n for n, item in enumerate(told) if self._live[item.place].id in shown)
         return dict.fromkeys((0, next(numbers, 0)))
 
-    # -- a match of a part ------------------------------------------------------------------------
+    # -- A match of a part ------------------------------------------------------------------------
 
     def _match_beginning(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what follows the longest beginning of the list that is the end of the thread."""
@@ -500,7 +500,7 @@ class _Comparison:
         new = [*tail, self._said[-1]]
         return Reconciled(new, head, self._live[first.place] if head else None)
 
-    # -- what the thread has ----------------------------------------------------------------------
+    # -- What the thread has ----------------------------------------------------------------------
 
     def _list_unknown(self, start: int, end: int) -> list[BaseMessage]:
         """Return the messages of a part of the list that the thread has never had."""
@@ -560,7 +560,7 @@ def _resembles(old: str, new: str) -> bool:
     return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
 
 
-# -- a turn that goes on --------------------------------------------------------------------------
+# -- A turn that goes on --------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Continued:
     """A turn that goes on with the results of its tools.

@@ -218,7 +218,7 @@ def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True)
         raise ConfigError(msg)
 
 
-# -- whose turn it is -----------------------------------------------------------------------------
+# -- Whose turn it is -----------------------------------------------------------------------------
 def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str) -> ThreadKey:
     """Return the thread of a call.
 

@@ -74,11 +74,11 @@ def read_reply(
     """
     answer = _find_answer(output, output_key)
     if isinstance(answer, dict) and _is_parsed(answer):
-        return _make_reply(answer["parsed"], _whole(answer["raw"]))
-    found = _messages_in(answer)
+        return _make_reply(answer["parsed"], _complete_chunk(answer["raw"]))
+    found = _find_messages(answer)
     messages = [] if found is None else reply_messages(answer, given)
     if not messages and isinstance(answer, dict):
-        messages = [_whole(one) for one in answer.values() if isinstance(one, AIMessage)]
+        messages = [_complete_chunk(one) for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
         return _make_reply(answer, heard)
     if isinstance(answer, str) and heard is not None and _says(heard, answer):
@@ -97,7 +97,7 @@ def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessag
     Raises:
         InvalidMessageError: If the output is of another kind.
     """
-    found = _messages_in(output)
+    found = _find_messages(output)
     if found is None:
         msg = (
             f"the wrapped chain returned a {type(output).__name__}, which is no reply; it must "
@@ -106,7 +106,7 @@ def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessag
         )
         raise InvalidMessageError(msg)
     alone = isinstance(output, str | BaseMessage)
-    return [_whole(message) for message in (found if alone else _behind(found, given))]
+    return [_complete_chunk(message) for message in (found if alone else _select_new(found, given))]
 
 
 def is_unfinished(*pieces: BaseMessage) -> bool:
@@ -154,17 +154,17 @@ def _find_answer(output: Any, output_key: str | None) -> Any:
         return output
     if output_key is not None and output_key in output:
         return output[output_key]
-    is_wrapped = "messages" not in output and _messages_in(output.get("output")) is not None
+    is_wrapped = "messages" not in output and _find_messages(output.get("output")) is not None
     return output["output"] if is_wrapped else output
 
 
-def _messages_in(output: Any) -> list[BaseMessage] | None:
+def _find_messages(output: Any) -> list[BaseMessage] | None:
     if isinstance(output, str):
         return [AIMessage(output)]
     if isinstance(output, BaseMessage):
         return [output]
     if isinstance(output, dict) and "messages" in output:
-        return _messages_in(output["messages"])
+        return _find_messages(output["messages"])
     if isinstance(output, list) and all(isinstance(item, BaseMessage) for item in output):
         return [message for message in output if not isinstance(message, RemoveMessage)]
     return None
@@ -175,7 +175,7 @@ def _says(heard: AIMessage, text: str) -> bool:
     return heard.text == text and not _makes_calls(heard) and not calls_of(heard)
 
 
-# -- values ---------------------------------------------------------------------------------------
+# -- Values ---------------------------------------------------------------------------------------
 def _is_parsed(output: Mapping[str, Any]) -> bool:
     """Return whether structured output comes with the message that it was read from."""
     return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
@@ -208,8 +208,10 @@ def _names_calls(value: Any, ids: set[str | None]) -> bool:
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
 
 
-# -- messages -------------------------------------------------------------------------------------
-def _behind(found: Sequence[BaseMessage], given: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+# -- Messages -------------------------------------------------------------------------------------
+def _select_new(
+    found: Sequence[BaseMessage], given: Sequence[BaseMessage]
+) -> Sequence[BaseMessage]:
     """Return what stands behind the user's message where it comes back, else all but `given`."""
     for number in reversed(range(len(found))):
         if _is_asked(found[number], given[-1]):
@@ -225,7 +227,7 @@ def _is_asked(message: BaseMessage, asked: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.content == asked.content
 
 
-def _whole(message: BaseMessage) -> BaseMessage:
+def _complete_chunk(message: BaseMessage) -> BaseMessage:
     if isinstance(message, BaseMessageChunk):
         return message_chunk_to_message(message)
     return message
@@ -271,7 +273,7 @@ class _Part:
         self.ids |= {piece.id} - {None}
 
     def message(self) -> BaseMessage:
-        return _whole(merge_pieces(self.pieces))
+        return _complete_chunk(merge_pieces(self.pieces))
 
 
 _NOTHING: Any = object()
@@ -281,7 +283,7 @@ def _keep_cut_value(value: Any) -> list[BaseMessage]:
     """Return what a stream of values had brought before it was cut off."""
     raw = value.get("raw") if isinstance(value, dict) else None
     if isinstance(raw, BaseMessage):
-        return without_cut_calls([_whole(raw)])
+        return without_cut_calls([_complete_chunk(raw)])
     return [AIMessage(to_json(value))]
 
 
@@ -340,7 +342,7 @@ class ReplyCollector:
     def add(self, chunk: Any) -> None:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
         self._is_text &= isinstance(chunk, str)
-        pieces = list(_pieces_in(chunk))
+        pieces = list(_list_pieces(chunk))
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
             is_first = self._value is _NOTHING
             self._value = chunk if is_first else add_up(self._value, chunk)
@@ -400,7 +402,7 @@ class ReplyCollector:
         """Return the parts' messages; what came in chunks was made just now, whatever its id."""
         messages = [part.message() for part in parts]
         whole = [m for m, part in zip(messages, parts, strict=True) if not part.is_growing]
-        new = {id(message) for message in _behind(whole, given)}
+        new = {id(message) for message in _select_new(whole, given)}
         return [
             message
             for message, part in zip(messages, parts, strict=True)
@@ -408,7 +410,7 @@ class ReplyCollector:
         ]
 
 
-def _pieces_in(chunk: Any) -> Iterator[BaseMessage]:
+def _list_pieces(chunk: Any) -> Iterator[BaseMessage]:
     if isinstance(chunk, BaseMessage):
         yield chunk
     elif isinstance(chunk, str):
@@ -418,11 +420,11 @@ def _pieces_in(chunk: Any) -> Iterator[BaseMessage]:
         if chunk and isinstance(chunk[0], BaseMessage):
             yield chunk[0]  # (message chunk, metadata): LangGraph's "messages" mode
     else:
-        for item in chunk if isinstance(chunk, list) else _message_lists(chunk):
-            yield from _pieces_in(item)
+        for item in chunk if isinstance(chunk, list) else _list_holders(chunk):
+            yield from _list_pieces(item)
 
 
-def _message_lists(chunk: Any) -> Iterator[Any]:
+def _list_holders(chunk: Any) -> Iterator[Any]:
     """Yield what stands under `messages`, at the top or per node as LangGraph's updates do."""
     if isinstance(chunk, dict):
         holders = [chunk] if "messages" in chunk else chunk.values()

@@ -59,96 +59,6 @@ _RANDOM = 4
 _PAGE = 64
 """So many of the latest entries are read where the last thing said is asked for."""
 
-Unit: TypeAlias = Literal["message", "turn", "control"]
-"""What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
-
-
-class TurnNote(TypedDict):
-    """The turn under way, as a state keeps it: plain values, whatever the checkpointer allows."""
-
-    id: str
-    """The turn's id in the log, a ULID."""
-    first: str
-    """Id of the message it begins with."""
-    user: str | None
-    """Whose turn it is."""
-    generation: NotRequired[int]
-    """The log's generation of that user when the note was made; `forget` raises it."""
-    settled: NotRequired[str | None]
-    """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
-    last: NotRequired[str | None]
-    """Id of the last message that the state held when the note was made."""
-    position: NotRequired[int | None]
-    """Where in the log the turn begins; None if that is not stored."""
-    aside: NotRequired[list[str]]
-    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
-    aside_before: NotRequired[str | None]
-    """The turn that these stand before; None for the turn under way."""
-    names: NotRequired[dict[str, str]]
-    """Ids in the log of messages that the caller sent once more, by those that they have now."""
-    run: NotRequired[int | None]
-    """The run that made the note; see `NodeContext.run`."""
-    again: NotRequired[list[str]]
-    """Ids of what answered the question before: this run puts another answer in its place."""
-
-
-# -- reading and writing --------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class SyncedTurn:
-    """A turn under way, stored as far as its messages are to be. Not thread-safe.
-
-    Attributes:
-        id: The turn; None where the state holds nothing of one.
-        messages: Its messages in the state.
-        known: Its live entries by message id, some perhaps of messages that left the state.
-        abandoned: Ids of entries of replies that an attempt made which came to nothing.
-        after: Id of the last message that is in the log.
-        is_heard: Whether anything is stored of what the user said; if not, no answer is.
-        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
-        edits: Messages that were edited in the log since the state was last seen.
-    """
-
-    id: str | None = None
-    messages: Sequence[BaseMessage] = ()
-    known: dict[str, Entry] = field(default_factory=dict)
-    abandoned: Sequence[str] = ()
-    after: str | None = None
-    is_heard: bool = True
-    own_tokens: Mapping[str, int] = field(default_factory=dict)
-    edits: Sequence[BaseMessage] = ()
-
-    def apply_edits(
-        self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
-    ) -> list[BaseMessage]:
-        """Return messages as they were edited in the log, if they say what the state holds."""
-        texts = {message.id: message.content for message in held}
-        edits = {edit.id: edit for edit in self.edits}
-        return [
-            edits.get(one.id, one) if texts.get(one.id) == one.content else one for one in messages
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class BegunTurn:
-    """A turn that begins with what a state holds.
-
-    Attributes:
-        note: What the state is to note of it; None for an empty state.
-        changes: What the state is to learn: a `RemoveMessage` for what stands there twice, and
-            messages that were edited in the log, under their ids.
-    """
-
-    note: TurnNote | None
-    changes: Sequence[BaseMessage] = ()
-
-    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of the state as they are after the changes."""
-        changed = {change.id: change for change in self.changes}
-        after = [changed.get(message.id, message) for message in messages]
-        return [message for message in after if not isinstance(message, RemoveMessage)]
-
 
 @dataclass(frozen=True, slots=True)
 class StateSync:
@@ -171,7 +81,7 @@ class StateSync:
     is_one_turn: bool = False
     trace: TurnTrace | None = field(default=None, repr=False)
 
-    # -- a turn begins --------------------------------------------------------------------------
+    # -- A turn begins --------------------------------------------------------------------------
 
     def begin(
         self, messages: Sequence[BaseMessage], note: TurnNote | None = None
@@ -191,7 +101,7 @@ class StateSync:
             ConfigError: If the state holds a turn of another user than the run is for.
         """
         self._check_user(note)
-        spoken = select_spoken(messages, self.context, _without_again(note))
+        spoken = select_spoken(messages, self.context, _ignore_again(note))
         if not spoken:
             return BegunTurn(None)
         entries: list[Entry] = yield from self._find(spoken)
@@ -204,13 +114,13 @@ class StateSync:
         held = [one for one in spoken if one.id not in doubled]
         again = self._find_answered(held, entries, note)
         spoken = [one for one in held if one.id not in again]
-        asked = _asked_last(spoken)
+        asked = _find_question(spoken)
         is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
         generation = yield from self._generation()
         own = self._own(note)
-        before = max(latest_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
+        before = max(find_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
         settled = _count_settled(spoken, own, generation, before)
         differ = StateDiffer(self.drafting, self.context, entries)
         differ.compare(spoken, settled=settled, asked=asked)
@@ -220,7 +130,7 @@ class StateSync:
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         begun = TurnNote(
-            id=_turn_among(stored, spoken[asked]) or turn_id or new_ulid(),
+            id=_find_turn(stored, spoken[asked]) or turn_id or new_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=generation,
@@ -299,7 +209,7 @@ class StateSync:
         is_own = note is None or note.get("run") in (None, context.run)
         if is_own or context.since is not None or context.is_stateless or context.is_sent:
             return []
-        asked = _asked_last(spoken)
+        asked = _find_question(spoken)
         answer = spoken[asked + 1 :]
         if context.place.level or not answer or not _is_answer(answer[-1]):
             return []
@@ -362,7 +272,7 @@ class StateSync:
         stored = yield from self._append([*back, *differ.news])
         before = meant.context_before
         return TurnNote(
-            id=_turn_among(stored, asked) or differ.turns[-1] or new_ulid(),
+            id=_find_turn(stored, asked) or differ.turns[-1] or new_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
             generation=(yield from self._generation()),
@@ -396,12 +306,12 @@ class StateSync:
 
         The results are stored when the turn is caught up with.
         """
-        results = [one for one in said[_asked_last(said) :] if isinstance(one, ToolMessage)]
+        results = [one for one in said[_find_question(said) :] if isinstance(one, ToolMessage)]
         try:
             turn = continue_turn(entries, results)
         except InvalidMessageError:
             return None  # of calls that the log knows nothing of
-        names = _find_names(said[_asked_last(said) :], turn, entries)
+        names = _find_names(said[_find_question(said) :], turn, entries)
         return (yield from self._go_on(turn.asked, names))
 
     def _go_on(self, asked: Entry, names: dict[str, str]) -> Steps[TurnNote]:
@@ -441,7 +351,7 @@ class StateSync:
     def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.drafting.hooked(message) if is_remembered(message) else None
 
-    # -- a turn goes on -------------------------------------------------------------------------
+    # -- A turn goes on -------------------------------------------------------------------------
 
     def catch_up(
         self, messages: Sequence[BaseMessage], note: TurnNote | None = None
@@ -463,9 +373,9 @@ class StateSync:
         if self.is_one_turn and note is not None:
             turn_id, settled = note["id"], max(settled, start)
         differ.compare(spoken, first=first, settled=settled, turn_id=turn_id)
-        held = select_spoken(messages, self.context, _without_again(note))
+        held = select_spoken(messages, self.context, _ignore_again(note))
         back = self._follow(differ, held) if is_whole else []
-        turn = self._turn_of(differ, spoken[start:], turn_id, back)
+        turn = self._make_turn(differ, spoken[start:], turn_id, back)
         yield from self._write(turn, differ.news, back)
         return turn
 
@@ -488,7 +398,7 @@ class StateSync:
     ) -> Steps[tuple[int, int | None, list[Entry]]]:
         """Return where the turn begins in the state, where in the log, and what was read of it."""
         ids = [message.id for message in spoken]
-        start = latest_exchange(spoken)
+        start = find_exchange(spoken)
         is_gone = False
         if note is not None:
             is_gone = self.is_one_turn and note["first"] not in ids
@@ -528,7 +438,7 @@ class StateSync:
         """Return the note if it is of the same user: what was another's is new to this one."""
         return note if note is not None and note["user"] == self.context.key.user_id else None
 
-    def _turn_of(
+    def _make_turn(
         self,
         differ: StateDiffer,
         own: Sequence[BaseMessage],
@@ -572,7 +482,7 @@ class StateSync:
         left = branches.find_left(self.context, held, follows_removals=self._follows_state)
         wanted = {entry.id for entry in differ.same}
         if not self._follows_state:
-            earlier = set(branches.path(held)) - set(held)
+            earlier = set(branches.trace_back(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
         live = live_entries(differ.entries)
         # No state ever held words that broke off: they stay, or go, with what they follow.
@@ -583,7 +493,7 @@ class StateSync:
         gone = {entry.id for entry in live if entry.message_id in left}
         return _rewind(differ.entries, self.context, gone, wanted)
 
-    # -- what a model and its tools say, before the state holds it ------------------------------
+    # -- What a model and its tools say, before the state holds it ------------------------------
 
     def reply(
         self,
@@ -639,7 +549,7 @@ class StateSync:
         None if nothing is stored of the turn. What other middleware made of the message after it
         was stored is stored now.
         """
-        caller = _caller_of(messages, call_id)
+        caller = _find_caller(messages, call_id)
         draft = None if caller is None else _draft(self.drafting, caller, note["id"])
         if caller is None or draft is None:
             return None
@@ -674,7 +584,7 @@ class StateSync:
         turn = yield from self.catch_up(messages, note)
         yield from self._append(self.context.retract(turn.abandoned, "replaced"))
 
-    # -- the log --------------------------------------------------------------------------------
+    # -- The log --------------------------------------------------------------------------------
 
     def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
         if not drafts:
@@ -700,7 +610,98 @@ class StateSync:
         return changes.generation
 
 
-# -- what is new ----------------------------------------------------------------------------------
+# -- What a state notes, and what is known of its turn --------------------------------------------
+
+
+Unit: TypeAlias = Literal["message", "turn", "control"]
+"""What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
+
+
+class TurnNote(TypedDict):
+    """The turn under way, as a state keeps it: plain values, whatever the checkpointer allows."""
+
+    id: str
+    """The turn's id in the log, a ULID."""
+    first: str
+    """Id of the message it begins with."""
+    user: str | None
+    """Whose turn it is."""
+    generation: NotRequired[int]
+    """The log's generation of that user when the note was made; `forget` raises it."""
+    settled: NotRequired[str | None]
+    """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
+    last: NotRequired[str | None]
+    """Id of the last message that the state held when the note was made."""
+    position: NotRequired[int | None]
+    """Where in the log the turn begins; None if that is not stored."""
+    aside: NotRequired[list[str]]
+    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
+    aside_before: NotRequired[str | None]
+    """The turn that these stand before; None for the turn under way."""
+    names: NotRequired[dict[str, str]]
+    """Ids in the log of messages that the caller sent once more, by those that they have now."""
+    run: NotRequired[int | None]
+    """The run that made the note; see `NodeContext.run`."""
+    again: NotRequired[list[str]]
+    """Ids of what answered the question before: this run puts another answer in its place."""
+
+
+@dataclass(slots=True)
+class SyncedTurn:
+    """A turn under way, stored as far as its messages are to be. Not thread-safe.
+
+    Attributes:
+        id: The turn; None where the state holds nothing of one.
+        messages: Its messages in the state.
+        known: Its live entries by message id, some perhaps of messages that left the state.
+        abandoned: Ids of entries of replies that an attempt made which came to nothing.
+        after: Id of the last message that is in the log.
+        is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
+        edits: Messages that were edited in the log since the state was last seen.
+    """
+
+    id: str | None = None
+    messages: Sequence[BaseMessage] = ()
+    known: dict[str, Entry] = field(default_factory=dict)
+    abandoned: Sequence[str] = ()
+    after: str | None = None
+    is_heard: bool = True
+    own_tokens: Mapping[str, int] = field(default_factory=dict)
+    edits: Sequence[BaseMessage] = ()
+
+    def apply_edits(
+        self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
+        """Return messages as they were edited in the log, if they say what the state holds."""
+        texts = {message.id: message.content for message in held}
+        edits = {edit.id: edit for edit in self.edits}
+        return [
+            edits.get(one.id, one) if texts.get(one.id) == one.content else one for one in messages
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn that begins with what a state holds.
+
+    Attributes:
+        note: What the state is to note of it; None for an empty state.
+        changes: What the state is to learn: a `RemoveMessage` for what stands there twice, and
+            messages that were edited in the log, under their ids.
+    """
+
+    note: TurnNote | None
+    changes: Sequence[BaseMessage] = ()
+
+    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of the state as they are after the changes."""
+        changed = {change.id: change for change in self.changes}
+        after = [changed.get(message.id, message) for message in messages]
+        return [message for message in after if not isinstance(message, RemoveMessage)]
+
+
+# -- What is new ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -737,7 +738,7 @@ class StateDiffer:
 
     def __post_init__(self) -> None:
         """Look up what is known."""
-        self.known = _known_versions(self.entries)
+        self.known = _select_versions(self.entries)
         self._newest = {
             entry.message_id: entry for entry in self.entries if entry.message_id in self.known
         }
@@ -836,7 +837,7 @@ def _is_version(entry: Entry, of: Entry) -> bool:
     return entry.control is None and entry.role == of.role and entry.message_id == of.message_id
 
 
-def _known_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
+def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Return the version of each message that a state was last seen with, else the latest.
 
     What was edited in the log since is not marked, and so not taken for what the state said.
@@ -890,21 +891,21 @@ def _count_to(
     return 0 if name is None else next(places, 0)
 
 
-# -- which messages were said, and belong together ------------------------------------------------
+# -- Which messages were said, and belong together ------------------------------------------------
 
 
-def latest_exchange(messages: Sequence[BaseMessage]) -> int:
+def find_exchange(messages: Sequence[BaseMessage]) -> int:
     """Return where the latest exchange begins: with the newest message of the user, or at 0.
 
     What the user says in several messages without an answer is one beginning.
     """
-    start = _asked_last(messages)
+    start = _find_question(messages)
     while start and role_of(messages[start - 1]) == "user":
         start -= 1
     return start if messages and role_of(messages[start]) == "user" else 0
 
 
-def _asked_last(messages: Sequence[BaseMessage]) -> int:
+def _find_question(messages: Sequence[BaseMessage]) -> int:
     """Return the number of what the user said last; of the last message if there is none."""
     users = (number for number, one in enumerate(messages) if role_of(one) == "user")
     return max(users, default=max(len(messages) - 1, 0))
@@ -938,7 +939,7 @@ def _is_answer(message: BaseMessage | None) -> bool:
     return is_said and not getattr(message, "tool_calls", None)
 
 
-def _caller_of(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
+def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
     """Return the latest message that makes the call."""
     for message in reversed(messages):
         if any(call["id"] == call_id for call in getattr(message, "tool_calls", ())):
@@ -1008,7 +1009,7 @@ def _find_superseded(messages: Sequence[BaseMessage], note: TurnNote | None) -> 
     return [str(messages[number].id) for number in numbers]
 
 
-def _without_again(note: TurnNote | None) -> TurnNote | None:
+def _ignore_again(note: TurnNote | None) -> TurnNote | None:
     """Return a note for which all that the state holds was said."""
     return None if note is None else cast("TurnNote", {**note, "again": []})
 
@@ -1053,7 +1054,7 @@ def _is_same_step(entry: Entry, made: Sequence[Any], answered: str | None) -> bo
     return bool(ids) and ids == [call["id"] for call in made]
 
 
-def _turn_among(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
+def _find_turn(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
     """Return the turn of what the user says: a branch beside this one may have stored it first."""
     return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
 
@@ -1074,7 +1075,7 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
     return [*gone, meant.replaces.id]
 
 
-# -- what is gone ---------------------------------------------------------------------------------
+# -- What is gone ---------------------------------------------------------------------------------
 
 
 def rewind_turns(
@@ -1093,7 +1094,7 @@ def rewind_turns(
     context.check_known(len(entries))
     branches = _Branches(entries, "turn")
     held = [] if current is None else [current]
-    left, kept = branches.find_left(context, held), branches.path(held)
+    left, kept = branches.find_left(context, held), branches.trace_back(held)
     gone = {entry.id for entry in live_entries(entries) if entry.turn_id in left}
     wanted = {entry.id for entry in entries if entry.turn_id in kept}
     return _rewind(entries, context, gone, wanted)
@@ -1111,7 +1112,7 @@ class _Branches:
             if mark is not None and mark.unit == unit
         }
 
-    def path(self, held: Sequence[str]) -> list[str]:
+    def trace_back(self, held: Sequence[str]) -> list[str]:
         """Return the newest known of these and all before it on its branch, newest first."""
         found: dict[str, None] = {}
         unit = next((name for name in reversed(held) if name in self.marks), None)
@@ -1120,7 +1121,7 @@ class _Branches:
             unit = self.marks[unit].after if unit in self.marks else None
         return list(found)
 
-    def behind(self, kept: Collection[str]) -> set[str]:
+    def find_later(self, kept: Collection[str]) -> set[str]:
         """Return the units that are not kept, but follow one that is, however far behind."""
         follows = dict.fromkeys(kept, True)
         for unit in self.marks:
@@ -1142,20 +1143,20 @@ class _Branches:
         begun after that was stored. What a `Send` carries was picked out of a state, so what it
         lacks was not taken out. A run that was told where to begin goes back to there.
         """
-        path = self.path(held)
+        path = self.trace_back(held)
         left: set[str] = set()
         if context.since is not None:
             kept = held if follows_removals else [*held, *path]
-            behind = self.behind(kept) if path else self._later(context, context.since)
+            behind = self.find_later(kept) if path else self._find_since(context, context.since)
             here = context.place.checkpoint
             left = {name for name in behind if self.marks[name].place.checkpoint != here}
         elif follows_removals and not context.is_sent:
-            behind = self.behind(path[:1]) if path else set(self.marks)
+            behind = self.find_later(path[:1]) if path else set(self.marks)
             over = {name for name in behind if self.marks[name].place.is_over(context.place)}
             left = {*path, *(over & self._answered())}
         return left - set(held)
 
-    def _later(self, context: NodeContext, since: str) -> set[str]:
+    def _find_since(self, context: NodeContext, since: str) -> set[str]:
         """Return what was stored since the checkpoint at which a run begins with nothing.
 
         Inside another graph, or brought by a `Send`, a state is empty for other reasons as well.
@@ -1185,7 +1186,7 @@ def _find_abandoned(
     """
     held = [str(message.id) for message in own]
     branches = _Branches(live, "message")
-    behind = branches.behind(held[_asked_last(own) :]) if own else set()
+    behind = branches.find_later(held[_find_question(own) :]) if own else set()
     places = {name: branches.marks[name].place for name in behind - set(held)}
     return tuple(
         entry.id
@@ -1221,7 +1222,7 @@ def _rewind(
     return context.retract([*lifted, *gone, *summaries_over(after, gone)], "rewind")
 
 
-# -- where in a run a node stands -----------------------------------------------------------------
+# -- Where in a run a node stands -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

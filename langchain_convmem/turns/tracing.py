@@ -66,7 +66,7 @@ def stamped(
         noted["thread_id"] = thread_id
     user_id = configurable.get("user_id")
     if user_id_key is not None and user_id is not None:
-        noted["user_id"] = _hashed(str(user_id), user_id_key)
+        noted["user_id"] = _hash_user(str(user_id), user_id_key)
     stamped["metadata"] = {**metadata, **noted}
     return stamped
 
@@ -76,7 +76,7 @@ def _version() -> str:
     return version("langchain-convmem")
 
 
-def _hashed(user_id: str, key: str) -> str:
+def _hash_user(user_id: str, key: str) -> str:
     # With a key: names and addresses are few enough to try them all against a plain hash.
     secret = hashlib.sha256(key.encode()).digest()
     return hashlib.blake2b(user_id.encode(), key=secret, digest_size=12).hexdigest()
@@ -162,11 +162,11 @@ class TurnTrace:
             yield from self.report_own_models()
         return done
 
-    def recalled(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
+    def trace_recall(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
         """Run a recall as a retriever run named `recall`."""
         if not self._is_watched:
             return (yield from recall())
-        manager = yield self._started(query)
+        manager = yield self._make_start(query)
         try:
             with self.internal(manager.get_child()):
                 found = yield from recall()
@@ -174,15 +174,15 @@ class TurnTrace:
             raise
         except BaseException as problem:
             error = problem
-            yield _twins(lambda: manager.on_retriever_error(error))
+            yield _make_step(lambda: manager.on_retriever_error(error))
             raise
         from langchain_convmem.recall.retriever import document_of
 
         documents = [document_of(block) for block in found.blocks]
-        yield _twins(lambda: manager.on_retriever_end(documents))
+        yield _make_step(lambda: manager.on_retriever_end(documents))
         return found
 
-    def _started(self, query: str) -> Step:
+    def _make_start(self, query: str) -> Step:
         config = patch_config(self._config)
 
         def start() -> Any:
@@ -218,6 +218,6 @@ class TurnTrace:
             )
 
 
-def _twins(call: Callable[[], Any]) -> Step:
+def _make_step(call: Callable[[], Any]) -> Step:
     """Return the step of a call that is its own twin: the manager it goes to is of either kind."""
     return Step(call, call)

@@ -51,217 +51,6 @@ _PATIENCE_S = 0.3
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
 
-# -- a turn among entries -------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class TurnEntries:
-    """A turn among the entries of its thread.
-
-    Attributes:
-        before: What the thread held when the turn began, control entries included.
-        own: What the model sees of the turn itself, in order, stored or not.
-        start: The position at which it began in the log, or would begin.
-        is_whole: Whether the entries that were read hold all of the turn.
-        instructions: System messages of this call alone, which no budget of what was before counts.
-    """
-
-    before: Sequence[Entry]
-    own: Sequence[Entry]
-    start: int
-    is_whole: bool = True
-    instructions: Sequence[Entry] = ()
-
-    @property
-    def entries(self) -> list[Entry]:
-        """The thread as the turn sees it."""
-        return [*self.instructions, *self.before, *self.own]
-
-
-@dataclass(frozen=True, slots=True)
-class CallContext:
-    """What the model sees of a thread in one call alone.
-
-    Attributes:
-        instructions: System messages.
-        messages: What else: examples, or what was said elsewhere.
-        before: The turn that these stand before; None for that of the call.
-    """
-
-    instructions: Sequence[BaseMessage] = ()
-    messages: Sequence[BaseMessage] = ()
-    before: str | None = None
-
-    def add_to(self, turn: TurnEntries) -> TurnEntries:
-        """Return a turn with what the call adds, each at its place."""
-        if not (turn.own and (self.instructions or self.messages)):
-            return turn
-        shown = list(turn.before)
-        numbers = (n for n, one in enumerate(shown) if one.turn_id == self.before)
-        place = next(numbers, len(shown))
-        anchor = shown[place] if place < len(shown) else turn.own[0]
-        aside = [_place_beside(message, anchor) for message in self.messages]
-        key = turn.own[0].key
-        return replace(
-            turn,
-            before=[*shown[:place], *aside, *shown[place:]],
-            instructions=[_place_at_top(message, key) for message in self.instructions],
-        )
-
-
-_BEFORE_ALL = 0
-"""A position before every position of a log."""
-
-
-def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
-    """Return a message as an entry that stands where another one does, and before it."""
-    return entry_said(
-        message,
-        entry_id=new_ulid(),
-        key=anchor.key,
-        position=anchor.position,
-        turn_id=anchor.turn_id,
-    )
-
-
-def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
-    entry_id = new_ulid()
-    return entry_said(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
-
-
-Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
-"""Finds the turn among the entries of its thread, as far as they were read."""
-
-
-# -- what a model gets ----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class RecalledLines:
-    """Lines of other places for a model.
-
-    Attributes:
-        blocks: Best first, or in the order of a relevance buffer.
-        by_time: Whether they are shown oldest first instead.
-        room: How many tokens their text may take; None for any number.
-    """
-
-    blocks: Sequence[RecalledBlock] = ()
-    by_time: bool = True
-    room: int | None = None
-
-
-class RecallCache:
-    """What was recalled for the latest turns, so that all calls of one turn read the same.
-
-    Thread-safe. In another process a turn that goes on recalls anew.
-    """
-
-    def __init__(self, most: int = 256) -> None:
-        """Start empty; so many turns are kept at most."""
-        self._most = most
-        self._lock = threading.Lock()
-        self._found: OrderedDict[Hashable, RecalledLines] = OrderedDict()
-
-    def get(self, name: Hashable) -> RecalledLines | None:
-        """Return what was recalled, if it is still here."""
-        with self._lock:
-            return self._found.get(name)
-
-    def keep(self, name: Hashable, found: RecalledLines) -> None:
-        """Keep what was recalled; the oldest one leaves."""
-        with self._lock:
-            self._found[name] = found
-            while len(self._found) > self._most:
-                self._found.popitem(last=False)
-
-
-_RECALLS = RecallCache()
-"""One per process, by log, thread, turn and options."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelContext:
-    """What a model gets in a turn.
-
-    Attributes:
-        thread: What was read of the thread.
-        turn: The turn in it.
-        view: The messages, up to and with those of the turn; fresh copies.
-        asked: Which of them holds what the user says in the turn; None if none does.
-        slots: The variables of the prompt; None for a chain that takes messages.
-        blocks: The recalled blocks.
-        recalled: Their text; may be empty.
-        note: What the next view needs of the thread, to be written beside the reply, if anything.
-    """
-
-    thread: LiveThread
-    turn: TurnEntries
-    view: Context
-    asked: int | None
-    slots: Collection[str] | None = None
-    blocks: Sequence[RecalledBlock] = ()
-    recalled: str = ""
-    note: CacheDraft | None = None
-
-    def with_recalled(self, found: RecalledLines) -> ModelContext:
-        """Return the context with recalled lines."""
-        blocks, text = shown_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
-        return replace(self, blocks=blocks, recalled=text)
-
-    @property
-    def given(self) -> list[BaseMessage]:
-        """The messages, with the recalled lines in what the user says unless a slot takes them."""
-        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
-
-    @property
-    def _whole(self) -> list[BaseMessage]:
-        messages = list(self.view.messages)
-        if self.asked is not None:
-            message = messages[self.asked]
-            if isinstance(message, HumanMessage):
-                messages[self.asked] = folded(message, self.recalled)
-        return messages
-
-    def payload(self, extra: Mapping[str, Any] | None = None) -> list[BaseMessage] | dict[str, Any]:
-        """Return what a chain is called with: messages, or a dict for one with slots.
-
-        Args:
-            extra: What else the dict holds.
-        """
-        given = self.given
-        if self.slots is None:
-            return given
-        at = len(given) if self.asked is None else self.asked
-        return {
-            **(extra or {}),
-            "history": MessageList(given[:at]),
-            "input": MessageList(given[at:]),
-            "recalled": recalled_messages(self.recalled),
-            "summary": _read_summary(self.turn.entries),
-            "messages": MessageList(self._whole),
-        }
-
-    @property
-    def line_refs(self) -> list[str]:
-        """What names the recalled lines in a state."""
-        return [line_ref(line) for block in self.blocks for line in block.lines]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What the model gets, in numbers."""
-        return {
-            "entries": len(self.turn.before) + len(self.turn.own),
-            "messages": len(self.view.messages),
-            "tokens": self.view.tokens,
-            "repairs": len(self.view.repairs),
-            "blocks": len(self.blocks),
-            "lines": sum(len(block.lines) for block in self.blocks),
-        }
-
-
-def line_ref(line: DialogLine) -> str:
-    """Return what names a line in a state: its entry, and which line of it."""
-    return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
-
-
-# -- the view -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class TurnView:
     """How a turn looks at its thread and at others. Thread-safe: it only holds settings.
@@ -303,10 +92,10 @@ class TurnView:
         seen = yield from self.view_steps(locate, thread, note_later=note_later)
         if query is None:
             asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
-            query = searchable_text(filter(None, asked), self.memory.drafting)
+            query = join_searchable(filter(None, asked), self.memory.drafting)
         found = yield from self.recall_steps(seen, query, is_first=only is None)
         if only is not None:
-            blocks = [b for b in found.blocks if any(line_ref(line) in only for line in b.lines)]
+            blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
             found = replace(found, blocks=blocks)
         return seen.with_recalled(found)
 
@@ -387,13 +176,13 @@ class TurnView:
                 patience_s=_PATIENCE_S,
                 **limits,
             )
-            found = yield from (self.trace.recalled(query, recall) if is_first else recall())
+            found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
         else:
             found = yield from engine.buffer_steps(self.key, **limits)
-        blocks, by_time = in_sight(found, has_buffer=bool(engine.settings.buffer_size))
+        blocks, by_time = select_visible(found, has_buffer=bool(engine.settings.buffer_size))
         return RecalledLines(blocks, by_time, room)
 
-    # -- budgets --------------------------------------------------------------------------------
+    # -- Budgets --------------------------------------------------------------------------------
 
     def _budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
@@ -422,7 +211,7 @@ class TurnView:
     def _wished(self) -> int:
         return self.memory.wished_tokens(self.options)
 
-    # -- messages -------------------------------------------------------------------------------
+    # -- Messages -------------------------------------------------------------------------------
 
     @property
     def _shows_summary(self) -> bool:
@@ -471,7 +260,7 @@ class TurnView:
         return at
 
 
-def searchable_text(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
+def join_searchable(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
     """Return what may be searched for of what the user says.
 
     What the write hook takes out of a message must not reach an embedder either.
@@ -491,6 +280,223 @@ def _read_summary(entries: Sequence[Entry]) -> str:
     """Return the live summary; empty without one."""
     summary = live_summary(live_entries(entries))
     return "" if summary is None else "\n".join(summary.contents)
+
+
+# -- What a model gets ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What a model gets in a turn.
+
+    Attributes:
+        thread: What was read of the thread.
+        turn: The turn in it.
+        view: The messages, up to and with those of the turn; fresh copies.
+        asked: Which of them holds what the user says in the turn; None if none does.
+        slots: The variables of the prompt; None for a chain that takes messages.
+        blocks: The recalled blocks.
+        recalled: Their text; may be empty.
+        note: What the next view needs of the thread, to be written beside the reply, if anything.
+    """
+
+    thread: LiveThread
+    turn: TurnEntries
+    view: Context
+    asked: int | None
+    slots: Collection[str] | None = None
+    blocks: Sequence[RecalledBlock] = ()
+    recalled: str = ""
+    note: CacheDraft | None = None
+
+    def with_recalled(self, found: RecalledLines) -> ModelContext:
+        """Return the context with recalled lines."""
+        blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
+        return replace(self, blocks=blocks, recalled=text)
+
+    @property
+    def given(self) -> list[BaseMessage]:
+        """The messages, with the recalled lines in what the user says unless a slot takes them."""
+        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
+
+    @property
+    def _whole(self) -> list[BaseMessage]:
+        messages = list(self.view.messages)
+        if self.asked is not None:
+            message = messages[self.asked]
+            if isinstance(message, HumanMessage):
+                messages[self.asked] = folded(message, self.recalled)
+        return messages
+
+    def payload(self, extra: Mapping[str, Any] | None = None) -> list[BaseMessage] | dict[str, Any]:
+        """Return what a chain is called with: messages, or a dict for one with slots.
+
+        Args:
+            extra: What else the dict holds.
+        """
+        given = self.given
+        if self.slots is None:
+            return given
+        at = len(given) if self.asked is None else self.asked
+        return {
+            **(extra or {}),
+            "history": MessageList(given[:at]),
+            "input": MessageList(given[at:]),
+            "recalled": make_recalled_messages(self.recalled),
+            "summary": _read_summary(self.turn.entries),
+            "messages": MessageList(self._whole),
+        }
+
+    @property
+    def line_refs(self) -> list[str]:
+        """What names the recalled lines in a state."""
+        return [name_line(line) for block in self.blocks for line in block.lines]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the model gets, in numbers."""
+        return {
+            "entries": len(self.turn.before) + len(self.turn.own),
+            "messages": len(self.view.messages),
+            "tokens": self.view.tokens,
+            "repairs": len(self.view.repairs),
+            "blocks": len(self.blocks),
+            "lines": sum(len(block.lines) for block in self.blocks),
+        }
+
+
+def name_line(line: DialogLine) -> str:
+    """Return what names a line in a state: its entry, and which line of it."""
+    return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
+
+
+# -- A turn among the entries of its thread -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEntries:
+    """A turn among the entries of its thread.
+
+    Attributes:
+        before: What the thread held when the turn began, control entries included.
+        own: What the model sees of the turn itself, in order, stored or not.
+        start: The position at which it began in the log, or would begin.
+        is_whole: Whether the entries that were read hold all of the turn.
+        instructions: System messages of this call alone, which no budget of what was before counts.
+    """
+
+    before: Sequence[Entry]
+    own: Sequence[Entry]
+    start: int
+    is_whole: bool = True
+    instructions: Sequence[Entry] = ()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The thread as the turn sees it."""
+        return [*self.instructions, *self.before, *self.own]
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What the model sees of a thread in one call alone.
+
+    Attributes:
+        instructions: System messages.
+        messages: What else: examples, or what was said elsewhere.
+        before: The turn that these stand before; None for that of the call.
+    """
+
+    instructions: Sequence[BaseMessage] = ()
+    messages: Sequence[BaseMessage] = ()
+    before: str | None = None
+
+    def add_to(self, turn: TurnEntries) -> TurnEntries:
+        """Return a turn with what the call adds, each at its place."""
+        if not (turn.own and (self.instructions or self.messages)):
+            return turn
+        shown = list(turn.before)
+        numbers = (n for n, one in enumerate(shown) if one.turn_id == self.before)
+        place = next(numbers, len(shown))
+        anchor = shown[place] if place < len(shown) else turn.own[0]
+        aside = [_place_beside(message, anchor) for message in self.messages]
+        key = turn.own[0].key
+        return replace(
+            turn,
+            before=[*shown[:place], *aside, *shown[place:]],
+            instructions=[_place_at_top(message, key) for message in self.instructions],
+        )
+
+
+_BEFORE_ALL = 0
+"""A position before every position of a log."""
+
+
+def _place_beside(message: BaseMessage, anchor: Entry) -> Entry:
+    """Return a message as an entry that stands where another one does, and before it."""
+    return entry_said(
+        message,
+        entry_id=new_ulid(),
+        key=anchor.key,
+        position=anchor.position,
+        turn_id=anchor.turn_id,
+    )
+
+
+def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
+    entry_id = new_ulid()
+    return entry_said(message, entry_id=entry_id, key=key, position=_BEFORE_ALL, turn_id=entry_id)
+
+
+Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
+"""Finds the turn among the entries of its thread, as far as they were read."""
+
+
+# -- What was recalled, and is kept for the turn --------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledLines:
+    """Lines of other places for a model.
+
+    Attributes:
+        blocks: Best first, or in the order of a relevance buffer.
+        by_time: Whether they are shown oldest first instead.
+        room: How many tokens their text may take; None for any number.
+    """
+
+    blocks: Sequence[RecalledBlock] = ()
+    by_time: bool = True
+    room: int | None = None
+
+
+class RecallCache:
+    """What was recalled for the latest turns, so that all calls of one turn read the same.
+
+    Thread-safe. In another process a turn that goes on recalls anew.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        """Start empty; so many turns are kept at most."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Hashable, RecalledLines] = OrderedDict()
+
+    def get(self, name: Hashable) -> RecalledLines | None:
+        """Return what was recalled, if it is still here."""
+        with self._lock:
+            return self._found.get(name)
+
+    def keep(self, name: Hashable, found: RecalledLines) -> None:
+        """Keep what was recalled; the oldest one leaves."""
+        with self._lock:
+            self._found[name] = found
+            while len(self._found) > self._most:
+                self._found.popitem(last=False)
+
+
+_RECALLS = RecallCache()
+"""One per process, by log, thread, turn and options."""
 
 
 # -- How recalled lines and message lists look to a model -----------------------------------------
@@ -521,7 +527,7 @@ class MessageList(list[BaseMessage]):
         return format(str(self), spec)
 
 
-def in_sight(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
+def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
     """Return which blocks a model is shown, and whether they come by time, oldest first.
 
     With a relevance buffer these are its blocks, and they come as it has them: latest find first.
@@ -529,7 +535,7 @@ def in_sight(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, .
     return (found.buffer, False) if has_buffer else (found.blocks, True)
 
 
-def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
+def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 
     They come as they were said, oldest first, or in the order given. Text that imitates the fence
@@ -543,7 +549,7 @@ def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
     return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
 
 
-def shown_blocks(
+def fit_blocks(
     blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
 ) -> tuple[Sequence[RecalledBlock], str]:
     """Return as many of the first blocks as fit, and their fenced text.
@@ -554,10 +560,10 @@ def shown_blocks(
         max_tokens: How long the text may be, fence included; None for any length.
     """
     shown = list(blocks)
-    text = fenced(shown, by_time=by_time)
+    text = fence_blocks(shown, by_time=by_time)
     while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
         shown.pop()
-        text = fenced(shown, by_time=by_time)
+        text = fence_blocks(shown, by_time=by_time)
     return shown, text
 
 
@@ -572,7 +578,7 @@ def folded(message: HumanMessage, recalled: str) -> HumanMessage:
     return message.model_copy(update={"content": [{"type": "text", "text": recalled}, *own]})
 
 
-def recalled_messages(recalled: str) -> MessageList:
+def make_recalled_messages(recalled: str) -> MessageList:
     """Return the recalled text as a message list for a prompt's own slot; empty without text."""
     if not recalled:
         return MessageList()

@@ -503,10 +503,12 @@ def test_vectors_of_another_embedder_are_refused_by_both_names(log, store, recal
     ("arguments", "named"),
     [
         ({"candidates": 0}, "candidates"),
+        ({"settings": RecallSettings(index="numpy")}, "leave index out"),
+        ({"settings": RecallSettings(vector_bits=8)}, "leave vector_bits out"),
         ({"store": "a store"}, "VectorStore"),
         ({"log": object()}, "ThreadState"),
     ],
-    ids=["candidates", "store", "log"],
+    ids=["candidates", "index", "bits", "store", "log"],
 )
 def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
     with pytest.raises(ConfigError, match=named):

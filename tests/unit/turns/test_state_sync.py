@@ -15,8 +15,8 @@ from langchain_convmem.turns.state_sync import (
     Provenance,
     StateDiffer,
     StateSync,
+    find_exchange,
     is_stand_in,
-    latest_exchange,
 )
 from langchain_convmem.views.drafts import Drafting
 from langchain_convmem.views.live import live_entries
@@ -158,7 +158,7 @@ def test_a_stand_in_for_a_summary_was_not_said(thread):
 )
 def test_the_latest_exchange_begins_with_all_that_the_user_said_last(roles, start):
     kinds = {"h": HumanMessage, "a": AIMessage, "s": SystemMessage}
-    assert latest_exchange([kinds[role]("x") for role in roles]) == start
+    assert find_exchange([kinds[role]("x") for role in roles]) == start
 
 
 # -- forgotten, undone ----------------------------------------------------------------------------
