@@ -286,8 +286,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _work(self, job: Callable[[AgentHook], Steps[T]], runtime: Any) -> Steps[T]:
-        """Do the job of a hook as the memory's own work, and report what it took.
+    def _work(self, steps_of: Callable[[AgentHook], Steps[T]], runtime: Any) -> Steps[T]:
+        """Run the steps of a hook as the memory's own work, and report what it took.
 
         Raises:
             ConfigError: If the run names no thread, or sets an option that there is not, or
@@ -308,7 +308,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             is_one_turn=True,
             trace=trace,
         )
-        return (yield from trace.run_internal(job(AgentHook(sync, options, trace))))
+        return (yield from trace.run_internal(steps_of(AgentHook(sync, options, trace))))
 
 
 @dataclass(frozen=True, slots=True)

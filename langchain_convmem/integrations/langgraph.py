@@ -364,19 +364,19 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
 def _make_node(
     name: str,
     nodes: MemoryNodes,
-    job: Callable[[NodeRun], Steps[Update]],
+    steps_of: Callable[[NodeRun], Steps[Update]],
     *,
     is_last: bool = False,
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        update = run(nodes.work(job, state, config))
+        update = run(nodes.work(steps_of, state, config))
         reader = StreamReader.of(config) if is_last else None
         if reader is not None:
             reader.settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await arun(nodes.work(job, state, config))
+        return await arun(nodes.work(steps_of, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
@@ -465,15 +465,15 @@ class MemoryNodes:
     keeps_lines: bool = True
 
     def work(
-        self, job: Callable[[NodeRun], Steps[T]], state: Any, config: RunnableConfig
+        self, steps_of: Callable[[NodeRun], Steps[T]], state: Any, config: RunnableConfig
     ) -> Steps[T]:
-        """Do one of the jobs below as the memory's own work, and report what it took."""
+        """Run the steps of a node as the memory's own work, and report what it took."""
         configurable = config.get("configurable", {})
         node = NodeContext.of(config, read_key(configurable, host="the graph"))
         options = self.options.for_call(configurable, self.model)
         trace = TurnTrace(config)
         run = NodeRun(state, self.messages_key, node, options, trace)
-        return (yield from trace.run_internal(job(run)))
+        return (yield from trace.run_internal(steps_of(run)))
 
     # -- Recall ---------------------------------------------------------------------------------
 
@@ -1121,7 +1121,7 @@ class StreamReader:
         """Begin with somebody who reads, and nothing to do."""
         self._lock = threading.Lock()
         self._has_left = False
-        self._job: Callable[[], None] | None = None
+        self._action: Callable[[], None] | None = None
 
     @staticmethod
     def of(config: RunnableConfig) -> StreamReader | None:
@@ -1129,18 +1129,18 @@ class StreamReader:
         reader = config.get("configurable", {}).get(_READER)
         return reader if isinstance(reader, StreamReader) else None
 
-    def expect(self, job: Callable[[], None]) -> None:
-        """Do a job if the reader has left; else keep it, in case they leave before `settle`."""
+    def expect(self, action: Callable[[], None]) -> None:
+        """Run an action if the reader has left; else keep it, in case they leave by `settle`."""
         with self._lock:
             if not self._has_left:
-                self._job = job
+                self._action = action
                 return
-        job()
+        action()
 
     def settle(self) -> None:
-        """Forget the job: another node has done it."""
+        """Forget the action: another node has done it."""
         with self._lock:
-            self._job = None
+            self._action = None
 
     def leave(self) -> None:
         """Note that nobody reads any more."""
@@ -1148,11 +1148,11 @@ class StreamReader:
             self._has_left = True
 
     def do_rest(self) -> None:
-        """Do the job that is left."""
+        """Run the action that is left."""
         with self._lock:
-            job, self._job = self._job, None
-        if job is not None:
-            job()
+            action, self._action = self._action, None
+        if action is not None:
+            action()
 
 
 def watch_reader(

@@ -173,7 +173,7 @@ class VectorStoreRecall(DialogRecall):
             msg = 'threshold="auto" needs an index of all lines; use a cosine or None with a store'
             raise ConfigError(msg)
         if wish.threshold is not None and self._dialect.cosine is None:
-            msg = "a threshold needs cosines, and this store's scores are none; leave it out"
+            msg = "a threshold needs cosines, and this store gives other scores; leave it out"
             raise ConfigError(msg)
 
     def _find(
@@ -183,7 +183,7 @@ class VectorStoreRecall(DialogRecall):
         asked = wanted
         while True:
             found = yield from self._border.search(encodable(wish.search_text), asked, conditions)
-            # Read behind the search, so that it knows every line that the search can know.
+            # Read after the search, so that it knows every line that the search can know.
             loaders = {
                 owner_label(one): WindowLoader(
                     self.log, Ledger(self._state, one, self._name), one, scope
@@ -364,7 +364,7 @@ def _check_operators(scope: Scope, conditions: Conditions, dialect: StoreDialect
     Raises:
         ConfigError: If there is one; the message names the options and the operators.
     """
-    several = [n for n, one in conditions.items() if isinstance(one, dict) and "$in" in one]
+    several = [n for n, one in conditions.items() if isinstance(one, dict) and one.get("$in")]
     needed = {
         "several owners": "$in" if OWNER in several else None,
         "several values in filter": "$in" if {*several} - {OWNER} else None,

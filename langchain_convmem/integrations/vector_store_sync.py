@@ -135,7 +135,7 @@ class Synchronizer:
     # -- New entries -------------------------------------------------------------------------
 
     def _follow(self, head: LedgerHead, page: Changes) -> Steps[None]:
-        """Take a page of the log into ledger and store, and move the cursor behind it."""
+        """Take a page of the log into ledger and store, and move the cursor after it."""
         rows = [LedgerRow.of(entry) for entry in page.entries]
         new, noted = yield from self._ledger.append(head, rows)
         dead = yield from self._ledger.retract(new, _retracted_by(page.entries))
@@ -385,7 +385,7 @@ class Ledger:
     def append(
         self, head: LedgerHead, rows: Sequence[LedgerRow]
     ) -> Steps[tuple[LedgerHead, list[LedgerRow]]]:
-        """Note rows behind those that are there; return the head to commit and them as noted.
+        """Note rows after those that are there; return the head to commit and them as noted.
 
         Rows that are noted already, by an attempt that did not end, stay as they are.
         """
@@ -665,6 +665,8 @@ class StoreBorder:
             LineStoreError: If the store cannot be searched.
             ConfigError: If it answers with documents that the conditions exclude.
         """
+        if {"$in": []} in conditions.values():
+            return []  # one of nothing
         answer = yield from self._call(
             "lines could not be searched",
             "similarity_search_with_score",

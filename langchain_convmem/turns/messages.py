@@ -473,8 +473,8 @@ class _Comparison:
             ):  # fmt: skip
                 length += 1
             size = max(size, length)
-        behind = given[size - 1].place + 1 if size else 0
-        aside = self._list_unknown(behind, len(self._said) - 1)
+        after = given[size - 1].place + 1 if size else 0
+        aside = self._list_unknown(after, len(self._said) - 1)
         while told and aside and role_of(aside[0]) == "assistant":
             aside = aside[1:]  # a greeting would read as the end of the thread's last reply
         return Reconciled(new=self._said[-1:], context_only=aside)

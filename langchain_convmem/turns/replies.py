@@ -100,8 +100,8 @@ def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessag
     found = _find_messages(output)
     if found is None:
         msg = (
-            f"the wrapped chain returned a {type(output).__name__}, which is no reply; it must "
-            "return text, a message, messages or {'messages': [...]}. Put parsers behind it: "
+            f"the wrapped chain returned a {type(output).__name__}, which is not a reply; it must "
+            "return text, a message, messages or {'messages': [...]}. Put parsers after it: "
             "memory.wrap(prompt | model) | parser"
         )
         raise InvalidMessageError(msg)
@@ -212,7 +212,7 @@ def _names_calls(value: Any, ids: set[str | None]) -> bool:
 def _select_new(
     found: Sequence[BaseMessage], given: Sequence[BaseMessage]
 ) -> Sequence[BaseMessage]:
-    """Return what stands behind the user's message where it comes back, else all but `given`."""
+    """Return what comes after the user's message where it comes back, else all but `given`."""
     for number in reversed(range(len(found))):
         if _is_asked(found[number], given[-1]):
             return found[number + 1 :]
@@ -355,7 +355,7 @@ class ReplyCollector:
             if known is None:
                 self._parts.append(_Part(piece))
             else:
-                known.pieces = [piece]  # the whole message behind its chunks
+                known.pieces = [piece]  # the whole message after its chunks
         elif known is not None and known.is_growing:
             known.append(piece)
         elif self._parts and self._parts[-1].continues_with(piece):

@@ -150,7 +150,7 @@ class StateSync:
 
         A state notes none where an agent's run went past the hook that does, or where nothing
         keeps the state: then a caller sent the chat, and what is said of the turn already may
-        stand behind it.
+        come after it.
 
         Raises:
             ConfigError: If the state holds a turn of another user than the run is for.
@@ -998,13 +998,13 @@ def remove_superseded(
 
 
 def _find_superseded(messages: Sequence[BaseMessage], note: TurnNote | None) -> list[str]:
-    """Return the ids of an answer in the state behind which there is another by now."""
+    """Return the ids of an answer in the state that another one follows by now."""
     again: Collection[str | None] = () if note is None else note.get("again", ())
     numbers = [number for number, message in enumerate(messages) if message.id in again]
     if not numbers:
         return []
-    behind = takewhile(lambda one: role_of(one) != "user", messages[numbers[-1] + 1 :])
-    if all(role_of(message) != "assistant" for message in behind):
+    later = takewhile(lambda one: role_of(one) != "user", messages[numbers[-1] + 1 :])
+    if all(role_of(message) != "assistant" for message in later):
         return []
     return [str(messages[number].id) for number in numbers]
 
@@ -1122,7 +1122,7 @@ class _Branches:
         return list(found)
 
     def find_later(self, kept: Collection[str]) -> set[str]:
-        """Return the units that are not kept, but follow one that is, however far behind."""
+        """Return the units that are not kept, but follow one that is, however much later."""
         follows = dict.fromkeys(kept, True)
         for unit in self.marks:
             walked: dict[str, None] = {}
@@ -1139,7 +1139,7 @@ class _Branches:
         """Return the units that a state held once and holds no more.
 
         What another run stored meanwhile is none of them: this state never held it. So only what
-        stood before the newest known one counts, and what stood behind it if this run can only have
+        stood before the newest known one counts, and what came after it if this run can only have
         begun after that was stored. What a `Send` carries was picked out of a state, so what it
         lacks was not taken out. A run that was told where to begin goes back to there.
         """
@@ -1147,12 +1147,12 @@ class _Branches:
         left: set[str] = set()
         if context.since is not None:
             kept = held if follows_removals else [*held, *path]
-            behind = self.find_later(kept) if path else self._find_since(context, context.since)
+            later = self.find_later(kept) if path else self._find_since(context, context.since)
             here = context.place.checkpoint
-            left = {name for name in behind if self.marks[name].place.checkpoint != here}
+            left = {name for name in later if self.marks[name].place.checkpoint != here}
         elif follows_removals and not context.is_sent:
-            behind = self.find_later(path[:1]) if path else set(self.marks)
-            over = {name for name in behind if self.marks[name].place.is_over(context.place)}
+            later = self.find_later(path[:1]) if path else set(self.marks)
+            over = {name for name in later if self.marks[name].place.is_over(context.place)}
             left = {*path, *(over & self._answered())}
         return left - set(held)
 
@@ -1186,8 +1186,8 @@ def _find_abandoned(
     """
     held = [str(message.id) for message in own]
     branches = _Branches(live, "message")
-    behind = branches.find_later(held[_find_question(own) :]) if own else set()
-    places = {name: branches.marks[name].place for name in behind - set(held)}
+    later = branches.find_later(held[_find_question(own) :]) if own else set()
+    places = {name: branches.marks[name].place for name in later - set(held)}
     return tuple(
         entry.id
         for entry in live
@@ -1271,7 +1271,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How something came into the log: from where in a run, and behind what of its unit."""
+    """How something came into the log: from where in a run, and after what of its unit."""
 
     unit: Unit
     after: str | None

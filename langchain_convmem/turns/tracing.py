@@ -155,10 +155,10 @@ class TurnTrace:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
 
-    def run_internal(self, job: Steps[T]) -> Steps[T]:
+    def run_internal(self, steps: Steps[T]) -> Steps[T]:
         """Run the steps of a host as the memory's own work, and report what its models took."""
         with self.internal():
-            done = yield from job
+            done = yield from steps
             yield from self.report_own_models()
         return done
 
