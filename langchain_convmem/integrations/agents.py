@@ -149,7 +149,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
         )
-        memory.check_options(self._options)
+        self._turn_memory = memory.turn_memory
+        self._turn_memory.check_options(self._options)
         self._profile = None if profile is None else resolved(profile)
 
     # -- A turn begins and ends -----------------------------------------------------------------
@@ -199,7 +200,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return None
         yield from hook.sync.finish(note, state["messages"])
-        yield from self.memory.after_turn_steps(hook.sync.context.key)
+        yield from self._turn_memory.after_turn_steps(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
 
@@ -249,7 +250,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             return AgentCall(request, None, now_ms())
         loop = yield from sync.catch_up(state["messages"], note)
         profile = self._profile or profile_for(request.model)
-        view = TurnView(self.memory, sync.context.key, hook.options, profile, trace)
+        view = TurnView(self._turn_memory, sync.context.key, hook.options, profile, trace)
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}
@@ -303,7 +304,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         trace = TurnTrace(config)
         sync = StateSync(
             self.memory.log,
-            self.memory.drafting,
+            self._turn_memory.drafting,
             NodeContext.of(config, key),
             is_one_turn=True,
             trace=trace,

@@ -27,7 +27,8 @@ from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.streams import carried_through
-from langchain_convmem.turns.messages import check_question, read_input, reconcile
+from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import INTERRUPTED, HeardReplies, read_reply, reply_messages
 from langchain_convmem.turns.state_sync import (
@@ -62,7 +63,6 @@ from langchain_convmem.views.codec import (
 )
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.providers import Profile, resolved
-from langchain_convmem.wrap import ChainShape, chain_shape, read_chain
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -355,10 +355,10 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
     """
     _require_langgraph()
     chosen = TurnOptions.of(options, where="a node")
-    memory.check_options(chosen)
+    memory.turn_memory.check_options(chosen)
     if parts.get("profile") is not None:
         resolved(parts["profile"])
-    return MemoryNodes(memory, chosen, **parts)
+    return MemoryNodes(memory.turn_memory, chosen, **parts)
 
 
 def _make_node(
@@ -433,7 +433,7 @@ Update = dict[str, Any]
 
 def _describe_profile(profile: Profile) -> ChainShape:
     """Return what is known of a model that a node does not see."""
-    return ChainShape(slots=None, profile=profile, is_fixed=True)
+    return ChainShape(slots=None, profile=profile)
 
 
 _PLAIN = _describe_profile("strict")
@@ -455,7 +455,7 @@ class MemoryNodes:
             recalls them itself, and the node `recall` need not.
     """
 
-    memory: ConversationMemory
+    memory: TurnMemory
     options: TurnOptions
     messages_key: str = "messages"
     follow_edits: bool = True
@@ -499,7 +499,7 @@ class MemoryNodes:
         if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
             new = [message for message in turn.now if message.id not in turn.known]
-            changes = [_mark_unstored(message) for message in new]
+            changes = [mark_unstored(message) for message in new]
         return {**update, self.messages_key: changes} if changes else update
 
     def _recall_input(self, run: NodeRun) -> Steps[Update]:
@@ -546,7 +546,7 @@ class MemoryNodes:
         """Return the call of the model."""
         shape = _PLAIN
         if self.model is not None:
-            shape = chain_shape(self.model, run.node.configurable, self.profile)
+            shape = ChainShape.of(self.model, run.node.configurable, self.profile)
         context = yield from self.read_context(run, shape=shape)
         has_messages = run.messages is not None
         return ModelCall(
@@ -870,12 +870,6 @@ def _is_content(value: Any) -> bool:
 def _describe(value: Any) -> str:
     """Return what a value is, without what it says."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
-
-
-def _mark_unstored(message: BaseMessage) -> BaseMessage:
-    """Return the message marked as one that is never stored."""
-    marked = {**message.additional_kwargs, "remember": False}
-    return message.model_copy(update={"additional_kwargs": marked})
 
 
 # -- A reply on its way from the model into the log, as plain text in the state -------------------
