@@ -22,12 +22,12 @@ from langchain_convmem.integrations.vector_store_sync import (
     THREAD,
     TIME,
     Conditions,
-    Ledger,
     LedgerHead,
     LedgerRow,
     Proposal,
     StoreBorder,
     StoreDialect,
+    StoreLedger,
     Synchronizer,
     dialect_of,
     owner_label,
@@ -186,7 +186,7 @@ class VectorStoreRecall(DialogRecall):
             # Read after the search, so that it knows every line that the search can know.
             loaders = {
                 owner_label(one): WindowLoader(
-                    self.log, Ledger(self._state, one, self._name), one, scope
+                    self.log, StoreLedger(self._state, one, self._name), one, scope
                 )
                 for one in scope.owners
             }
@@ -287,7 +287,7 @@ class VectorStoreRecall(DialogRecall):
         made = Synchronizer(
             self.log,
             self._border,
-            Ledger(self._state, owner, self._name),
+            StoreLedger(self._state, owner, self._name),
             owner,
             fingerprint=f"{fingerprint_of(self.embeddings)}/{cut}",
             writer=self._writer,
@@ -473,7 +473,7 @@ def _select_known(
 class WindowLoader:
     """Reads what one recall needs of an owner: chunks of the ledger once each, then the log."""
 
-    def __init__(self, log: MessageLog, ledger: Ledger, owner: Owner, scope: Scope) -> None:
+    def __init__(self, log: MessageLog, ledger: StoreLedger, owner: Owner, scope: Scope) -> None:
         """Create it; nothing is read yet."""
         self._log = log
         self._ledger = ledger

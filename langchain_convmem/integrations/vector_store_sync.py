@@ -47,7 +47,7 @@ class Synchronizer:
         self,
         log: MessageLog,
         border: StoreBorder,
-        ledger: Ledger,
+        ledger: StoreLedger,
         owner: Owner,
         *,
         fingerprint: str,
@@ -253,7 +253,7 @@ class Synchronizer:
 class _RowReader:
     """The rows of a ledger in order, chunk by chunk."""
 
-    def __init__(self, ledger: Ledger, head: LedgerHead) -> None:
+    def __init__(self, ledger: StoreLedger, head: LedgerHead) -> None:
         self._ledger = ledger
         self._head = head
         self._next = 0
@@ -336,7 +336,7 @@ class LedgerHead:
         }
 
 
-class Ledger:
+class StoreLedger:
     """The notes about one owner in one store. Stateless: everything is read when asked for."""
 
     def __init__(self, state: ThreadState, owner: Owner, name: str) -> None:

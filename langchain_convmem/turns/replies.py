@@ -233,7 +233,7 @@ def _complete_chunk(message: BaseMessage) -> BaseMessage:
     return message
 
 
-class _Part:
+class _StreamedMessage:
     """One message of a stream: whole, or growing by chunks."""
 
     def __init__(self, piece: BaseMessage) -> None:
@@ -325,7 +325,7 @@ class ReplyCollector:
     """Collects the chunks of a stream as they pass, and makes messages of them at its end."""
 
     def __init__(self) -> None:
-        self._parts: list[_Part] = []
+        self._parts: list[_StreamedMessage] = []
         self._value: Any = _NOTHING
         self._is_text = True
 
@@ -353,7 +353,7 @@ class ReplyCollector:
         known = next((part for part in reversed(self._parts) if part.has(piece)), None)
         if not isinstance(piece, BaseMessageChunk):
             if known is None:
-                self._parts.append(_Part(piece))
+                self._parts.append(_StreamedMessage(piece))
             else:
                 known.pieces = [piece]  # the whole message after its chunks
         elif known is not None and known.is_growing:
@@ -361,7 +361,7 @@ class ReplyCollector:
         elif self._parts and self._parts[-1].continues_with(piece):
             self._parts[-1].append(piece)
         else:
-            self._parts.append(_Part(piece))
+            self._parts.append(_StreamedMessage(piece))
 
     def complete(
         self,
@@ -398,7 +398,7 @@ class ReplyCollector:
         return [*whole, *(without_cut_calls(cut) if cut else [])]
 
     @staticmethod
-    def _new(parts: Sequence[_Part], given: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _new(parts: Sequence[_StreamedMessage], given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return the parts' messages; what came in chunks was made just now, whatever its id."""
         messages = [part.message() for part in parts]
         whole = [m for m, part in zip(messages, parts, strict=True) if not part.is_growing]
