@@ -20,7 +20,7 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.replies import HeardReplies, hearing
+from langchain_convmem.turns.replies import HeardReplies, collect_replies
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
@@ -157,13 +157,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what the user says, and what else the log does not have yet."""
-        return run(self._work(partial(self._begin, state), runtime))
+        return run(self._run_steps(partial(self._begin, state), runtime))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what the user says; see `before_agent`."""
-        return await arun(self._work(partial(self._begin, state), runtime))
+        return await arun(self._run_steps(partial(self._begin, state), runtime))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
         messages: list[Any] = state["messages"]
@@ -187,13 +187,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what other middleware said last, and take out what was answered again."""
-        return run(self._work(partial(self._end, state), runtime))
+        return run(self._run_steps(partial(self._end, state), runtime))
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what other middleware said last; see `after_agent`."""
-        return await arun(self._work(partial(self._end, state), runtime))
+        return await arun(self._run_steps(partial(self._end, state), runtime))
 
     def _end(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
         note = yield from hook.find_note(state)
@@ -212,16 +212,16 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says."""
-        asked = run(self._work(partial(self._prepare, request), request.runtime))
-        with hearing() as heard:
+        asked = run(self._run_steps(partial(self._prepare, request), request.runtime))
+        with collect_replies() as heard:
             try:
                 response = handler(asked.request)
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                run(self._work(storing, request.runtime))
+                run(self._run_steps(storing, request.runtime))
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return run(self._work(answering, request.runtime))
+        return run(self._run_steps(answering, request.runtime))
 
     async def awrap_model_call(
         self,
@@ -229,18 +229,18 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says; see `wrap_model_call`."""
-        asked = await arun(self._work(partial(self._prepare, request), request.runtime))
-        with hearing() as heard:
+        asked = await arun(self._run_steps(partial(self._prepare, request), request.runtime))
+        with collect_replies() as heard:
             try:
                 response = await handler(asked.request)
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
                 storing = partial(_store_broken, asked, heard)
-                await carried_through(arun(self._work(storing, request.runtime)))
+                await carried_through(arun(self._run_steps(storing, request.runtime)))
                 raise
         answering = partial(_store_answer, asked, response, heard)
-        return await carried_through(arun(self._work(answering, request.runtime)))
+        return await carried_through(arun(self._run_steps(answering, request.runtime)))
 
     def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> Steps[AgentCall]:
         sync, trace = hook.sync, hook.trace
@@ -269,9 +269,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may return lists of messages and commands, too, whatever LangChain's types say.
         """
-        keep = run(self._work(partial(_store_call, request), request.runtime))
+        keep = run(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, handler(request), keep)
-        kept: _ToolResult = run(self._work(storing, request.runtime))
+        kept: _ToolResult = run(self._run_steps(storing, request.runtime))
         return kept
 
     async def awrap_tool_call(
@@ -280,14 +280,14 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store what a tool returns; see `wrap_tool_call`."""
-        keep = await arun(self._work(partial(_store_call, request), request.runtime))
+        keep = await arun(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, await handler(request), keep)
-        kept: _ToolResult = await carried_through(arun(self._work(storing, request.runtime)))
+        kept: _ToolResult = await carried_through(arun(self._run_steps(storing, request.runtime)))
         return kept
 
     # -- The run --------------------------------------------------------------------------------
 
-    def _work(self, steps_of: Callable[[AgentHook], Steps[T]], runtime: Any) -> Steps[T]:
+    def _run_steps(self, steps_of: Callable[[AgentHook], Steps[T]], runtime: Any) -> Steps[T]:
         """Run the steps of a hook as the memory's own work, and report what it took.
 
         Raises:
@@ -305,7 +305,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         sync = StateSync(
             self.memory.log,
             self._turn_memory.drafting,
-            NodeContext.of(config, key),
+            NodeContext.read(config, key),
             is_one_turn=True,
             trace=trace,
         )
@@ -375,10 +375,10 @@ def _store_call(request: ToolCallRequest, hook: AgentHook) -> Steps[_StoreResult
     note = yield from hook.find_note(state)
     if note is None or call_id is None:
         return None
-    caller = yield from hook.sync.call(note, state["messages"], call_id)
+    caller = yield from hook.sync.store_call(note, state["messages"], call_id)
     if caller is None:
         return None
-    return lambda result, later: later.sync.result(note, caller, result, call_id)
+    return lambda result, later: later.sync.store_result(note, caller, result, call_id)
 
 
 def _store_results(result: Any, keep: _StoreResult | None, hook: AgentHook) -> Steps[Any]:

@@ -320,7 +320,7 @@ def model_messages(
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return run(nodes.work(reading, state, config)).given
+    return run(nodes.run_steps(reading, state, config)).given
 
 
 async def amodel_messages(
@@ -335,7 +335,7 @@ async def amodel_messages(
     """Return the messages to call a model with; see `model_messages`."""
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
-    return (await arun(nodes.work(reading, state, config))).given
+    return (await arun(nodes.run_steps(reading, state, config))).given
 
 
 # -- The nodes as runnables -----------------------------------------------------------------------
@@ -369,14 +369,14 @@ def _make_node(
     is_last: bool = False,
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        update = run(nodes.work(steps_of, state, config))
-        reader = StreamReader.of(config) if is_last else None
+        update = run(nodes.run_steps(steps_of, state, config))
+        reader = StreamReader.find(config) if is_last else None
         if reader is not None:
             reader.settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await arun(nodes.work(steps_of, state, config))
+        return await arun(nodes.run_steps(steps_of, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
@@ -385,23 +385,23 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
     model = cast("Runnable[Any, Any]", nodes.model)
 
     def call(state: Any, config: RunnableConfig) -> Update:
-        asked = run(nodes.work(nodes.prepare_call, state, config))
+        asked = run(nodes.run_steps(nodes.prepare_call, state, config))
         heard = HeardReplies()
         try:
             update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            run(nodes.work(storing, state, config))
+            run(nodes.run_steps(storing, state, config))
             raise
-        run(nodes.work(partial(nodes.store_tool_calls, update=update), state, config))
-        reader = StreamReader.of(config)
+        run(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
+        reader = StreamReader.find(config)
         if reader is not None:
             leaving = partial(nodes.store_reply, update=update)
-            reader.expect(lambda: run(nodes.work(leaving, state, config)))
+            reader.expect(lambda: run(nodes.run_steps(leaving, state, config)))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        asked = await arun(nodes.work(nodes.prepare_call, state, config))
+        asked = await arun(nodes.run_steps(nodes.prepare_call, state, config))
         heard = HeardReplies()
         try:
             output = await model.ainvoke(asked.payload, heard.listen(config))
@@ -410,9 +410,9 @@ def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
             storing = partial(nodes.store_broken, asked=asked, heard=heard)
-            await carried_through(arun(nodes.work(storing, state, config)))
+            await carried_through(arun(nodes.run_steps(storing, state, config)))
             raise
-        await arun(nodes.work(partial(nodes.store_tool_calls, update=update), state, config))
+        await arun(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
         return update
 
     return RunnableLambda(call, acall, name="model")
@@ -464,12 +464,12 @@ class MemoryNodes:
     speaker: str | None = None
     keeps_lines: bool = True
 
-    def work(
+    def run_steps(
         self, steps_of: Callable[[NodeRun], Steps[T]], state: Any, config: RunnableConfig
     ) -> Steps[T]:
         """Run the steps of a node as the memory's own work, and report what it took."""
         configurable = config.get("configurable", {})
-        node = NodeContext.of(config, read_key(configurable, host="the graph"))
+        node = NodeContext.read(config, read_key(configurable, host="the graph"))
         options = self.options.for_call(configurable, self.model)
         trace = TurnTrace(config)
         run = NodeRun(state, self.messages_key, node, options, trace)
@@ -493,7 +493,7 @@ class MemoryNodes:
         turn, found = yield from self._find_exchange(run, messages, note)
         update: Update = {NOTE_KEY: note}
         if self.keeps_lines:
-            context = yield from self._view(run, turn)
+            context = yield from self._gather_context(run, turn)
             turn_id = found[-1].turn_id if found else ""
             update |= {"turn_id": turn_id, "recalled_ids": context.line_refs}
         if not run.options.remember and not run.node.is_sent:
@@ -505,11 +505,11 @@ class MemoryNodes:
     def _recall_input(self, run: NodeRun) -> Steps[Update]:
         asked = _read_asked(run.state, run.node)
         if not run.options.remember or self.memory.drafting.draft(asked) is None:
-            context = yield from self._view(run, StateTurn(run.node.key, (), [asked]))
+            context = yield from self._gather_context(run, StateTurn(run.node.key, (), [asked]))
             reply = CarriedReply((), is_kept=False).to_text()
             return {"reply": reply, "answer": "", "recalled_ids": context.line_refs}
         entry = yield from _store_asked(self.memory, run.node, asked, run.read("turn_id"))
-        context = yield from self._view(run, StateTurn(run.node.key, [entry.message_id]))
+        context = yield from self._gather_context(run, StateTurn(run.node.key, [entry.message_id]))
         return {
             "reply": "",
             "answer": "",
@@ -571,7 +571,9 @@ class MemoryNodes:
             turn = StateTurn(run.node.key, known)
         else:
             turn = StateTurn(run.node.key, (), [_read_asked(run.state, run.node)])
-        context = yield from self._view(run, turn, shape=shape, only=run.read("recalled_ids"))
+        context = yield from self._gather_context(
+            run, turn, shape=shape, only=run.read("recalled_ids")
+        )
         yield from run.trace.told("convmem.context", context.counts)
         return context
 
@@ -623,7 +625,7 @@ class MemoryNodes:
 
     def _store_carried(self, run: NodeRun, carrier: Any) -> Steps[CarriedReply | None]:
         """Store the reply that a state or an update carries; return it, or None without one."""
-        reply = CarriedReply.of(_read_value(carrier, "reply"), _read_value(carrier, "answer"))
+        reply = CarriedReply.read(_read_value(carrier, "reply"), _read_value(carrier, "answer"))
         if reply is not None and reply.is_kept and run.options.remember:
             yield from _store_carried_reply(self.memory, run, reply)
         return reply
@@ -642,7 +644,7 @@ class MemoryNodes:
         known = {entry.message_id for entry in found}
         return StateTurn(run.node.key, known, now, find_aside(messages, note, run.node)), found
 
-    def _view(
+    def _gather_context(
         self,
         run: NodeRun,
         turn: StateTurn,
@@ -917,7 +919,7 @@ class CarriedReply:
         return dumps(fields, what="reply")
 
     @classmethod
-    def of(cls, reply: Any, answer: Any) -> CarriedReply | None:
+    def read(cls, reply: Any, answer: Any) -> CarriedReply | None:
         """Return the reply that a state holds: of the node `model`, or of a node of the user's.
 
         Raises:
@@ -974,7 +976,7 @@ def _store_asked(
     """
     log = memory.log
     back = yield from _draft_rewind(log, context, current)
-    metadata = context.metadata("turn", current or None)
+    metadata = context.make_metadata("turn", current or None)
     draft = memory.drafting.draft(asked, metadata=metadata)
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
@@ -1118,7 +1120,7 @@ class StreamReader:
         self._action: Callable[[], None] | None = None
 
     @staticmethod
-    def of(config: RunnableConfig) -> StreamReader | None:
+    def find(config: RunnableConfig) -> StreamReader | None:
         """Return the reader of the run that a node is in; None of one that nobody streams."""
         reader = config.get("configurable", {}).get(_READER)
         return reader if isinstance(reader, StreamReader) else None
@@ -1159,12 +1161,12 @@ def watch_reader(
         last: The node that does it otherwise. Where a run waits in front of this node, nothing
             is left to do: the run goes on from there.
     """
-    graph.__class__ = _watched_class(last)
+    graph.__class__ = _make_watched_class(last)
     return graph
 
 
 @cache
-def _watched_class(last: str) -> type[Any]:
+def _make_watched_class(last: str) -> type[Any]:
     from langgraph.graph.state import CompiledStateGraph
 
     class WatchedGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -1186,11 +1188,11 @@ def _watched_class(last: str) -> type[Any]:
                     except GeneratorExit:
                         reader.leave()
                         parts.close()  # waits for the node that runs
-                        if not self._waits(config):
+                        if not self._is_waiting(config):
                             reader.do_rest()
                         raise
 
-        def _waits(self, config: RunnableConfig) -> bool:
+        def _is_waiting(self, config: RunnableConfig) -> bool:
             """Return whether the run can be resumed in front of the last node."""
             is_kept = getattr(self.checkpointer, "get_tuple", None) is not None
             return is_kept and last in self.get_state(config).next

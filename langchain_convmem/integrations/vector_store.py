@@ -29,11 +29,11 @@ from langchain_convmem.integrations.vector_store_sync import (
     StoreDialect,
     StoreLedger,
     Synchronizer,
-    dialect_of,
-    owner_label,
-    safe_text,
-    tag_field,
-    value_label,
+    escape_text,
+    find_dialect,
+    label_owner,
+    label_value,
+    name_tag_field,
 )
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import Wish, build_recall
@@ -101,7 +101,7 @@ class VectorStoreRecall(DialogRecall):
                 notes go by it, so another collection needs another name.
             candidates: How many segments the store proposes; each costs at most one read of the
                 log, and those that stand near each other share one.
-            dialect: How the store filters and scores; None is `dialect_of(store)`.
+            dialect: How the store filters and scores; None is `find_dialect(store)`.
 
         Raises:
             ConfigError: If the log keeps no state, the store is none, `candidates` is not
@@ -123,7 +123,7 @@ class VectorStoreRecall(DialogRecall):
         self._state: ThreadState = log
         self._name = name or str(getattr(store, "collection_name", "default"))
         self._candidates = candidates
-        self._dialect = dialect_of(store) if dialect is None else dialect
+        self._dialect = find_dialect(store) if dialect is None else dialect
         self._writer = new_ulid()
         self._border = StoreBorder(store, self._dialect)
         self._guard = threading.Lock()
@@ -185,7 +185,7 @@ class VectorStoreRecall(DialogRecall):
             found = yield from self._border.search(encodable(wish.search_text), asked, conditions)
             # Read after the search, so that it knows every line that the search can know.
             loaders = {
-                owner_label(one): WindowLoader(
+                label_owner(one): WindowLoader(
                     self.log, StoreLedger(self._state, one, self._name), one, scope
                 )
                 for one in scope.owners
@@ -202,7 +202,7 @@ class VectorStoreRecall(DialogRecall):
             yield from loader.load(own, _find_reach(wish.settings), windows)
         if not found and conditions.keys() == {OWNER}:
             for loader in loaders.values():
-                if (yield from loader.expects_lines()):
+                if (yield from loader.expect_lines()):
                     problems = (*problems, _EMPTY_STORE)
                     break
         return _rank(wish, windows, scope, problems, has_cosines=self._dialect.cosine is not None)
@@ -333,26 +333,28 @@ def find_conditions(scope: Scope) -> Conditions:
     """Return what the documents of the lines in a scope are, as far as a store can tell."""
     users = scope.where.get("user_id")
     owners = [one for one in scope.owners if users is None or one.user_id in users]
-    found: dict[str, Any] = {OWNER: _one_of(map(owner_label, owners))}
+    found: dict[str, Any] = {OWNER: _match_one(map(label_owner, owners))}
     for name, values in scope.where.items():
         if name == THREAD:
-            found[name] = _one_of(safe_text(one) for one in values if isinstance(one, str))
+            found[name] = _match_one(escape_text(one) for one in values if isinstance(one, str))
         elif name == "session":
             # A line has its session as text, whatever its message had.
-            found[name] = _one_of(value_label(one if one is None else str(one)) for one in values)
+            found[name] = _match_one(
+                label_value(one if one is None else str(one)) for one in values
+            )
         elif name in ("speaker", "role"):
-            found[name] = _one_of(map(value_label, values))
+            found[name] = _match_one(map(label_value, values))
         elif name != "user_id":
-            found[tag_field(name)] = _one_of(map(value_label, values))
+            found[name_tag_field(name)] = _match_one(map(label_value, values))
     if scope.within is not None:
-        found[THREAD] = safe_text(scope.within.thread_id)
+        found[THREAD] = escape_text(scope.within.thread_id)
     bounds = {"$gte": scope.since_ms, "$lt": scope.until_ms}
     if bounds := {name: bound for name, bound in bounds.items() if bound is not None}:
         found[TIME] = bounds
     return found
 
 
-def _one_of(labels: Iterable[str]) -> Any:
+def _match_one(labels: Iterable[str]) -> Any:
     """Return the condition that a text is one of these."""
     each = sorted(set(labels))
     return each[0] if len(each) == 1 else {"$in": each}
@@ -452,7 +454,7 @@ class LineWindows:
                 if score is not None:
                     self.scores[number] = score
 
-    def part(self, last: DialogLine, reach: int) -> None:
+    def separate(self, last: DialogLine, reach: int) -> None:
         """Keep what follows apart from `last`, farther than `reach` lines."""
         for _ in range(reach + 1):
             self.gaps += self.table.add(replace(last, text="-", entry_id=""))
@@ -465,7 +467,7 @@ def _select_known(
     known: dict[tuple[str, str, int, int], Proposal] = {}
     for one in found:
         loader = loaders.get(one.owner)
-        if loader is not None and (yield from loader.confirms(one)):
+        if loader is not None and (yield from loader.is_known(one)):
             known.setdefault((one.owner, one.entry_id, one.part, one.segment), one)
     return list(known.values())
 
@@ -482,19 +484,19 @@ class WindowLoader:
         self._head: LedgerHead | None = None
         self._chunks: dict[int, list[LedgerRow]] = {}
 
-    def confirms(self, one: Proposal) -> Steps[bool]:
+    def is_known(self, one: Proposal) -> Steps[bool]:
         """Return whether the ledger knows a proposal, and the scope allows it."""
         rows = yield from self._read_beside(one, 0)
         row = next((row for row in rows if row.entry_id == one.entry_id), None)
-        if row is None or not self._allows(row) or one.part not in range(len(row.counts)):
+        if row is None or not self._is_allowed(row) or one.part not in range(len(row.counts)):
             return False
         return one.segment in range(row.counts[one.part])
 
-    def expects_lines(self) -> Steps[bool]:
+    def expect_lines(self) -> Steps[bool]:
         """Return whether the store should find anything, by what was noted last."""
         head = yield from self._read_head()
         rows = yield from self._read_chunk(len(head.firsts) - 1)
-        return any(self._allows(row) for row in rows)
+        return any(self._is_allowed(row) for row in rows)
 
     def load(self, found: Sequence[Proposal], reach: int, into: LineWindows) -> Steps[None]:
         """Read the entries that were found, with `reach` of those around each that have lines."""
@@ -503,22 +505,22 @@ class WindowLoader:
         for near in _group_near((yield from self._find_stretches(found, reach))):
             entries = yield from self._read_entries(near[0][0], near[-1][-1])
             for stretch in near:
-                if last is not None and last.key == self._key_of(stretch[0]):
-                    into.part(last, reach)
+                if last is not None and last.key == self._make_key(stretch[0]):
+                    into.separate(last, reach)
                 # What the log no longer has is left out, whatever ledger and store say.
                 there = [entries[row.entry_id] for row in stretch if row.entry_id in entries]
                 lines = [line for entry in there for line in dialog_lines(entry)]
                 into.add(lines, scores)
                 last = lines[-1] if lines else last
 
-    def _allows(self, row: LedgerRow) -> bool:
+    def _is_allowed(self, row: LedgerRow) -> bool:
         """Return whether the lines of an entry may come back, by what the ledger tells of it."""
-        key = self._key_of(row)
+        key = self._make_key(row)
         if self._scope.within not in (None, key):
             return False
         return row.is_said and row.position not in self._scope.exclude.get(key, ())
 
-    def _key_of(self, row: LedgerRow) -> ThreadKey:
+    def _make_key(self, row: LedgerRow) -> ThreadKey:
         return ThreadKey(self._owner.user_id, row.thread_id)
 
     def _find_stretches(
@@ -561,24 +563,24 @@ class WindowLoader:
 
     def _read_entries(self, first: LedgerRow, last: LedgerRow) -> Steps[dict[str, Entry]]:
         """Return the entries of a thread from one to another, by id."""
-        key, after, until = self._key_of(first), first.position - 1, last.position
+        key, after, until = self._make_key(first), first.position - 1, last.position
         entries: list[Entry] = yield step(self._log, "entries", key, after=after, until=until)
         return {entry.id: entry for entry in entries}
 
     def _read_beside(self, one: Proposal, offset: int) -> Steps[list[LedgerRow]]:
         """Return the chunk of the ledger in which a proposal stands, or one before or after it."""
         head = yield from self._read_head()
-        return (yield from self._read_chunk(head.chunk_of(one.position) + offset))
+        return (yield from self._read_chunk(head.find_chunk(one.position) + offset))
 
     def _read_head(self) -> Steps[LedgerHead]:
         if self._head is None:
-            self._head = yield from self._ledger.head()
+            self._head = yield from self._ledger.read_head()
         return self._head
 
     def _read_chunk(self, number: int) -> Steps[list[LedgerRow]]:
         if number not in self._chunks:
             head = yield from self._read_head()
-            self._chunks[number] = yield from self._ledger.chunk(head, number)
+            self._chunks[number] = yield from self._ledger.read_chunk(head, number)
         return self._chunks[number]
 
 

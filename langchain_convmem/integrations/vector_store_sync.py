@@ -74,13 +74,13 @@ class Synchronizer:
             yield from self._follow_to_the_end(progress)
         except ConvMemError:
             with suppress(LogError):
-                yield from self._release((yield from self._ledger.head()))
+                yield from self._release((yield from self._ledger.read_head()))
             raise
 
     def _follow_to_the_end(self, progress: Progress | None) -> Steps[None]:
         done = 0
         while True:
-            head = yield from self._head()
+            head = yield from self._check_head()
             page: Changes = yield step(self._log, "changes", self._owner, head.cursor, limit=_PAGE)
             if not page.entries and head.generation in (None, page.generation):
                 yield from self._release(head)
@@ -106,7 +106,7 @@ class Synchronizer:
             raise LineStoreError(msg)
         # The generation is noted before anything is written, so that no forget is overlooked.
         known = generation if head.generation is None else head.generation
-        taken = replace(head, generation=known, holder=self._writer, until_ms=_lease_end())
+        taken = replace(head, generation=known, holder=self._writer, until_ms=_compute_lease_end())
         yield from self._ledger.commit(taken)
 
     def _release(self, head: LedgerHead) -> Steps[None]:
@@ -116,13 +116,13 @@ class Synchronizer:
     def start_over(self) -> Steps[None]:
         """Take the store for empty, once what the log has forgotten is deleted from it."""
         yield from self.catch_up()
-        old = yield from self._head()
+        old = yield from self._check_head()
         new = replace(old, cursor=0, firsts=(), epoch=new_ulid())
         if (yield from self._ledger.commit(new)) is not None:
             yield from self._ledger.drop(old)
 
-    def _head(self) -> Steps[LedgerHead]:
-        head = yield from self._ledger.head()
+    def _check_head(self) -> Steps[LedgerHead]:
+        head = yield from self._ledger.read_head()
         if head.generation is not None and head.fingerprint != self._fingerprint:
             msg = (
                 "the lines in the vector store were embedded as "
@@ -136,43 +136,45 @@ class Synchronizer:
 
     def _follow(self, head: LedgerHead, page: Changes) -> Steps[None]:
         """Take a page of the log into ledger and store, and move the cursor after it."""
-        rows = [LedgerRow.of(entry) for entry in page.entries]
+        rows = [LedgerRow.from_entry(entry) for entry in page.entries]
         new, noted = yield from self._ledger.append(head, rows)
-        dead = yield from self._ledger.retract(new, _retracted_by(page.entries))
+        dead = yield from self._ledger.retract(new, _collect_retracted(page.entries))
         if any(row.is_control for row in dead):
             # A retraction was itself retracted: its lines come back wherever they stand.
             yield from self._compare_anew(head)
             return
         try:
-            yield from self._border.delete(self._ids(dead))
+            yield from self._border.delete(self._list_ids(dead))
             gone = {row.entry_id for row in (*dead, *noted) if not row.is_live}
             yield from self._add(entry for entry in page.entries if entry.id not in gone)
         except LineStoreError:
             # What failed may have been written all the same.
             yield from self._yield_to_other(page, rows)
             raise
-        moved = replace(new, cursor=page.cursor, until_ms=_lease_end())
+        moved = replace(new, cursor=page.cursor, until_ms=_compute_lease_end())
         if (yield from self._ledger.commit(moved)) is None:
             yield from self._yield_to_other(page, rows)
 
     def _yield_to_other(self, page: Changes, rows: Sequence[LedgerRow]) -> Steps[None]:
         """Take back what another process, which was faster, knows to be forgotten."""
-        head = yield from self._ledger.head()
+        head = yield from self._ledger.read_head()
         if head.generation == page.generation:
             return
         there: set[str] = set()
-        for number in sorted({head.chunk_of(row.position) for row in rows}):
-            chunk = yield from self._ledger.chunk(head, number)
+        for number in sorted({head.find_chunk(row.position) for row in rows}):
+            chunk = yield from self._ledger.read_chunk(head, number)
             there |= {row.entry_id for row in chunk if row.is_live}
         stale = [row for row in rows if row.entry_id not in there]
-        yield from self._border.delete(self._ids(stale))
+        yield from self._border.delete(self._list_ids(stale))
 
     def _add(self, entries: Iterable[Entry]) -> Steps[None]:
-        documents = [document for entry in entries for document in documents_of(self._owner, entry)]
+        documents = [
+            document for entry in entries for document in make_documents(self._owner, entry)
+        ]
         yield from self._border.upsert(documents)
 
-    def _ids(self, rows: Iterable[LedgerRow]) -> list[str]:
-        return [one for row in rows for one in document_ids(self._owner, row)]
+    def _list_ids(self, rows: Iterable[LedgerRow]) -> list[str]:
+        return [one for row in rows for one in list_document_ids(self._owner, row)]
 
     # -- After a forget, or a redo -----------------------------------------------------------
 
@@ -180,21 +182,23 @@ class Synchronizer:
         """Make ledger and store equal to what the log still holds of what the ledger knows."""
         new = replace(old, cursor=0, firsts=(), epoch=new_ulid())
         try:
-            equal = yield from self._made_equal(old, new)
+            equal = yield from self._make_all_equal(old, new)
         except ConvMemError:
             yield from self._ledger.drop(new)
             raise
         committed = None
         if equal is not None:
-            committed = yield from self._ledger.commit(replace(equal, until_ms=_lease_end()))
+            committed = yield from self._ledger.commit(
+                replace(equal, until_ms=_compute_lease_end())
+            )
         yield from self._ledger.drop(new if committed is None else old)
 
-    def _made_equal(self, old: LedgerHead, new: LedgerHead) -> Steps[LedgerHead | None]:
+    def _make_all_equal(self, old: LedgerHead, new: LedgerHead) -> Steps[LedgerHead | None]:
         """Return the head to commit; None if the log forgot again meanwhile."""
-        generation, dead = yield from self._all_retracted()
+        generation, dead = yield from self._find_all_retracted()
         rows = _RowReader(self._ledger, old)
         while True:
-            page, before = yield from self._known_page(new.cursor, rows)
+            page, before = yield from self._read_known_page(new.cursor, rows)
             if page.generation != generation:
                 return None
             kept = yield from self._make_equal(page.entries, before, dead, old.cursor)
@@ -203,25 +207,27 @@ class Synchronizer:
             new = yield from self._ledger.rewrite(new, kept)
             new = replace(new, cursor=page.cursor)
 
-    def _known_page(self, cursor: int, rows: _RowReader) -> Steps[tuple[Changes, list[LedgerRow]]]:
+    def _read_known_page(
+        self, cursor: int, rows: _RowReader
+    ) -> Steps[tuple[Changes, list[LedgerRow]]]:
         """Return the next entries that the ledger knows, and its rows up to the last of them.
 
         What it does not know is left for later: nothing is written before it is noted.
         """
         page: Changes = yield step(self._log, "changes", self._owner, cursor, limit=CHUNK)
         last = page.entries[-1].position if page.entries else None
-        before = yield from rows.until(last)
+        before = yield from rows.read_until(last)
         known = {row.entry_id for row in before}
         count = next((n for n, e in enumerate(page.entries) if e.id not in known), None)
         if count is None:
             return page, before
-        before += yield from rows.until(None)
+        before += yield from rows.read_until(None)
         if not count:
             return replace(page, entries=()), before
         page = yield step(self._log, "changes", self._owner, cursor, limit=count)
         return page, before
 
-    def _all_retracted(self) -> Steps[tuple[int, frozenset[str]]]:
+    def _find_all_retracted(self) -> Steps[tuple[int, frozenset[str]]]:
         """Return the log's generation, and what all its controls together retract."""
         controls: list[Entry] = []
         cursor = 0
@@ -240,10 +246,10 @@ class Synchronizer:
         cursor: int,
     ) -> Steps[list[LedgerRow]]:
         """Delete and add what differs in a stretch of the log; return its rows."""
-        rows = [LedgerRow.of(entry) for entry in entries]
-        rows = [row.retracted() if row.entry_id in dead else row for row in rows]
+        rows = [LedgerRow.from_entry(entry) for entry in entries]
+        rows = [row.mark_retracted() if row.entry_id in dead else row for row in rows]
         said = {row.entry_id for row in rows if row.is_said}
-        yield from self._border.delete(self._ids(r for r in before if r.entry_id not in said))
+        yield from self._border.delete(self._list_ids(r for r in before if r.entry_id not in said))
         # A row that the cursor has not passed tells of an attempt, not of a document.
         there = {row.entry_id for row in before if row.is_said and row.position <= cursor}
         yield from self._add(entry for entry in entries if entry.id in said - there)
@@ -260,13 +266,13 @@ class _RowReader:
         self._ended = False
         self._rows: list[LedgerRow] = []
 
-    def until(self, position: int | None) -> Steps[list[LedgerRow]]:
+    def read_until(self, position: int | None) -> Steps[list[LedgerRow]]:
         """Return the next rows up to a position, itself included; None is all that are left."""
         while not self._ended and (
             position is None or not self._rows or self._rows[-1].position <= position
         ):
             # Chunks that the head does not know were noted by an attempt that did not end.
-            fresh = yield from self._ledger.chunk(self._head, self._next)
+            fresh = yield from self._ledger.read_chunk(self._head, self._next)
             self._next += 1
             self._rows += fresh
             self._ended = not fresh
@@ -275,11 +281,11 @@ class _RowReader:
         return taken
 
 
-def _lease_end() -> int:
+def _compute_lease_end() -> int:
     return now_ms() + _LEASE_MS
 
 
-def _retracted_by(entries: Sequence[Entry]) -> set[str]:
+def _collect_retracted(entries: Sequence[Entry]) -> set[str]:
     """Return what the controls of a page retract, whether or not they count themselves."""
     controls = (entry.control for entry in entries)
     return {one for control in controls if control is not None for one in control.retracts}
@@ -319,7 +325,7 @@ class LedgerHead:
     until_ms: int = 0
     version: int | None = None
 
-    def chunk_of(self, position: int) -> int:
+    def find_chunk(self, position: int) -> int:
         """Return the number of the chunk where a position is noted, if it is."""
         return bisect_right(self.firsts, position) - 1
 
@@ -341,13 +347,13 @@ class StoreLedger:
 
     def __init__(self, state: ThreadState, owner: Owner, name: str) -> None:
         """Name the ledger of `owner` for the store called `name`; nothing is read yet."""
-        digest = hashlib.sha256(f"{name}\n{owner_label(owner)}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{name}\n{label_owner(owner)}".encode()).hexdigest()
         self._state = state
         self._key = ThreadKey(None, f"convmem-vector-store:{digest}")
 
     # -- Head --------------------------------------------------------------------------------
 
-    def head(self) -> Steps[LedgerHead]:
+    def read_head(self) -> Steps[LedgerHead]:
         """Return the head; an empty one before the first time."""
         found = yield step(self._state, "get_state", self._key, _HEAD)
         if found is None:
@@ -364,7 +370,7 @@ class StoreLedger:
 
     # -- Chunks ------------------------------------------------------------------------------
 
-    def chunk(self, head: LedgerHead, number: int) -> Steps[list[LedgerRow]]:
+    def read_chunk(self, head: LedgerHead, number: int) -> Steps[list[LedgerRow]]:
         """Return the rows of a chunk by ascending position; none outside the ledger."""
         if number < 0:
             return []
@@ -436,9 +442,9 @@ class StoreLedger:
     def _retract_in(self, name: str, entry_ids: set[str]) -> Steps[list[LedgerRow]]:
         while True:
             there, version = yield from self._read(name)
-            found = [row.retracted() for row in there if row.entry_id in entry_ids]
+            found = [row.mark_retracted() for row in there if row.entry_id in entry_ids]
             live = any(row.is_live and row.entry_id in entry_ids for row in there)
-            new = [row.retracted() if row.entry_id in entry_ids else row for row in there]
+            new = [row.mark_retracted() if row.entry_id in entry_ids else row for row in there]
             if not live or (yield from self._write(name, new, version)):
                 return found
 
@@ -452,7 +458,7 @@ class StoreLedger:
     def drop(self, head: LedgerHead) -> Steps[None]:
         """Delete the chunks of a head's epoch."""
         number = 0
-        while (yield from self.chunk(head, number)):
+        while (yield from self.read_chunk(head, number)):
             yield step(self._state, "delete_state", self._key, _name(head.epoch, number))
             number += 1
 
@@ -482,16 +488,16 @@ _IDS = uuid.UUID("6f1c2d0e-2f0b-5d55-9a5c-3b7c9f0b8d11")
 _CONTROL = -1
 
 
-def safe_text(text: str) -> str:
+def escape_text(text: str) -> str:
     """Return an id as every store can keep it: escaped where it would have to be in JSON."""
     return json.dumps(encodable(text), ensure_ascii=False)[1:-1]
 
 
-def owner_label(owner: Owner) -> str:
+def label_owner(owner: Owner) -> str:
     """Return the name of an owner; no two share one."""
     if owner.user_id is None:
-        return f"thread:{safe_text(owner.thread_id or '')}"
-    return f"user:{safe_text(owner.user_id)}"
+        return f"thread:{escape_text(owner.thread_id or '')}"
+    return f"user:{escape_text(owner.user_id)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,11 +519,11 @@ class LedgerRow:
     is_live: bool = True
 
     @classmethod
-    def of(cls, entry: Entry) -> LedgerRow:
+    def from_entry(cls, entry: Entry) -> LedgerRow:
         """Return the row of an entry that nothing retracts."""
         counts: tuple[int, ...] = (_CONTROL,)
         if entry.control is None:
-            counts = tuple(len(_segments(line.text)) for line in dialog_lines(entry))
+            counts = tuple(len(_split_segments(line.text)) for line in dialog_lines(entry))
         return cls(entry.position, entry.id, entry.key.thread_id, counts)
 
     @classmethod
@@ -540,70 +546,70 @@ class LedgerRow:
         """Whether the entry has lines that may be recalled."""
         return self.is_live and any(count > 0 for count in self.counts)
 
-    def retracted(self) -> LedgerRow:
+    def mark_retracted(self) -> LedgerRow:
         """Return the row of the same entry once it is retracted."""
         return replace(self, is_live=False)
 
 
-def document_ids(owner: Owner, row: LedgerRow) -> list[str]:
+def list_document_ids(owner: Owner, row: LedgerRow) -> list[str]:
     """Return the ids of all documents of an entry."""
     return [
-        _document_id(owner, row.entry_id, part, segment)
+        _make_document_id(owner, row.entry_id, part, segment)
         for part, count in enumerate(row.counts)
         for segment in range(count)
     ]
 
 
-def _document_id(owner: Owner, entry_id: str, part: int, segment: int) -> str:
-    return str(uuid.uuid5(_IDS, f"{owner_label(owner)}\n{entry_id}\n{part}\n{segment}"))
+def _make_document_id(owner: Owner, entry_id: str, part: int, segment: int) -> str:
+    return str(uuid.uuid5(_IDS, f"{label_owner(owner)}\n{entry_id}\n{part}\n{segment}"))
 
 
-def documents_of(owner: Owner, entry: Entry) -> list[Document]:
-    """Return the documents of an entry, in the order of `document_ids`."""
+def make_documents(owner: Owner, entry: Entry) -> list[Document]:
+    """Return the documents of an entry, in the order of `list_document_ids`."""
     return [
         Document(
-            id=_document_id(owner, line.entry_id, line.part, number),
+            id=_make_document_id(owner, line.entry_id, line.part, number),
             page_content=text,
             metadata={**_describe_line(owner, line), "segment": number},
         )
         for line in dialog_lines(entry)
-        for number, text in enumerate(_segments(line.text))
+        for number, text in enumerate(_split_segments(line.text))
     ]
 
 
 def _describe_line(owner: Owner, line: DialogLine) -> dict[str, str | int]:
     """Return the metadata of a line: where it stands, and what a recall may filter by."""
-    own = {} if owner.user_id is None else {"user_id": safe_text(owner.user_id)}
+    own = {} if owner.user_id is None else {"user_id": escape_text(owner.user_id)}
     marks = {"speaker": line.speaker, "role": line.role, "session": line.session}
     return {
-        OWNER: owner_label(owner),
-        THREAD: safe_text(line.key.thread_id),
+        OWNER: label_owner(owner),
+        THREAD: escape_text(line.key.thread_id),
         "entry_id": line.entry_id,
         "position": line.position,
         "part": line.part,
         TIME: line.time_ms,
         **own,
-        **{name: value_label(value) for name, value in marks.items()},
-        **{tag_field(name): value_label(value) for name, value in line.tags.items()},
+        **{name: label_value(value) for name, value in marks.items()},
+        **{name_tag_field(name): label_value(value) for name, value in line.tags.items()},
     }
 
 
-def tag_field(name: str) -> str:
+def name_tag_field(name: str) -> str:
     """Return the metadata that holds a tag, in letters that every store takes for a name."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum()
     return f"tag_{name}" if is_plain else f"tagx_{encodable(name).encode().hex()}"
 
 
-def value_label(value: Scalar) -> str:
+def label_value(value: Scalar) -> str:
     """Return a value as text that is equal where the value is: stores differ in all but texts."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, str):
         return f"={json.dumps(value)}"
-    return f"={safe_text(value)}" if value.startswith("=") else safe_text(value)
+    return f"={escape_text(value)}" if value.startswith("=") else escape_text(value)
 
 
-def _segments(text: str) -> list[str]:
+def _split_segments(text: str) -> list[str]:
     """Return the texts of a line's segments, as a store can keep them."""
     if not text.strip():
         return []
@@ -629,7 +635,7 @@ class Proposal(NamedTuple):
     """A segment that a store proposes, and the score it gave."""
 
     owner: str
-    """The label of the owner; see `owner_label`."""
+    """The label of the owner; see `label_owner`."""
     entry_id: str
     position: int
     part: int
@@ -674,7 +680,7 @@ class StoreBorder:
             k=k,
             **self._dialect.filtered(conditions),
         )
-        if not all(fulfils(document.metadata, conditions) for document, _ in answer):
+        if not all(match_conditions(document.metadata, conditions) for document, _ in answer):
             msg = (
                 f"{type(self._store).__name__} answered with documents beside the filter on "
                 f"{', '.join(conditions)}: pass a StoreDialect whose `filtered` gives the "
@@ -766,7 +772,7 @@ class StoreDialect:
             raise ConfigError(f"operators must be some of {known}, got {', '.join(unknown)}")
 
 
-def dialect_of(store: VectorStore) -> StoreDialect:
+def find_dialect(store: VectorStore) -> StoreDialect:
     """Return the dialect of a store: of one that is known, else the plain one.
 
     Known are LangChain's `InMemoryVectorStore`, `QdrantVectorStore` and `PGVector`.
@@ -781,7 +787,7 @@ def dialect_of(store: VectorStore) -> StoreDialect:
     return StoreDialect()
 
 
-def fulfils(metadata: Mapping[str, Any], conditions: Conditions) -> bool:
+def match_conditions(metadata: Mapping[str, Any], conditions: Conditions) -> bool:
     """Return whether the metadata of a document is under the conditions."""
     return all(_is_met(metadata.get(name), wanted) for name, wanted in conditions.items())
 
@@ -802,7 +808,7 @@ def _keep_score(score: float) -> float:
 
 
 def _filter_by_function(conditions: Conditions) -> dict[str, Any]:
-    return {"filter": lambda document: fulfils(document.metadata, conditions)}
+    return {"filter": lambda document: match_conditions(document.metadata, conditions)}
 
 
 def _make_qdrant_dialect(store: Any) -> StoreDialect:
@@ -817,13 +823,13 @@ def _make_qdrant_dialect(store: Any) -> StoreDialect:
         between = models.Range(gte=wanted.get("$gte"), lt=wanted.get("$lt"))
         return models.FieldCondition(key=key, range=between)
 
-    def filtered(conditions: Conditions) -> dict[str, Any]:
+    def make_filter(conditions: Conditions) -> dict[str, Any]:
         must = [make_condition(name, wanted) for name, wanted in conditions.items()]
         return {"filter": models.Filter(must=must)}
 
     is_cosine = store.distance == models.Distance.COSINE
     is_dense = getattr(store.retrieval_mode, "value", store.retrieval_mode) == "dense"
-    return StoreDialect(filtered, _keep_score if is_cosine and is_dense else None, _OPERATORS)
+    return StoreDialect(make_filter, _keep_score if is_cosine and is_dense else None, _OPERATORS)
 
 
 def _make_pgvector_dialect(store: Any) -> StoreDialect:

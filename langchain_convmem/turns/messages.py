@@ -429,13 +429,13 @@ class _Comparison:
     def _match_window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means that is the end of the thread, with one more message or not."""
         size = len(given)
-        if self._ends_with(told, given):
+        if self._is_end(told, given):
             return Reconciled(again=self._live[told[-1].place])
-        if size > 1 and self._ends_with(told, given[:-1]):
+        if size > 1 and self._is_end(told, given[:-1]):
             return self._go_on(told[1 - size], given[0], given[-2])
         return None
 
-    def _ends_with(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
+    def _is_end(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
         return len(given) <= len(told) and self._are_same(told[len(told) - len(given) :], given)
 
     def _match_question(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
@@ -456,7 +456,7 @@ class _Comparison:
             end = start + len(before)
             if end < len(told) and self._are_same(told[start:end], before):
                 old = told[end]
-                if old.role == "user" and _resembles(old.text, asked.text):
+                if old.role == "user" and _is_edit_of(old.text, asked.text):
                     return self._replace(self._live[old.place])
         return None
 
@@ -578,7 +578,7 @@ def _is_had(message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | 
     return (role_of(message), _read_text(message)) in texts
 
 
-def _resembles(old: str, new: str) -> bool:
+def _is_edit_of(old: str, new: str) -> bool:
     """Return whether a text can be an edited form of another one: a guess that errs towards no."""
     one, other = (text.casefold().strip()[:_COMPARED_CHARS] for text in (old, new))
     words, others = set(_WORD.findall(one)), set(_WORD.findall(other))
@@ -626,7 +626,7 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
         )
         raise InvalidMessageError(msg)
     named = [_name_result(result, turn) for result in results]
-    ends = [number for number, entry in enumerate(turn) if _answers(entry, named)]
+    ends = [number for number, entry in enumerate(turn) if _is_caller(entry, named)]
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
@@ -638,7 +638,7 @@ def _is_over(turn: Sequence[Entry]) -> bool:
     return turn[-1].role == "assistant" and not calls_of(turn[-1].message)
 
 
-def _answers(entry: Entry, results: Iterable[ToolMessage]) -> bool:
+def _is_caller(entry: Entry, results: Iterable[ToolMessage]) -> bool:
     """Return whether an entry makes one of the calls."""
     wanted = {result.tool_call_id for result in results}
     return any(call["id"] in wanted for call in calls_of(entry.message))

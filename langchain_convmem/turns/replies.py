@@ -140,11 +140,11 @@ def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     kept: who got them will answer them.
     """
     kept = without_cut_calls(messages)
-    is_nothing_else = len(kept) < len(messages) and _makes_calls(messages[-1])
+    is_nothing_else = len(kept) < len(messages) and _has_calls(messages[-1])
     return list(messages) if is_nothing_else else kept
 
 
-def _makes_calls(message: BaseMessage) -> bool:
+def _has_calls(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
@@ -172,7 +172,7 @@ def _find_messages(output: Any) -> list[BaseMessage] | None:
 
 def _says(heard: AIMessage, text: str) -> bool:
     """Return whether a parser has taken a text, and nothing else, out of a message."""
-    return heard.text == text and not _makes_calls(heard) and not calls_of(heard)
+    return heard.text == text and not _has_calls(heard) and not calls_of(heard)
 
 
 # -- Values ---------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
         text = value if isinstance(value, str) else to_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
     calls = [*calls_of(heard), *heard.invalid_tool_calls]
-    if not calls or _names_calls(value, {call["id"] for call in calls}):
+    if not calls or _has_call_ids(value, {call["id"] for call in calls}):
         return Reply([make_storable(heard)])
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
@@ -202,7 +202,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     return Reply([make_storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
 
 
-def _names_calls(value: Any, ids: set[str | None]) -> bool:
+def _has_call_ids(value: Any, ids: set[str | None]) -> bool:
     """Return whether a parser handed on the ids of calls, so that they can be answered."""
     items = value if isinstance(value, list) else [value]
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
@@ -256,7 +256,7 @@ class _StreamedMessage:
     def has(self, piece: BaseMessage) -> bool:
         return piece.id in self.ids or self.pieces[-1] is piece
 
-    def continues_with(self, piece: BaseMessage) -> bool:
+    def is_continued_by(self, piece: BaseMessage) -> bool:
         """Return whether a chunk without a known id belongs to this message.
 
         A message has at most one id of its provider and one of its run.
@@ -272,7 +272,7 @@ class _StreamedMessage:
         self.pieces.append(piece)
         self.ids |= {piece.id} - {None}
 
-    def message(self) -> BaseMessage:
+    def merge(self) -> BaseMessage:
         return _complete_chunk(merge_pieces(self.pieces))
 
 
@@ -358,7 +358,7 @@ class ReplyCollector:
                 known.pieces = [piece]  # the whole message after its chunks
         elif known is not None and known.is_growing:
             known.append(piece)
-        elif self._parts and self._parts[-1].continues_with(piece):
+        elif self._parts and self._parts[-1].is_continued_by(piece):
             self._parts[-1].append(piece)
         else:
             self._parts.append(_StreamedMessage(piece))
@@ -371,7 +371,7 @@ class ReplyCollector:
         output_key: str | None = None,
     ) -> Reply:
         """Return what to store of a stream that came to its end; see `read_reply`."""
-        messages = self._new(self._parts, given)
+        messages = self._select_new_parts(self._parts, given)
         if not messages and (self._value is not _NOTHING or heard is not None):
             return read_reply(self._value, given, heard=heard, output_key=output_key)
         if self._is_text and len(messages) == 1:
@@ -380,8 +380,8 @@ class ReplyCollector:
 
     def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought that ended in good order, but not by its provider's word."""
-        messages = settle_unfinished(self._new(self._parts, given))
-        if messages and _makes_calls(messages[-1]):
+        messages = settle_unfinished(self._select_new_parts(self._parts, given))
+        if messages and _has_calls(messages[-1]):
             messages[-1] = _keep_whole_calls(messages[-1], self._parts[-1].pieces)
         return messages
 
@@ -390,17 +390,19 @@ class ReplyCollector:
 
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
-        if self._value is not _NOTHING and not self._new(self._parts, given):
+        if self._value is not _NOTHING and not self._select_new_parts(self._parts, given):
             return _keep_cut_value(self._value)
         parts = list(self._parts)
-        cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []
-        whole = self._new(parts, given)
+        cut = [parts.pop().merge()] if parts and not parts[-1].is_whole else []
+        whole = self._select_new_parts(parts, given)
         return [*whole, *(without_cut_calls(cut) if cut else [])]
 
     @staticmethod
-    def _new(parts: Sequence[_StreamedMessage], given: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _select_new_parts(
+        parts: Sequence[_StreamedMessage], given: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
         """Return the parts' messages; what came in chunks was made just now, whatever its id."""
-        messages = [part.message() for part in parts]
+        messages = [part.merge() for part in parts]
         whole = [m for m, part in zip(messages, parts, strict=True) if not part.is_growing]
         new = {id(message) for message in _select_new(whole, given)}
         return [
@@ -541,7 +543,7 @@ class HeardReplies(BaseCallbackHandler):
 
 
 @contextmanager
-def hearing() -> Iterator[HeardReplies]:
+def collect_replies() -> Iterator[HeardReplies]:
     """Hear the models that are called meanwhile."""
     heard = HeardReplies()
     before = var_child_runnable_config.get()

@@ -118,8 +118,8 @@ class StateSync:
         is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
-        generation = yield from self._generation()
-        own = self._own(note)
+        generation = yield from self._read_generation()
+        own = self._select_own(note)
         before = max(find_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
         settled = _count_settled(spoken, own, generation, before)
         differ = StateDiffer(self.drafting, self.context, entries)
@@ -275,7 +275,7 @@ class StateSync:
             id=_find_turn(stored, asked) or differ.turns[-1] or new_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
-            generation=(yield from self._generation()),
+            generation=(yield from self._read_generation()),
             settled=None,
             aside=[str(own[id(one)].id) for one in meant.context_only],
             aside_before=None if before is None else before.turn_id,
@@ -292,9 +292,9 @@ class StateSync:
             return None
         entries = yield from self._read(last=_PAGE)
         said = asked.model_copy(update={"id": None})
-        if not _is_unanswered(entries) or self._stored_form(asked) is None:
+        if not _is_unanswered(entries) or self._make_stored_form(asked) is None:
             return None
-        meant = reconcile(entries, [said], stored_form=self._stored_form)
+        meant = reconcile(entries, [said], stored_form=self._make_stored_form)
         if meant is None or meant.again is None:
             return None
         return (yield from self._go_on(meant.again, {str(asked.id): meant.again.message_id}))
@@ -325,7 +325,7 @@ class StateSync:
             id=asked.turn_id,
             first=asked.message_id,
             user=self.context.key.user_id,
-            generation=(yield from self._generation()),
+            generation=(yield from self._read_generation()),
             settled=None,
             position=asked.position,
             aside=[],
@@ -346,9 +346,9 @@ class StateSync:
         if mine and _is_unanswered(entries, mine[-1].message_id):
             turn_id = mine[-1].turn_id
             entries = [entry for entry in entries if entry.turn_id != turn_id]
-        return reconcile(entries, sent, is_whole=is_whole, stored_form=self._stored_form)
+        return reconcile(entries, sent, is_whole=is_whole, stored_form=self._make_stored_form)
 
-    def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
+    def _make_stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.drafting.hooked(message) if is_remembered(message) else None
 
     # -- A turn goes on -------------------------------------------------------------------------
@@ -424,7 +424,7 @@ class StateSync:
         note: TurnNote | None,
     ) -> Steps[int]:
         """Return how many messages were forgotten, if the log lacks them."""
-        own = self._own(note)
+        own = self._select_own(note)
         held = [n for n, one in enumerate(spoken, 1) if n > start and one.id in known]
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
@@ -432,9 +432,9 @@ class StateSync:
         most = max(held, default=len(spoken) - is_new)
         if own is None or all(message.id in known for message in spoken[first:most]):
             return 0
-        return _count_settled(spoken, own, (yield from self._generation()), most)
+        return _count_settled(spoken, own, (yield from self._read_generation()), most)
 
-    def _own(self, note: TurnNote | None) -> TurnNote | None:
+    def _select_own(self, note: TurnNote | None) -> TurnNote | None:
         """Return the note if it is of the same user: what was another's is new to this one."""
         return note if note is not None and note["user"] == self.context.key.user_id else None
 
@@ -515,7 +515,7 @@ class StateSync:
             return own
         news: list[Draft] = []
         for message in own:
-            metadata = self.context.metadata("message", turn.after, timing, attributes)
+            metadata = self.context.make_metadata("message", turn.after, timing, attributes)
             if turn.own_tokens:
                 aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
                 metadata, turn.own_tokens = replace(metadata, aux=aux), {}
@@ -541,7 +541,7 @@ class StateSync:
         if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
             yield from self.reply(turn, messages, state, timing, (INTERRUPTED,))
 
-    def call(
+    def store_call(
         self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
     ) -> Steps[BaseMessage | None]:
         """Make sure that a call is stored before the tool runs; return the message that makes it.
@@ -559,7 +559,7 @@ class StateSync:
             return caller if turn.is_heard else None
         return caller
 
-    def result(
+    def store_result(
         self, note: TurnNote, caller: BaseMessage, result: ToolMessage, call_id: str
     ) -> Steps[ToolMessage]:
         """Store the result of a call and return it, with the id that it has in every attempt.
@@ -573,7 +573,7 @@ class StateSync:
             key = self.context.key
             own = derived_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
             result = result.model_copy(update={"id": own})
-        metadata = self.context.metadata("message", caller.id)
+        metadata = self.context.make_metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
             yield from self._append([draft])
@@ -604,7 +604,7 @@ class StateSync:
         found: list[Entry] = yield step(self.log, "find", self.context.key, ids)
         return found
 
-    def _generation(self) -> Steps[int]:
+    def _read_generation(self) -> Steps[int]:
         owner = self.context.key.owner
         changes: Changes = yield step(self.log, "changes", owner, 0, limit=1)
         return changes.generation
@@ -768,7 +768,7 @@ class StateDiffer:
         settled = max(settled, self._count_forgotten(spoken))
         for number, message in enumerate(spoken[first:], first):
             entry = self.known.get(message.id or "")
-            if number == asked and not self._counts(message):
+            if number == asked and not self._is_live(message):
                 entry = None
             if entry is None and number < settled:
                 self.turns.append(None)
@@ -776,14 +776,14 @@ class StateDiffer:
             self._place(message, entry, turn_id)
             self._take(message, entry)
 
-    def _counts(self, message: BaseMessage) -> bool:
+    def _is_live(self, message: BaseMessage) -> bool:
         return any(
             entry.message_id == message.id and entry.id in self._live for entry in self.entries
         )
 
     def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
         """Return how many messages stand up to one that another followed, and that is gone."""
-        marks = filter(None, map(Provenance.of, self.known.values()))
+        marks = filter(None, map(Provenance.read, self.known.values()))
         gone = {mark.after for mark in marks if mark.unit == "message"} - self.known.keys()
         return max((n for n, one in enumerate(spoken, 1) if one.id in gone), default=0)
 
@@ -805,7 +805,7 @@ class StateDiffer:
     def _take(self, message: BaseMessage, entry: Entry | None) -> None:
         """Note whether the message is news."""
         role = role_of(message)
-        metadata = self.context.metadata("message", self.after)
+        metadata = self.context.make_metadata("message", self.after)
         draft = _draft(self.drafting, message, self.turns[-1], metadata)
         if role == "user":
             self.is_heard = entry is not None or draft is not None
@@ -823,7 +823,7 @@ class StateDiffer:
         A message of the log's own that is newer than what the state says is an edit, and stays.
         """
         newest = self._newest[entry.message_id]
-        if Provenance.of(newest) is not None:
+        if Provenance.read(newest) is not None:
             return says_same(entry, draft)
         if says_same(newest, draft):
             return True
@@ -846,7 +846,7 @@ def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
     for entry in entries:
         if entry.control is None and entry.role != "summary":
             before = found.get(entry.message_id)
-            if before is None or Provenance.of(entry) or not Provenance.of(before):
+            if before is None or Provenance.read(entry) or not Provenance.read(before):
                 found[entry.message_id] = entry
     return found
 
@@ -1067,7 +1067,7 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
         own = [one for one in live_entries(entries) if one.turn_id == turn_id]
         if meant.again.message_id != asked.id:
             return [one.id for one in own]
-        return [one.id for one in own if one.role != "user" and Provenance.of(one) is None]
+        return [one.id for one in own if one.role != "user" and Provenance.read(one) is None]
     if meant.replaces is None:
         return []
     edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
@@ -1104,7 +1104,7 @@ class _Branches:
     """Which unit followed which in the states of a graph: messages, or turns."""
 
     def __init__(self, entries: Sequence[Entry], unit: Unit) -> None:
-        marks = ((entry, Provenance.of(entry)) for entry in entries)
+        marks = ((entry, Provenance.read(entry)) for entry in entries)
         self._entries = entries
         self.marks = {
             entry.message_id if unit == "message" else entry.turn_id: mark
@@ -1153,7 +1153,7 @@ class _Branches:
         elif follows_removals and not context.is_sent:
             later = self.find_later(path[:1]) if path else set(self.marks)
             over = {name for name in later if self.marks[name].place.is_over(context.place)}
-            left = {*path, *(over & self._answered())}
+            left = {*path, *(over & self._find_answered_ids())}
         return left - set(held)
 
     def _find_since(self, context: NodeContext, since: str) -> set[str]:
@@ -1165,7 +1165,7 @@ class _Branches:
             return set()
         return {name for name, mark in self.marks.items() if mark.place.checkpoint >= since}
 
-    def _answered(self) -> set[str]:
+    def _find_answered_ids(self) -> set[str]:
         """Return the ids of the messages in turns that have an answer."""
         turns = {entry.turn_id for entry in self._entries if _is_answer(entry.message)}
         return {entry.message_id for entry in self._entries if entry.turn_id in turns}
@@ -1212,7 +1212,7 @@ def _rewind(
         entry.id
         for entry in entries
         if entry.control is not None
-        and Provenance.of(entry) is not None
+        and Provenance.read(entry) is not None
         and any(name in wanted and name not in alive for name in entry.control.retracts)
     ]
     after = live_entries([entry for entry in entries if entry.id not in lifted])
@@ -1278,7 +1278,7 @@ class Provenance:
     place: Place
 
     @classmethod
-    def of(cls, entry: Entry) -> Provenance | None:
+    def read(cls, entry: Entry) -> Provenance | None:
         """Return how an entry came into the log; None if it was not stored for a state."""
         mark = entry.metadata.aux.get(_AUX)
         if not isinstance(mark, dict) or mark.keys() != {"unit", "after", "level", "step", "path"}:
@@ -1311,7 +1311,7 @@ class NodeContext:
     configurable: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
+    def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
         """Read a node's config."""
         configurable = config.get("configurable", {})
         metadata = config.get("metadata", {})
@@ -1346,7 +1346,7 @@ class NodeContext:
             )
             raise ConfigError(msg)
 
-    def metadata(
+    def make_metadata(
         self,
         unit: Unit,
         after: str | None = None,
@@ -1370,4 +1370,4 @@ class NodeContext:
         if not ids:
             return []
         control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.metadata("control"))]
+        return [Draft(role="control", control=control, metadata=self.make_metadata("control"))]

@@ -58,7 +58,7 @@ def stamped(
     """
     stamped = ensure_config(config)
     metadata, configurable = stamped["metadata"], stamped["configurable"]
-    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _version()}
+    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _read_version()}
     noted: dict[str, Any] = {"lc_versions": versions}
     if thread_id is None:
         thread_id = configurable.get("thread_id", configurable.get("session_id"))
@@ -72,7 +72,7 @@ def stamped(
 
 
 @cache
-def _version() -> str:
+def _read_version() -> str:
     return version("langchain-convmem")
 
 

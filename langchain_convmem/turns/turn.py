@@ -300,11 +300,11 @@ class TurnQueue:
         with self._lock:
             gate = self._gates.get(place)
             if gate is None:
-                gate = self._gates[place] = Gate(_refusals(place[1].thread_id))
+                gate = self._gates[place] = Gate(_make_refusals(place[1].thread_id))
             return gate
 
 
-def _refusals(thread_id: str) -> Refusals:
+def _make_refusals(thread_id: str) -> Refusals:
     def late(timeout_s: float) -> ThreadBusyError:
         msg = (
             f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "

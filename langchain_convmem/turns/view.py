@@ -109,18 +109,18 @@ class TurnView:
         turn = locate(thread.entries)
         view: Context | None = None
         if turn.is_whole and thread.holds(turn.start):
-            view = self._fitting_view(thread, turn)
+            view = self._fit_view(thread, turn)
         if view is None:
             # The turn began long ago, or the budget reaches further back than what was read.
             thread = yield from read_all_steps(log, thread)
             turn = locate(thread.entries)
-            view = self._fitting_view(thread, turn) or self._view_without_unanswered(turn)
-        options = self._view_options(self._budgets(turn)[0])
+            view = self._fit_view(thread, turn) or self._make_view_of_turn(turn)
+        options = self._make_view_options(self._list_budgets(turn)[0])
         note = note_of(thread, view, options) if self.options.remember else None
         if note is not None and not note_later:
             yield from write_cache_steps(log, self.key, note)
             note = None
-        asked = self._asked_in(view, turn.own)
+        asked = self._find_asked(view, turn.own)
         return ModelContext(thread, turn, view, asked, self.slots, note=note)
 
     def recall_steps(
@@ -138,7 +138,7 @@ class TurnView:
             is_first: Whether this is the turn's first recall: it alone is reported, and enters the
                 relevance buffer.
         """
-        budget = self._budget(seen.turn.entries)
+        budget = self._find_budget(seen.turn.entries)
         room = None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
         if not self.options.recall or room == 0:
             return RecalledLines()
@@ -184,23 +184,25 @@ class TurnView:
 
     # -- Budgets --------------------------------------------------------------------------------
 
-    def _budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
+    def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
         """Return the budgets of the view to try, until what must not be cut fits."""
         own = self.options.history_tokens
         # The history's budget does not count the turn.
-        most = None if own is None else own + self._own_tokens([*turn.instructions, *turn.own])
-        budget = self._budget(turn.entries)
+        most = (
+            None if own is None else own + self._count_own_tokens([*turn.instructions, *turn.own])
+        )
+        budget = self._find_budget(turn.entries)
         if budget is None:
             return (most,)
         shares = budget.of_messages(self._wished)
         return tuple(share if most is None else min(share, most) for share in shares)
 
-    def _own_tokens(self, own: Sequence[Entry]) -> int:
+    def _count_own_tokens(self, own: Sequence[Entry]) -> int:
         if len(own) > 1:  # calls and results, as the model reads them
             return context(own, profile=self.profile).tokens
         return count_tokens([entry.message for entry in own if entry.message is not None])
 
-    def _budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
+    def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
         """Return the budget of messages and recalled lines."""
         budget = self.options.budget
         if budget is None or not self._shows_summary:
@@ -218,27 +220,29 @@ class TurnView:
         """Whether the prompt has a place of its own for the summary."""
         return "summary" in (self.slots or ())
 
-    def _view_options(self, budget: int | None) -> dict[str, Any]:
+    def _make_view_options(self, budget: int | None) -> dict[str, Any]:
         place: SummaryPlace = "omit" if self._shows_summary else "system"
         return {"profile": self.profile, "max_tokens": budget, "summary": place}
 
-    def _fitting_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
+    def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
         """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
         seen = replace(thread, entries=turn.entries)
-        views = (seen.viewed(**self._view_options(budget)) for budget in self._budgets(turn))
+        views = (
+            seen.viewed(**self._make_view_options(budget)) for budget in self._list_budgets(turn)
+        )
         return next((view for view in views if view is not None), None)
 
-    def _view_without_unanswered(self, turn: TurnEntries) -> Context:
+    def _make_view_of_turn(self, turn: TurnEntries) -> Context:
         """Return the turn alone, after the system messages.
 
         What was said before and never answered is one exchange with it, which is never cut; but an
         old message must not block the thread for good.
         """
-        options = self._view_options(self._budgets(turn)[-1])
+        options = self._make_view_options(self._list_budgets(turn)[-1])
         framing = [entry for entry in turn.before if entry.role not in SPOKEN]
         return context([*turn.instructions, *framing, *turn.own], **options)
 
-    def _asked_in(self, view: Context, own: Sequence[Entry]) -> int | None:
+    def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
         """Return where the view holds what the user said first in the turn.
 
         The message may hold what was said before and never answered as well. Where it holds what

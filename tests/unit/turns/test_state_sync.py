@@ -240,10 +240,10 @@ def test_a_state_is_of_one_user(user, is_fine):
 def test_an_entry_tells_how_it_came_into_the_log(thread):
     context = node("7", "task", level="outer", step=3)
     thread.begin(human("a"), ai("b"), context=context)
-    marks = [Provenance.of(entry) for entry in thread.entries]
+    marks = [Provenance.read(entry) for entry in thread.entries]
     assert marks == [Provenance("message", at, context.place) for at in (None, "a")]
     thread.log.append(KEY, [Drafting().draft(human("c"))])
-    assert Provenance.of(thread.entries[-1]) is None
+    assert Provenance.read(thread.entries[-1]) is None
 
 
 def test_a_difference_is_told_without_a_log():
