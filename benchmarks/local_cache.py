@@ -36,12 +36,12 @@ def kept_turns(engine: LocalEngine, turns: int, reply_tokens: int) -> tuple[list
         increment = state.feed([*new, HumanMessage(QUESTION.format(number))])
         if increment.diverged:
             session.reset()
-            text = state.text()
+            text = state.read_text()
         else:
             text = increment.text
         costs.append(_prefilled(session, text))
         replies.append("".join(session.decode(max_tokens=reply_tokens)))
-        state.received(replies[-1])
+        state.record_reply(replies[-1])
         new = [AIMessage(replies[-1])]
     return costs, replies
 

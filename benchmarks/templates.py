@@ -133,7 +133,7 @@ def _rows(name: str, template: ChatTemplate, rounds: int) -> list[dict[str, Any]
         state = template.start()
         state.feed(messages[:2])
         state.feed(messages[2:])
-        state.received(reply["content"])
+        state.record_reply(reply["content"])
         chats[size] = Chat(state, plain, messages, [reply, question])
     times = _times(chats, rounds)
     return [

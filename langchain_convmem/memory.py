@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables.base import RunnableLike
 
     from langchain_convmem.conversation import Conversation, ConversationConfig, Engine, Preface
-    from langchain_convmem.conversation.media import MediaLimits
+    from langchain_convmem.conversation.inputs import MediaLimits
     from langchain_convmem.protocols import Summarizer, TextEngine, ThreadMemory
     from langchain_convmem.recall import DialogLineRetriever, DialogRecall, RecallSettings
     from langchain_convmem.recall.dialog_recall import EmbedderUse
@@ -387,17 +387,17 @@ class ConversationMemory:
         channels: Sequence[Channel] | None = UNSET,
         stop: Sequence[str] = UNSET,
         prefill_preface: bool = UNSET,
-        keep_reasoning: Literal["all", "loop"] = UNSET,
+        reasoning_history: Literal["all", "current_turn"] = UNSET,
         thinking: bool | None = UNSET,
         context_kwargs: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = UNSET,
         auto_tools: bool = UNSET,
         max_tool_rounds: int = UNSET,
-        on_tool_limit: Literal["undo", "keep"] = UNSET,
+        on_tool_limit: Literal["rollback", "keep"] = UNSET,
         tool_handler: Callable[..., Any] | None = UNSET,
         on_tool_result: Callable[..., Any] | None = UNSET,
         parallel_tools: bool = UNSET,
-        on_broken_call: Literal["raise", "invalid"] = UNSET,
-        answer_missing: Literal["error", "cancelled"] = UNSET,
+        on_invalid_tool_call: Literal["raise", "report"] = UNSET,
+        on_pending_tool_calls: Literal["error", "cancel"] = UNSET,
         on_divergence: Literal["rewind", "error"] = UNSET,
         on_busy: Literal["wait", "error"] = UNSET,
         busy_timeout_s: float | None = UNSET,
@@ -436,7 +436,7 @@ class ConversationMemory:
             channels: Sections of a reply besides its text.
             stop: Texts that end a reply of a text engine.
             prefill_preface: Let a text engine read the preface now.
-            keep_reasoning: What a template sees of earlier thoughts.
+            reasoning_history: What a template sees of earlier thoughts.
             thinking: Whether the model is to think.
             context_kwargs: What extra context means to a chat model.
             auto_tools: Call tools until the model replies without calls.
@@ -445,8 +445,8 @@ class ConversationMemory:
             tool_handler: Asked before each call.
             on_tool_result: May rewrite a result.
             parallel_tools: Run the calls of one reply at the same time.
-            on_broken_call: What becomes of calls that cannot be read.
-            answer_missing: What becomes of calls without result when the user speaks.
+            on_invalid_tool_call: What becomes of calls that cannot be read.
+            on_pending_tool_calls: What becomes of calls without result when the user speaks.
             on_divergence: What becomes of a session that has read earlier turns otherwise.
             on_busy: Wait for earlier turns, or refuse.
             busy_timeout_s: Seconds to wait at most; None waits for ever.

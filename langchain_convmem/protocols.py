@@ -672,7 +672,7 @@ Part: TypeAlias = str | Media
 
 
 @runtime_checkable
-class TextSession(Protocol):
+class ModelSession(Protocol):
     """The running state of a model: all that it has read and written.
 
     One caller at a time. It applies no template of its own, and adds no text of its own. After an
@@ -750,7 +750,7 @@ class RewindableSession(Protocol):
 class ClonableSession(Protocol):
     """A session that can be copied with its state."""
 
-    def clone(self) -> TextSession:
+    def clone(self) -> ModelSession:
         """Return a session that goes on from here by itself."""
         ...
 
@@ -796,7 +796,7 @@ class TextEngine(Protocol):
         """Texts that end its replies."""
         ...
 
-    def create_session(self) -> TextSession:
+    def create_session(self) -> ModelSession:
         """Return a new, empty session."""
         ...
 

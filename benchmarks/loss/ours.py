@@ -123,7 +123,7 @@ class _Talks:
             preface=Preface(tools=tuple(setup.tools)),
             auto_tools=not setup.by_caller,
             on_cancel="keep",
-            answer_missing="cancelled",
+            on_pending_tool_calls="cancel",
         )
 
     def ask(self, thread: str, said: HumanMessage) -> None:

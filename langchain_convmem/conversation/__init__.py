@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 from langchain_convmem._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_convmem.conversation.config import ConversationConfig, Preface, SendOptions
-    from langchain_convmem.conversation.conversation import (
-        Checkpoint,
-        Conversation,
-        MessageCallback,
-        TurnHandle,
+    from langchain_convmem.conversation.config import ConversationConfig, Preface
+    from langchain_convmem.conversation.conversation import Checkpoint, Conversation, Engine
+    from langchain_convmem.conversation.inputs import (
+        ConversationInput,
+        MediaLimits,
+        SendOptions,
+        as_messages,
     )
-    from langchain_convmem.conversation.engine import Engine
-    from langchain_convmem.conversation.inputs import ConversationInput, as_messages
-    from langchain_convmem.conversation.media import MediaLimits
+    from langchain_convmem.conversation.turn import MessageCallback, TurnHandle
     from langchain_convmem.text.completions import CompletionsEngine
     from langchain_convmem.text.local import LocalEngine
     from langchain_convmem.text.replies import ReplyReader
@@ -50,16 +49,16 @@ _HOMES = {
     "Conversation": "conversation.conversation",
     "ConversationConfig": "conversation.config",
     "ConversationInput": "conversation.inputs",
-    "Engine": "conversation.engine",
+    "Engine": "conversation.conversation",
     "LocalEngine": "text.local",
-    "MediaLimits": "conversation.media",
-    "MessageCallback": "conversation.conversation",
+    "MediaLimits": "conversation.inputs",
+    "MessageCallback": "conversation.turn",
     "Preface": "conversation.config",
     "ReplyFormat": "text.reply_formats",
     "ReplyReader": "text.replies",
-    "SendOptions": "conversation.config",
+    "SendOptions": "conversation.inputs",
     "TemplateChatModel": "text.template_chat_model",
-    "TurnHandle": "conversation.conversation",
+    "TurnHandle": "conversation.turn",
     "as_messages": "conversation.inputs",
 }
 

@@ -1,12 +1,12 @@
-"""What writes a conversation's replies: the seam between a turn and a model, and chat models."""
+"""The seam between a turn and the model that replies; and chat models."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -15,28 +15,36 @@ from langchain_core.messages import (
     BaseMessage,
     message_chunk_to_message,
 )
-from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_convmem.conversation.config import ConversationConfig, SendOptions
-from langchain_convmem.conversation.flows import Flow, Pulled
-from langchain_convmem.conversation.inputs import copied
+from langchain_convmem.conversation.config import ConversationConfig
+from langchain_convmem.conversation.inputs import SendOptions, copy_message
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.effects import Steps, step
+from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.ids import new_ulid
+from langchain_convmem.streams import closed
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.codec import add_up, to_json
 from langchain_convmem.views.drafts import INTERRUPTED
+from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.tool_calls import cut_off_reason
 
+T = TypeVar("T")
+
+Flow: TypeAlias = Generator[Step | AIMessageChunk, Any, T]
+"""Steps to take and chunks to show; returns what comes of them."""
+
 _RUN_ID = "lc_run-"
 
+_PARSED = "parsed"
+"""Where a message holds the object that it stands for, as with LangChain's own classes."""
 
-_NO_TEXT = "a chat model is sent messages, and writes no prompt that could be shown"
+_THINKING = "enable_thinking"
+_END = object()
 
 
 class ReplyRequest(NamedTuple):
@@ -58,6 +66,24 @@ class ReplyRequest(NamedTuple):
     streaming: bool
     stopped: Future[None] | None = None
 
+    @property
+    def extra_context(self) -> dict[str, Any]:
+        """The extra context of the turn."""
+        thinking = self.options.thinking
+        thinking = self.config.thinking if thinking is None else thinking
+        switch = {} if thinking is None else {_THINKING: thinking}
+        return {**self.config.preface.extra_context, **switch, **self.options.extra_context}
+
+    @property
+    def model_kwargs(self) -> dict[str, Any]:
+        """The arguments of the turn's model calls."""
+        return {**self.config.model_kwargs, **self.options.model_kwargs}
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The most tokens of a reply."""
+        return self.options.max_output_tokens or self.config.max_output_tokens
+
 
 class ModelReply(NamedTuple):
     """A reply, whole.
@@ -73,16 +99,23 @@ class ModelReply(NamedTuple):
     is_cut: bool
 
 
-class Attempt(Protocol):
-    """The model's part of one turn: nothing of it stands before `commit`."""
+class TurnTransaction(Protocol):
+    """The model's part of one turn: nothing of it stands before `commit`.
+
+    A model that keeps nothing between turns has nothing to do but to reply.
+    """
 
     @property
     def stats(self) -> tuple[RenderStats, ...]:
         """How the text of each call came about; empty for models that take messages."""
-        ...
+        return ()
 
     def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
-        """Let the model reply to all messages behind the preface; they grow from call to call."""
+        """Let the model reply to all messages after the preface; they grow from call to call."""
+        ...
+
+    def get_partial(self) -> AIMessage | None:
+        """Return what the model had said when it was interrupted; None if nothing."""
         ...
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
@@ -90,49 +123,47 @@ class Attempt(Protocol):
 
         A session that has read it so is not asked to read it otherwise in later turns.
         """
-        ...
-
-    def partial(self) -> AIMessage | None:
-        """Return what the model had said when it was interrupted; None if nothing."""
-        ...
+        del said, shown
 
     def drop_reply(self) -> None:
         """Take the last reply back, whole or not: the history will not hold it as it came."""
-        ...
+        return
 
     def commit(self) -> None:
         """Let what was done stand."""
-        ...
+        return
 
     def rollback(self) -> None:
         """Let everything be as before the turn."""
-        ...
+        return
 
 
 class Backend(Protocol):
     """A model as one conversation uses it. One turn at a time."""
 
-    def attempt(self, request: ReplyRequest) -> Attempt:
+    def begin(self, request: ReplyRequest) -> TurnTransaction:
         """Begin a turn."""
         ...
 
     def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
         """Let the model read the preface now, if it can."""
-        ...
+        del request
+        yield from ()
 
     def read_ahead_steps(
         self, request: ReplyRequest, context: Sequence[BaseMessage]
     ) -> Steps[None]:
         """Let the model read messages now, if it can; the last one is still being said."""
-        ...
+        del request, context
+        yield from ()
 
-    def rendered(
+    def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
     ) -> str:
         """Return the text that the model would be sent for these messages; changes nothing."""
         ...
 
-    def rendered_preface(self, request: ReplyRequest) -> str:
+    def render_preface(self, request: ReplyRequest) -> str:
         """Return the text that the model reads before the first message."""
         ...
 
@@ -142,7 +173,7 @@ class Backend(Protocol):
         """Return the logarithms of the probabilities of texts as the next reply."""
         ...
 
-    def token_count(self, context: Sequence[BaseMessage]) -> int:
+    def count_tokens(self, context: Sequence[BaseMessage]) -> int:
         """Return how many tokens the model holds, or would be sent."""
         ...
 
@@ -152,11 +183,170 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release what it holds. Idempotent."""
-        ...
+        return
+
+
+# -- Chat models ----------------------------------------------------------------------------------
+
+
+class ChatModelBackend(Backend):
+    """A chat model: it is sent the preface and the whole view in each turn, and keeps nothing."""
+
+    def __init__(self, model: BaseChatModel | Runnable[Any, Any]) -> None:
+        """Use a chat model, or one with bound arguments."""
+        self._model = model
+
+    def __repr__(self) -> str:
+        return type(self._model).__name__
+
+    def begin(self, request: ReplyRequest) -> ChatModelTransaction:
+        """Begin a turn."""
+        return ChatModelTransaction(self._model, request)
+
+    def render(
+        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
+    ) -> str:
+        """Refuse: a chat model is sent messages, not text."""
+        del before, asked
+        return self.render_preface(request)
+
+    def render_preface(self, request: ReplyRequest) -> str:
+        """Refuse: a chat model is sent messages, not text."""
+        del request
+        raise UnsupportedError(
+            "a chat model is sent messages, and writes no prompt that could be shown"
+        )
+
+    def score_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
+    ) -> Steps[list[float]]:
+        """Refuse: chat models report no likelihoods."""
+        del request, context, texts
+        yield from ()
+        raise UnsupportedError("a chat model reports no likelihoods; use a text engine that does")
+
+    def count_tokens(self, context: Sequence[BaseMessage]) -> int:
+        """Return the tokens of what the model would be sent."""
+        return count_tokens(context)
+
+    def branch(self) -> ChatModelBackend:
+        """Return itself: there is nothing to copy."""
+        return self
+
+
+class ChatModelTransaction(TurnTransaction):
+    """One turn of a chat model."""
+
+    def __init__(self, model: Runnable[Any, Any], request: ReplyRequest) -> None:
+        """Bind the turn's tools and arguments to the model.
+
+        Raises:
+            ConfigError: If the turn has extra context, and no `context_kwargs` say what it means.
+        """
+        self._request = request
+        self._kwargs = _make_kwargs(request)
+        self._model = _bind_tools(model, request.tools)
+        self._builder = ReplyBuilder()
+
+    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
+        """Send everything; see `TurnTransaction`."""
+        # Copies: a model, or a callback of its run, may change what it is given.
+        messages = list(map(copy_message, [*self._request.config.preface.messages, *context]))
+        run, kwargs = self._request.run, self._kwargs
+        self._builder = builder = ReplyBuilder()
+        if not self._request.streaming:
+            model = self._model
+            answer = yield Step(
+                lambda: model.invoke(messages, run, **kwargs),
+                lambda: model.ainvoke(messages, run, **kwargs),
+            )
+            # A copy: some models give the same object again and again.
+            is_chunk = isinstance(answer, BaseMessageChunk)
+            message = copy_message(
+                _to_message(message_chunk_to_message(answer) if is_chunk else answer)
+            )
+            message.id = message.id or _create_name()
+            return ModelReply(message, None, _is_cut(message))
+        stream = ChunkStream(
+            lambda: self._model.stream(messages, run, **kwargs),
+            lambda: self._model.astream(messages, run, **kwargs),
+        )
+        yield from stream.pull(builder.add)
+        yield from builder.add_value()
+        return builder.build()
+
+    def get_partial(self) -> AIMessage | None:
+        """Return what had come; see `TurnTransaction`."""
+        return make_interrupted(self._builder.combine())
+
+
+def _make_kwargs(request: ReplyRequest) -> dict[str, Any]:
+    context, context_kwargs = request.extra_context, request.config.context_kwargs
+    meant: Mapping[str, Any] = {}
+    if context:
+        if context_kwargs is None:
+            raise ConfigError(
+                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
+                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
+            )
+        meant = context_kwargs(context)
+    most = request.max_output_tokens
+    limit = {} if most is None else {"max_tokens": most}
+    return {**limit, **meant, **request.model_kwargs}
+
+
+def _bind_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
+    if not tools.bindable:
+        return model
+    bind = getattr(model, "bind_tools", None)
+    if bind is None:
+        raise ConfigError(f"{type(model).__name__} takes no tools: it has no bind_tools")
+    bound: Runnable[Any, Any] = bind(list(tools.bindable))
+    return bound
+
+
+# -- A reply as it comes --------------------------------------------------------------------------
+
+
+class ChunkStream:
+    """A stream that a flow takes chunk by chunk, in either world."""
+
+    def __init__(
+        self, stream: Callable[[], Iterator[Any]], astream: Callable[[], AsyncIterator[Any]]
+    ) -> None:
+        """Take the functions that open the stream; it is opened with the first chunk."""
+        self._open, self._aopen = stream, astream
+        self._stream: Any = None
+
+    def pull(self, use: Callable[[Any], Flow[None]]) -> Flow[None]:
+        """Pass each chunk to `use` as it comes; close the stream in any case."""
+        try:
+            while (chunk := (yield Step(self._pull, self._apull))) is not _END:
+                yield from use(chunk)
+        finally:
+            yield Step(self._close, self._aclose)
+
+    def _pull(self) -> Any:
+        if self._stream is None:
+            self._stream = iter(self._open())
+        return next(self._stream, _END)
+
+    async def _apull(self) -> Any:
+        if self._stream is None:
+            self._stream = aiter(self._aopen())
+        return await anext(self._stream, _END)
+
+    def _close(self) -> None:
+        close = getattr(self._stream, "close", None)
+        if close is not None:
+            close()
+
+    async def _aclose(self) -> None:
+        await closed(self._stream)
 
 
 @dataclass(slots=True)
-class Replying:
+class ReplyBuilder:
     """A reply as it comes: what of it is shown, and what it adds up to."""
 
     name: str | None = None
@@ -174,45 +364,40 @@ class Replying:
             # Parsers write an object anew as it grows: it is shown when it is whole.
             self._value = chunk if self._value is None else add_up(self._value, chunk)
             return
-        chunk = _as_chunk(_as_message(chunk))
+        chunk = _to_chunk(_to_message(chunk))
         if self.name is None:
-            self.name = chunk.id or _new_name()
+            self.name = chunk.id or _create_name()
         chunk = chunk.model_copy(update={"id": self.name, "chunk_position": None})
         self._chunks.append(chunk)
         if chunk.content or chunk.tool_call_chunks or chunk.additional_kwargs:
-            yield copied(chunk)
+            yield copy_message(chunk)
         else:
-            self._rest = chunk if self._rest is None else self._rest + chunk
+            rest = chunk.model_copy(update={"content": ""})
+            self._rest = rest if self._rest is None else self._rest + rest
 
     def add_value(self) -> Flow[None]:
         """Show the object that came, if one did, as the message that stands for it."""
         if self._value is not None:
-            yield from self.add(_as_message(self._value))
+            yield from self.add(_to_message(self._value))
 
-    def total(self, *more: AIMessageChunk) -> AIMessageChunk | None:
+    def combine(self, *more: AIMessageChunk) -> AIMessageChunk | None:
         """Return all that came, and what comes besides, as one chunk; None if nothing came."""
-        return add_ai_message_chunks(*self._chunks, *more) if self._chunks else None
+        return merge_pieces([*self._chunks, *more]) if self._chunks else None
 
-    def whole(self) -> ModelReply:
+    def build(self) -> ModelReply:
         """Return the reply.
 
         Raises:
             ConfigError: If the model said nothing at all, not even that it has nothing to say.
         """
-        total = self.total(AIMessageChunk(content="", id=self.name, chunk_position="last"))
+        total = self.combine(AIMessageChunk(content="", id=self.name, chunk_position="last"))
         if total is None:
             raise ConfigError("the model's stream brought nothing; is it a chat model?")
-        message = _as_message(message_chunk_to_message(total))
+        message = _to_message(message_chunk_to_message(total))
         return ModelReply(message, self._rest, _is_cut(message))
 
 
-_PARSED = "parsed"
-
-
-"""Where a message holds the object that it stands for, as with LangChain's own classes."""
-
-
-def _as_message(answer: Any) -> AIMessage:
+def _to_message(answer: Any) -> AIMessage:
     """Return what a model answered as a message: an object that a parser made stands in it as JSON.
 
     Raises:
@@ -243,7 +428,7 @@ def _is_cut(message: AIMessage) -> bool:
     return cut_off_reason(message.response_metadata) is not None
 
 
-def _as_chunk(message: AIMessage) -> AIMessageChunk:
+def _to_chunk(message: AIMessage) -> AIMessageChunk:
     """Return a message as a chunk: a model that does not stream may show it whole."""
     if isinstance(message, AIMessageChunk):
         return message
@@ -260,11 +445,11 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
     return AIMessageChunk(**found, tool_call_chunks=calls)
 
 
-def _new_name() -> str:
+def _create_name() -> str:
     return f"{_RUN_ID}-{new_ulid()}"
 
 
-def interrupted(total: AIMessageChunk | None) -> AIMessage | None:
+def make_interrupted(total: AIMessageChunk | None) -> AIMessage | None:
     """Return the text that had come, as a message that says it was cancelled.
 
     Half a call looks like a whole one, so that calls are left out.
@@ -279,141 +464,3 @@ def interrupted(total: AIMessageChunk | None) -> AIMessage | None:
         usage_metadata=total.usage_metadata,
         response_metadata=metadata,
     )
-
-
-class ChatModelBackend:
-    """A chat model: it is sent the preface and the whole view in each turn, and keeps nothing."""
-
-    def __init__(self, model: BaseChatModel | Runnable[Any, Any]) -> None:
-        """Use a chat model, or one with bound arguments."""
-        self._model = model
-
-    def __repr__(self) -> str:
-        return type(self._model).__name__
-
-    def attempt(self, request: ReplyRequest) -> ChatModelAttempt:
-        """Begin a turn."""
-        return ChatModelAttempt(self._model, request)
-
-    def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
-        """Do nothing: a chat model keeps nothing."""
-        del request
-        yield from ()
-
-    def read_ahead_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage]
-    ) -> Steps[None]:
-        """Do nothing: a chat model reads whole messages."""
-        del request, context
-        yield from ()
-
-    def rendered(
-        self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
-    ) -> str:
-        """Refuse: what a chat model is sent is no text."""
-        del request, before, asked
-        raise UnsupportedError(_NO_TEXT)
-
-    def rendered_preface(self, request: ReplyRequest) -> str:
-        """Refuse: what a chat model is sent is no text."""
-        del request
-        raise UnsupportedError(_NO_TEXT)
-
-    def score_steps(
-        self, request: ReplyRequest, context: Sequence[BaseMessage], texts: Sequence[str]
-    ) -> Steps[list[float]]:
-        """Refuse: chat models tell no likelihoods."""
-        del request, context, texts
-        yield from ()
-        raise UnsupportedError("a chat model tells no likelihoods; use a text engine that does")
-
-    def token_count(self, context: Sequence[BaseMessage]) -> int:
-        """Return the tokens of what the model would be sent."""
-        return count_tokens(context)
-
-    def branch(self) -> ChatModelBackend:
-        """Return itself: there is nothing to copy."""
-        return self
-
-    def close(self) -> None:
-        """Leave the model to its owner."""
-
-
-class ChatModelAttempt:
-    """One turn of a chat model."""
-
-    stats: tuple[RenderStats, ...] = ()
-
-    def __init__(self, model: Runnable[Any, Any], request: ReplyRequest) -> None:
-        """Bind the turn's tools and arguments to the model.
-
-        Raises:
-            ConfigError: If the turn has extra context, and nobody says what the model makes of it.
-        """
-        self._request = request
-        self._kwargs = _kwargs(request)
-        self._model = _with_tools(model, request.tools)
-        self._replying = Replying()
-
-    def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
-        """Send everything; see `Attempt`."""
-        # Copies: a model, or a callback of its run, may change what it is given.
-        messages = list(map(copied, [*self._request.config.preface.messages, *context]))
-        run, kwargs = self._request.run, self._kwargs
-        self._replying = replying = Replying()
-        if not self._request.streaming:
-            answer = yield step(self._model, "invoke", messages, run, **kwargs)
-            # A copy: some models give the same object again and again.
-            is_chunk = isinstance(answer, BaseMessageChunk)
-            message = copied(_as_message(message_chunk_to_message(answer) if is_chunk else answer))
-            message.id = message.id or _new_name()
-            return ModelReply(message, None, _is_cut(message))
-        stream = Pulled(
-            lambda: self._model.stream(messages, run, **kwargs),
-            lambda: self._model.astream(messages, run, **kwargs),
-        )
-        yield from stream.chunks(replying.add)
-        yield from replying.add_value()
-        return replying.whole()
-
-    def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
-        """Do nothing: each turn is sent anew."""
-
-    def partial(self) -> AIMessage | None:
-        """Return what had come; see `Attempt`."""
-        return interrupted(self._replying.total())
-
-    def drop_reply(self) -> None:
-        """Do nothing: the model keeps nothing."""
-
-    def commit(self) -> None:
-        """Do nothing: the model keeps nothing."""
-
-    def rollback(self) -> None:
-        """Do nothing: the model keeps nothing."""
-
-
-def _kwargs(request: ReplyRequest) -> dict[str, Any]:
-    config, options = request.config, request.options
-    context = options.context(config)
-    meant: Mapping[str, Any] = {}
-    if context:
-        if config.context_kwargs is None:
-            raise ConfigError(
-                f"a chat model knows no extra context, got {sorted(context)}; say what it means "
-                "to this one by context_kwargs=lambda context: {...}, as arguments of its calls"
-            )
-        meant = config.context_kwargs(context)
-    most = options.max_tokens(config)
-    limit = {} if most is None else {"max_tokens": most}
-    return {**limit, **meant, **options.kwargs(config)}
-
-
-def _with_tools(model: Runnable[Any, Any], tools: ToolSet) -> Runnable[Any, Any]:
-    if not tools.bindable:
-        return model
-    bind = getattr(model, "bind_tools", None)
-    if bind is None:
-        raise ConfigError(f"{type(model).__name__} takes no tools: it has no bind_tools")
-    bound: Runnable[Any, Any] = bind(list(tools.bindable))
-    return bound

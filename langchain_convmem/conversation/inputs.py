@@ -1,4 +1,4 @@
-"""What may be sent, in any form, as LangChain messages of ours.
+"""What a send takes: messages in any form, media that they name, and options of the turn.
 
 What comes out shares nothing with what was given; media are read and checked, so that a turn can
 be repeated from its messages alone.
@@ -6,11 +6,19 @@ be repeated from its messages alone.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import copy
 import json
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from langchain_core.messages import (
     AIMessage,
@@ -27,24 +35,28 @@ from langchain_core.messages import (
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.prompt_values import PromptValue
 
-from langchain_convmem.conversation.media import MediaLimits, has_media, settle_media
 from langchain_convmem.effects import Step, Steps, run
-from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.text.messages import REASONING_KEYS, TEMPLATE_FIELDS, plain
+from langchain_convmem.text.messages import REASONING_KEYS, ROLES, TEMPLATE_FIELDS, make_plain
 from langchain_convmem.views.codec import decode_message
-from langchain_convmem.views.messages import change_class, unpack_messages
-from langchain_convmem.views.messages import copied as wholly_copied
+from langchain_convmem.views.media import family_of, media_type_of, read_media
+from langchain_convmem.views.messages import change_class, copied, unpack_messages
 from langchain_convmem.workers import in_thread
 
+M = TypeVar("M", bound=BaseMessage)
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
 
-
 ConversationInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage]
-
-
 """Text is the user's; a pair is role and content; a map holds `role` and `content`; or a list."""
 
+DEFAULT_MAX_BYTES = 20_000_000
+"""About what most providers take in one request."""
+
+_FORMS = (
+    "pass text, a LangChain message, a map with 'role' and 'content', a pair of role and content, "
+    "or a list of these"
+)
 
 _CLASSES: dict[str, type[BaseMessage]] = {
     "user": HumanMessage,
@@ -52,11 +64,102 @@ _CLASSES: dict[str, type[BaseMessage]] = {
     "system": SystemMessage,
 }
 
+_ROLE = re.compile(r"\S{1,64}")
 
-_FORMS = (
-    "pass text, a LangChain message, a map with 'role' and 'content', a pair of role and content, "
-    "or a list of these"
+_PARTS = frozenset(
+    {
+        "audio",
+        "file",
+        "image",
+        "image_url",
+        "input_audio",
+        "reasoning",
+        "text",
+        "thinking",
+        "tool_call",
+        "video",
+    }
 )
+"""Types of parts that a map's content may hold; LangChain messages may hold any of a provider."""
+
+_PAIR = ("role", "content")
+_MOST_KEYS = 8
+_MEDIA = frozenset({"audio", "file", "image", "video"})
+_WRAPPED_MEDIA = frozenset({"image_url", "input_audio", "video_url"})
+_SOURCES = ("path", "blob", "base64", "url", "file_id")
+_DATA_URL = re.compile(r"\s*data:[^,]{0,200};base64,", re.IGNORECASE)
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOptions:
+    """What one send may set for itself.
+
+    Attributes:
+        extra_context: Goes before that of the preface, in every call of the model of this turn.
+        thinking: See `ConversationConfig`.
+        max_output_tokens: See `ConversationConfig`.
+        timeout: Seconds until the turn is cancelled; None is no limit.
+        pending: Whether the message is to go on with the next send. Its parts become one message,
+            put together without a space between them; the model is asked when the last part is
+            sent. A message of another role ends it.
+        group: A name by which `Engine.cancel_group` finds the turn.
+        model_kwargs: What else is given to the model.
+    """
+
+    extra_context: Mapping[str, Any] = field(default_factory=dict)
+    thinking: bool | None = None
+    max_output_tokens: int | None = None
+    timeout: float | None = None
+    pending: bool = False
+    group: str | None = None
+    model_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> SendOptions:
+        """Return the options among keyword arguments; what is none goes to the model.
+
+        Raises:
+            ConfigError: If a limit is not positive.
+        """
+        own = {one.name for one in fields(cls)} - {"model_kwargs"}
+        named = {name: given[name] for name in own & set(given) if given[name] is not None}
+        for name in ("max_output_tokens", "timeout"):
+            if name in named and not named[name] > 0:
+                raise ConfigError(f"{name} must be positive, got {named[name]!r}")
+        rest = {name: value for name, value in given.items() if name not in own}
+        return cls(**named, model_kwargs=rest)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaLimits:
+    """What media a message may hold.
+
+    Attributes:
+        max_bytes: The largest single one, in bytes; None for any size.
+        folder: Where files must lie that parts name, links resolved; None for anywhere. Set it
+            where messages come from strangers.
+    """
+
+    max_bytes: int | None = DEFAULT_MAX_BYTES
+    folder: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a limit under which nothing fits."""
+        if self.max_bytes is not None and self.max_bytes < 1:
+            raise ConfigError(f"max_bytes is {self.max_bytes}; pass a number of bytes, or None")
+
+    def check_size(self, size: int, what: str) -> None:
+        """Refuse what is too large.
+
+        Raises:
+            InvalidMessageError: If `size`, in bytes, is over the limit.
+        """
+        if self.max_bytes is not None and size > self.max_bytes:
+            raise InvalidMessageError(
+                f"{what} is larger than {self.max_bytes:,} bytes; send a smaller one, or raise "
+                "the limit with MediaLimits(max_bytes=...)"
+            )
 
 
 def as_messages(
@@ -75,17 +178,17 @@ def as_messages(
 
     Raises:
         InvalidMessageError: If a message lacks its role or content, or holds parts or media that
-            nobody can read.
+            cannot be read.
         TypeError: If it is nothing that could be a message.
     """
-    return run(prepared_steps(value, limits=limits))
+    return run(prepare_steps(value, limits=limits))
 
 
-def prepared_steps(
+def prepare_steps(
     value: ConversationInput, *, limits: MediaLimits | None = None
 ) -> Steps[list[BaseMessage]]:
     """Do what `as_messages` does; media are read and checked in a step, off an event loop."""
-    messages = _messages(value)
+    messages = _coerce_messages(value)
     if any(map(has_media, messages)):
         chosen = limits or MediaLimits()
         yield Step(
@@ -95,120 +198,70 @@ def prepared_steps(
     return messages
 
 
-def _messages(value: Any) -> list[BaseMessage]:
+def _coerce_messages(value: Any) -> list[BaseMessage]:
     items = unpack_messages(value)
     if items is None:
-        return [_message(value, "the message")]
-    return [_message(item, f"message {number}") for number, item in enumerate(items)]
+        return [_coerce_message(value, "the message")]
+    return [_coerce_message(item, f"message {number}") for number, item in enumerate(items)]
 
 
-def _is_pair(value: tuple[Any, ...]) -> bool:
-    return len(value) == len(("role", "content")) and not isinstance(value[0], BaseMessage | dict)
-
-
-def _message(value: Any, what: str) -> BaseMessage:
+def _coerce_message(value: Any, what: str) -> BaseMessage:
     if isinstance(value, str):
         return HumanMessage(str(value))
     if isinstance(value, BaseMessage):
-        return _copied(value, what)
-    if isinstance(value, tuple) and _is_pair(value):
-        return message_of_map({"role": value[0], "content": value[1]}, what)
+        return _copy_whole(value, what)
+    is_pair = isinstance(value, tuple) and len(value) == len(_PAIR)
+    if is_pair and not isinstance(value[0], BaseMessage | dict):
+        return _read_map(dict(zip(_PAIR, value, strict=True)), what)
     if isinstance(value, Mapping):
-        return message_of_map(value, what) if "role" in value else _of_stored(value, what)
-    raise TypeError(f"{what} is {describe(value)}; {_FORMS}")
+        return _read_map(value, what) if "role" in value else _decode_stored(value, what)
+    raise TypeError(f"{what} is {_describe(value)}; {_FORMS}")
 
 
-def _copied(message: BaseMessage, what: str) -> BaseMessage:
+def _copy_whole(message: BaseMessage, what: str) -> BaseMessage:
     if isinstance(message, RemoveMessage):
         raise InvalidMessageError(f"{what} is a RemoveMessage; take turns back with undo or rewind")
     try:
-        twin = copied(message)
+        twin = copy_message(message)
     except (TypeError, RecursionError) as error:
         raise InvalidMessageError(f"{what} holds what cannot be copied: {error}") from error
     whole = message_chunk_to_message(twin) if isinstance(twin, BaseMessageChunk) else twin
-    return _convert_chat_message(whole) if isinstance(whole, ChatMessage) else whole
+    if not isinstance(whole, ChatMessage):
+        return whole
+    # A role that has a class of its own, such as `model`, is one of that.
+    kind = _CLASSES.get(ROLES.get(whole.role.lower(), ""))
+    return whole if kind is None else change_class(whole, kind)
 
 
-def _convert_chat_message(message: ChatMessage) -> BaseMessage:
-    """Return a message of a role that has a class of its own as one of that, such as `model`."""
-    kind = _CLASSES.get(KNOWN_ROLES.get(message.role.lower(), ""))
-    return message if kind is None else change_class(message, kind)
-
-
-def _of_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
+def _decode_stored(value: Mapping[str, Any], what: str) -> BaseMessage:
     """Return the message that LangChain wrote as a map: with its type, flat or with `data`."""
     fields = value.get("data", value)
     kind = value.get("type")
     if not isinstance(fields, Mapping) or not isinstance(kind, str) or "content" not in fields:
         is_part = isinstance(kind, str)
         hint = "wrap parts as {'role': 'user', 'content': [...]}" if is_part else _FORMS
-        raise InvalidMessageError(f"{what} has no role: it is {describe(value)}; {hint}")
+        raise InvalidMessageError(f"{what} has no role: it is {_describe(value)}; {hint}")
     try:
         message = decode_message({**fields, "type": kind})
     except (TypeError, ValueError, AttributeError) as error:
         raise InvalidMessageError(
-            f"{what} is no stored message of type {kind!r}: {error}"
+            f"{what} is not a stored message of type {kind!r}: {error}"
         ) from error
-    return _copied(message, what)
+    return _copy_whole(message, what)
 
 
-# -- Copies of messages, so that nobody changes a history from outside ----------------------------
-
-
-M = TypeVar("M", bound=BaseMessage)
-
-
-def copied(message: M) -> M:
+def copy_message(message: M) -> M:
     """Return a message that shares nothing with another but the artifact of a tool.
 
     That is the tool's own, may be of any type, and is shown to no model.
     """
-    return wholly_copied(message, shared=("artifact",))
+    return copied(message, shared=("artifact",))
 
 
-# -- Messages as maps of role and content ------------------------------------------------------
+# -- Messages as maps of role and content, as chat templates and OpenAI have them -----------------
 
 
-KNOWN_ROLES = {
-    "ai": "assistant",
-    "assistant": "assistant",
-    "human": "user",
-    "model": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "user": "user",
-}
-
-
-"""Our names of roles by those that templates and providers have for them."""
-
-
-_ROLE = re.compile(r"\S{1,64}")
-
-
-_PARTS = frozenset(
-    {
-        "audio",
-        "file",
-        "image",
-        "image_url",
-        "input_audio",
-        "reasoning",
-        "text",
-        "thinking",
-        "tool_call",
-        "video",
-    }
-)
-
-
-"""Types of parts that a map's content may hold; LangChain messages may hold any of a provider."""
-
-
-_MOST_KEYS = 8
-
-
-def describe(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Return what a value is, for an error: its type and keys, never what it says."""
     if value is None:
         return "None"
@@ -219,7 +272,7 @@ def describe(value: Any) -> str:
     return f"{kind} with the keys {keys or 'none'}"
 
 
-def message_of_map(value: Mapping[str, Any], what: str) -> BaseMessage:
+def _read_map(value: Mapping[str, Any], what: str) -> BaseMessage:
     """Return a map as a message that shares nothing with it; media are left as they are.
 
     Args:
@@ -228,42 +281,39 @@ def message_of_map(value: Mapping[str, Any], what: str) -> BaseMessage:
         what: Names the message in errors.
 
     Raises:
-        InvalidMessageError: If it lacks what its role needs, or holds what nobody can read.
+        InvalidMessageError: If it lacks what its role needs, or holds what cannot be read.
     """
     role = value["role"]
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidMessageError(f"{what} has the role {role!r}; it needs one such as 'user'")
-    known = KNOWN_ROLES.get(role.lower(), "other")
     rest = {key: item for key, item in value.items() if key != "role"}
+    known = ROLES.get(role.lower())
     try:
-        return _MAKERS[known](role, rest, what)
+        if known == "assistant":
+            return _read_assistant(rest, what)
+        if known == "tool":
+            return _read_tool(rest, what)
+        content, fields = _read_content(rest, what), _read_fields(rest, what)
     except RecursionError as error:
         raise InvalidMessageError(f"{what} is nested too deep") from error
+    if known is None:
+        return ChatMessage(content=content, role=role, **fields)
+    return _CLASSES[known](content=content, **fields)
 
 
-def _user(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    return HumanMessage(_content(rest, what), **_common(rest, what))
-
-
-def _system(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    return SystemMessage(_content(rest, what), **_common(rest, what))
-
-
-def _other(role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    return ChatMessage(content=_content(rest, what), role=role, **_common(rest, what))
-
-
-def _assistant(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
-    calls, broken = _calls(rest.pop("tool_calls", None), what)
+def _read_assistant(rest: dict[str, Any], what: str) -> BaseMessage:
+    calls, broken = _read_calls(rest.pop("tool_calls", None), what)
     thoughts = [rest.pop(key) for key in REASONING_KEYS if isinstance(rest.get(key), str)]
-    content = _content(rest, what, is_needed=not (calls or broken))
-    message = AIMessage(content, tool_calls=calls, invalid_tool_calls=broken, **_common(rest, what))
+    content = _read_content(rest, what, is_needed=not (calls or broken))
+    message = AIMessage(
+        content, tool_calls=calls, invalid_tool_calls=broken, **_read_fields(rest, what)
+    )
     if thoughts:
         message.additional_kwargs["reasoning_content"] = thoughts[0]
     return message
 
 
-def _tool(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
+def _read_tool(rest: dict[str, Any], what: str) -> BaseMessage:
     call_id = rest.pop("tool_call_id", None)
     if not isinstance(call_id, str) or not call_id:
         raise InvalidMessageError(
@@ -272,39 +322,29 @@ def _tool(_role: str, rest: dict[str, Any], what: str) -> BaseMessage:
         )
     given = rest.get("content")
     if given is not None and not isinstance(given, str) and not _is_parts(given):
-        rest["content"] = json.dumps(plain(given, what), ensure_ascii=False)
+        rest["content"] = json.dumps(make_plain(given, what), ensure_ascii=False)
     status = "error" if rest.pop("status", None) == "error" else "success"
-    content = _content(rest, what)
-    return ToolMessage(content, tool_call_id=call_id, status=status, **_common(rest, what))
+    content = _read_content(rest, what)
+    return ToolMessage(content, tool_call_id=call_id, status=status, **_read_fields(rest, what))
 
 
-_MAKERS: dict[str, Callable[[str, dict[str, Any], str], BaseMessage]] = {
-    "user": _user,
-    "system": _system,
-    "assistant": _assistant,
-    "tool": _tool,
-    "other": _other,
-}
-
-
-def _common(rest: dict[str, Any], what: str) -> dict[str, Any]:
+def _read_fields(rest: dict[str, Any], what: str) -> dict[str, Any]:
     """Return the fields that any message has; what else the map holds is the template's."""
     fields: dict[str, Any] = {}
     for key in ("name", "id"):
         if rest.get(key) is not None:
             if not isinstance(rest[key], str):
-                raise InvalidMessageError(f"{what} has the {key} {describe(rest[key])}; pass text")
+                raise InvalidMessageError(f"{what} has the {key} {_describe(rest[key])}; pass text")
             fields[key] = rest.pop(key)
     given = rest.pop("additional_kwargs", None)
     more = copy.deepcopy(dict(given)) if isinstance(given, Mapping) else {}
     kept = {key: item for key, item in rest.items() if item is not None}
     if kept:
-        more[TEMPLATE_FIELDS] = plain(kept, what)
+        more[TEMPLATE_FIELDS] = make_plain(kept, what)
     return {**fields, "additional_kwargs": more}
 
 
-# -- content --------------------------------------------------------------------------------------
-def _content(rest: dict[str, Any], what: str, *, is_needed: bool = True) -> Any:
+def _read_content(rest: dict[str, Any], what: str, *, is_needed: bool = True) -> Any:
     content = rest.pop("content", None)
     if content is None and not is_needed:
         return ""
@@ -314,28 +354,22 @@ def _content(rest: dict[str, Any], what: str, *, is_needed: bool = True) -> Any:
         content = [content]
     if not isinstance(content, list | tuple):
         raise InvalidMessageError(
-            f"{what} has content {describe(content)}; pass text or a list of parts"
+            f"{what} has content {_describe(content)}; pass text or a list of parts"
         )
-    return [_part(part, f"part {number} of {what}") for number, part in enumerate(content)]
+    return [_read_part(part, f"part {number} of {what}") for number, part in enumerate(content)]
 
 
-def _part(part: Any, what: str) -> dict[str, Any]:
+def _read_part(part: Any, what: str) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     kind = part.get("type", "text" if "text" in part else None) if isinstance(part, dict) else None
     if kind not in _PARTS:
+        found = f"of the type {kind[:40]!r}" if isinstance(kind, str) else _describe(part)
         known = ", ".join(sorted(_PARTS))
-        raise InvalidMessageError(
-            f"{what} is {_describe_part(part)}; a part's 'type' is one of {known}"
-        )
+        raise InvalidMessageError(f"{what} is {found}; a part's 'type' is one of {known}")
     if kind == "text" and not isinstance(part.get("text"), str):
-        raise InvalidMessageError(f"{what} has a text {describe(part.get('text'))}; pass text")
+        raise InvalidMessageError(f"{what} has a text {_describe(part.get('text'))}; pass text")
     return {**copy.deepcopy(part), "type": kind}
-
-
-def _describe_part(part: Any) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    return f"of the type {kind[:40]!r}" if isinstance(kind, str) else describe(part)
 
 
 def _is_parts(content: Any) -> bool:
@@ -344,12 +378,11 @@ def _is_parts(content: Any) -> bool:
     return all(isinstance(part, dict) and part.get("type") in _PARTS for part in content)
 
 
-# -- calls ----------------------------------------------------------------------------------------
-def _calls(given: Any, what: str) -> tuple[list[ToolCall], list[InvalidToolCall]]:
+def _read_calls(given: Any, what: str) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     if given is None:
         return [], []
     if not isinstance(given, list | tuple):
-        raise InvalidMessageError(f"{what} has tool_calls {describe(given)}; pass a list")
+        raise InvalidMessageError(f"{what} has tool_calls {_describe(given)}; pass a list")
     calls: list[ToolCall] = []
     broken: list[InvalidToolCall] = []
     for number, call in enumerate(given):
@@ -363,13 +396,13 @@ def _add_call(call: Any, what: str, calls: list[ToolCall], broken: list[InvalidT
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or not name:
         raise InvalidMessageError(
-            f"{what} is {describe(call)}; it needs a 'name', its 'arguments' and an 'id'"
+            f"{what} is {_describe(call)}; it needs a 'name', its 'arguments' and an 'id'"
         )
     call_id = given.get("id") or f"call_{new_ulid()}"
     args = function.get("arguments", function.get("args"))
-    read = _arguments(args)
+    read = _read_arguments(args)
     if read is None:
-        error = "the arguments are no JSON object"
+        error = "the arguments are not a JSON object"
         kept = InvalidToolCall(
             type="invalid_tool_call", name=name, args=str(args), id=call_id, error=error
         )
@@ -378,7 +411,7 @@ def _add_call(call: Any, what: str, calls: list[ToolCall], broken: list[InvalidT
         calls.append(ToolCall(type="tool_call", name=name, args=read, id=call_id))
 
 
-def _arguments(given: Any) -> dict[str, Any] | None:
+def _read_arguments(given: Any) -> dict[str, Any] | None:
     if isinstance(given, str):
         try:
             given = json.loads(given.strip() or "{}")
@@ -387,3 +420,160 @@ def _arguments(given: Any) -> dict[str, Any] | None:
     if given is None:
         return {}
     return copy.deepcopy(dict(given)) if isinstance(given, Mapping) else None
+
+
+# -- Media: read and checked as they come in ------------------------------------------------------
+
+
+def has_media(message: BaseMessage) -> bool:
+    """Return whether a message holds media in any form. Cheap."""
+    return any(is_media(part) for part in list_parts(message))
+
+
+def list_parts(message: BaseMessage) -> list[Any]:
+    """Return the parts of a message's content; none if it is text."""
+    return message.content if isinstance(message.content, list) else []
+
+
+def is_media(part: Any) -> bool:
+    """Return whether a part of a message holds media in any form. Cheap."""
+    if not isinstance(part, dict):
+        return False
+    # To read base64 text takes long, and must not be done on an event loop.
+    return part.get("type") in _MEDIA | _WRAPPED_MEDIA or read_media(part) is not None
+
+
+def settle_media(messages: Iterable[BaseMessage], limits: MediaLimits) -> None:
+    """Read and check the media of messages, which are changed in place. Reads files: may block.
+
+    Raises:
+        InvalidMessageError: If media are missing, broken, too large or of an unknown type.
+    """
+    for number, message in enumerate(messages):
+        if isinstance(message.content, list):
+            message.content = [
+                _settle_part(part, limits, f"part {place} of message {number}")
+                if is_media(part)
+                else part
+                for place, part in enumerate(message.content)
+            ]
+
+
+def _settle_part(part: Any, limits: MediaLimits, what: str) -> dict[str, Any]:
+    if part.get("type") in _MEDIA:
+        sources = {key: part[key] for key in _SOURCES if part.get(key) is not None}
+        for key in ("path", "url"):
+            if key in sources and (key == "path" or is_file_url(sources[key])):
+                return _build_block(part, _read_file(sources[key], limits, what), what)
+        for key in ("blob", "base64"):
+            if key in sources:
+                return _build_block(part, _decode_base64(sources[key], limits, what), what)
+    return _check_part(part, limits, what)
+
+
+def _build_block(part: Mapping[str, Any], data: bytes, what: str) -> dict[str, Any]:
+    """Return LangChain's block for the bytes of a part, with whatever else the part says."""
+    kind = part["type"]
+    media_type = media_type_of(data) or part.get("mime_type")
+    if not isinstance(media_type, str) or "/" not in media_type:
+        raise InvalidMessageError(
+            f"{what} is not {kind} of a known type: it begins with {data[:8]!r}; "
+            "name its type with 'mime_type'"
+        )
+    # A container may hold sound alone, though its beginning does not say so.
+    may_be_audio = kind == "audio" and media_type in ("video/mp4", "video/webm")
+    if kind not in ("file", family_of(media_type)) and not may_be_audio:
+        raise InvalidMessageError(
+            f"{what} is called {kind}, but holds {media_type}; pass it as {family_of(media_type)!r}"
+        )
+    rest = {key: value for key, value in part.items() if key not in _SOURCES}
+    return {**rest, "base64": base64.b64encode(data).decode(), "mime_type": media_type}
+
+
+def _decode_base64(text: Any, limits: MediaLimits, what: str) -> bytes:
+    if isinstance(text, bytes | bytearray | memoryview):
+        data = bytes(text)
+        limits.check_size(len(data), what)
+        return data
+    if not isinstance(text, str):
+        raise InvalidMessageError(f"{what} has {text!r:.{_SHOWN}} for base64 text")
+    plain = "".join((_DATA_URL.sub("", text)).split())
+    plain = plain.replace("-", "+").replace("_", "/").rstrip("=")
+    limits.check_size(len(plain) * 3 // 4, what)
+    try:
+        data = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
+    except ValueError as error:
+        raise InvalidMessageError(
+            f"{what} is not base64: {error}; it begins with {text[:20]!r}"
+        ) from error
+    if not data:
+        raise InvalidMessageError(f"{what} is empty; pass the media by 'path' or 'blob'")
+    return data
+
+
+def _check_part(part: dict[str, Any], limits: MediaLimits, what: str) -> dict[str, Any]:
+    """Return a part of a provider's shape as it is, if what it holds can be read."""
+    found = read_media(part)
+    if found is None or found.kind == "file":  # documents come in more forms than anybody knows
+        return part
+    if not found.data:
+        raise InvalidMessageError(
+            f"{what} is {part!r:.{_SHOWN}} and holds nothing that can be read; give it "
+            "'path', 'blob' (base64), 'url' or 'file_id'"
+        )
+    if found.form == "base64":
+        limits.check_size(found.size, what)
+        if not found.type:
+            raise InvalidMessageError(f"{what} is of an unknown type; name it with 'mime_type'")
+    return part
+
+
+def is_file_url(value: object) -> bool:
+    """Return whether a value is the URL of a file on this machine."""
+    return isinstance(value, str) and value[:5].lower() == "file:"
+
+
+def _read_file(place: Any, limits: MediaLimits, what: str) -> bytes:
+    """Return what a file holds.
+
+    Args:
+        place: A path, relative to the working directory, or a `file://` URL.
+        limits: How large it may be and where it may lie.
+        what: Names the part in errors.
+
+    Raises:
+        InvalidMessageError: If it is not a file that can and may be read, or is too large.
+    """
+    path = _find_path(place, what)
+    try:
+        found = path.resolve(strict=True)
+        if limits.folder is not None and not found.is_relative_to(Path(limits.folder).resolve()):
+            raise InvalidMessageError(f"{what} is the file {place!r} outside {limits.folder!s}")
+        return _read_bytes(found, limits, f"{what}, the file {place!r},")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidMessageError):
+            raise
+        raise InvalidMessageError(f"{what} is the file {place!r}: {error}") from error
+
+
+def _find_path(place: Any, what: str) -> Path:
+    if isinstance(place, os.PathLike):
+        place = os.fspath(place)
+    if not isinstance(place, str) or not place:
+        raise InvalidMessageError(f"{what} has the path {place!r}; pass the name of a file")
+    if not is_file_url(place):
+        return Path(place)
+    url = urlsplit(place)
+    if url.netloc not in ("", "localhost"):
+        raise InvalidMessageError(f"{what} is the file {place!r} of another machine")
+    return Path(url2pathname(url.path))
+
+
+def _read_bytes(path: Path, limits: MediaLimits, what: str) -> bytes:
+    # Opening a pipe would wait for whoever writes to it, and a device may never end.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InvalidMessageError(f"{what} is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(-1 if limits.max_bytes is None else limits.max_bytes + 1)
+    limits.check_size(len(data), what)
+    return data

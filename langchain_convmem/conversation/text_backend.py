@@ -1,7 +1,7 @@
 """A text engine as a conversation uses it: only what is new is rendered and read.
 
-The session holds the model's own words; the ledger of the render state knows what those were. An
-attempt works on a copy of the state; the session itself is put back if the attempt fails.
+The session holds the model's own words; the ledger of the render state knows what those were. A
+transaction works on a copy of the state; the session is put back if it is rolled back.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from weakref import WeakSet
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.conversation.chat_backend import (
+    ChunkStream,
+    Flow,
     ModelReply,
-    Replying,
+    ReplyBuilder,
     ReplyRequest,
-    interrupted,
+    make_interrupted,
 )
-from langchain_convmem.conversation.flows import Flow, Pulled
-from langchain_convmem.conversation.media import interleaved, media_of
-from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.conversation.media import interleave, list_media
+from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import (
     ChatTemplateError,
     ConversationBusyError,
@@ -36,46 +37,52 @@ from langchain_convmem.gates import Gate, Refusals, Ticket
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     Part,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    TextSession,
     TokenCountingSession,
 )
 from langchain_convmem.text import ChatTemplate, RenderState, RenderStats
 from langchain_convmem.text.messages import REASONING_KEYS
 from langchain_convmem.text.replies import ReplyReader
 from langchain_convmem.text.reply_formats import ReplyFormat
-from langchain_convmem.views.reasoning import REASONING_BLOCKS
+from langchain_convmem.views.reasoning import without_reasoning
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.workers import in_thread
 
+T = TypeVar("T")
+
 _logger = logging.getLogger("langchain_convmem")
 
-
 _PROMPT_END = 400
-
-
 """Code points of the prompt that a reader looks at, to see whether it ends inside a channel."""
 
 
 @dataclass(slots=True)
-class _State:
-    """What was rendered, of which messages. One caller."""
+class TextState:
+    """What was rendered, of which messages. One caller.
+
+    Attributes:
+        render: What the template has rendered.
+        messages: What was rendered, the preface included.
+        shown: Messages, and as the session has read them, by id: with text that was recalled.
+        is_unended: Whether the session has read the beginning of one more message, which is still
+            being said.
+    """
 
     render: RenderState
-    fed: list[BaseMessage] = field(default_factory=list)
+    messages: list[BaseMessage] = field(default_factory=list)
     shown: dict[str, tuple[BaseMessage, BaseMessage]] = field(default_factory=dict)
-    """Messages, and as the session has read them, by id: with text that was recalled for them."""
     is_unended: bool = False
-    """Whether the session has read the beginning of one more message, which is still being said."""
 
-    def copy(self) -> _State:
+    def copy(self) -> TextState:
+        """Return one that goes on by itself."""
         return replace(
             self,
             render=self.render.copy(),
-            fed=self.fed.copy(),
+            messages=self.messages.copy(),
             shown=self.shown.copy(),
         )
 
@@ -90,17 +97,17 @@ class TextBackend:
         *,
         reply_format: ReplyFormat,
         stop: Sequence[str],
-        state: RenderState,
+        state: TextState,
         live: LiveSession | None = None,
     ) -> None:
-        """Begin with nothing said.
+        """Begin from what was rendered.
 
         Args:
             pool: Hands out sessions.
             template: Writes the messages down.
             reply_format: How replies are read.
             stop: Texts that end a reply.
-            state: What the template has rendered: nothing so far, with the preface's variables.
+            state: What was rendered so far.
             live: A session that has read what `state` says; None for none.
         """
         self.pool = pool
@@ -108,68 +115,64 @@ class TextBackend:
         self.reply_format = reply_format
         self.stop = tuple(stop)
         self.live = live or LiveSession()
-        self.state = _State(state)
+        self.state = state
 
     def __repr__(self) -> str:
         return f"{type(self.pool.engine).__name__}, {self.template!r}"
 
-    def attempt(self, request: ReplyRequest) -> TextAttempt:
+    def begin(self, request: ReplyRequest) -> TextTransaction:
         """Begin a turn."""
-        return TextAttempt(self, request)
+        return TextTransaction(self, request)
 
     def prefill_steps(self, request: ReplyRequest) -> Steps[None]:
         """Let the session read the preface, if the template writes it without a first message."""
-        messages = request.config.preface.messages
-        if not (messages or request.tools or request.options.context(request.config)):
-            return
-        attempt = TextAttempt(self, request)
-        try:
-            yield from attempt.read_steps((), add_generation_prompt=False)
-        except ChatTemplateError as error:
-            _logger.debug("the preface is read with the first message: %s", error)
-            attempt.rollback()
-        except BaseException:
-            attempt.rollback()
-            raise
-        else:
-            attempt.commit()
+        if request.config.preface.messages or request.tools or request.extra_context:
+            yield from self._read_early_steps(request, (), is_unended=False)
 
     def read_ahead_steps(
         self, request: ReplyRequest, context: Sequence[BaseMessage]
     ) -> Steps[None]:
         """Let the session read what is said so far; see `Backend`."""
-        if media_of(context[-1:]):
-            return  # where it ends cannot be told from text; it is read when it is whole
-        attempt = TextAttempt(self, request)
+        # Text does not show where a message with media ends; it is read when it is whole.
+        if not list_media(context[-1:]):
+            yield from self._read_early_steps(request, context, is_unended=True)
+
+    def _read_early_steps(
+        self, request: ReplyRequest, context: Sequence[BaseMessage], *, is_unended: bool
+    ) -> Steps[None]:
+        """Let the session read what it can before anything is asked."""
+        transaction = TextTransaction(self, request)
         try:
-            yield from attempt.read_steps(context, is_unended=True)
+            yield from transaction.prefill_new_steps(
+                context, add_generation_prompt=False, is_unended=is_unended
+            )
         except ChatTemplateError as error:
-            attempt.rollback()
-            if error.kind != "NothingToContinue":
+            transaction.rollback()
+            if is_unended and error.kind != "NothingToContinue":
                 raise
-            _logger.debug("parts of a message are read when it is whole: %s", error)
+            _logger.debug("it is read with what follows it: %s", error)
         except BaseException:
-            attempt.rollback()
+            transaction.rollback()
             raise
         else:
-            attempt.commit()
+            transaction.commit()
 
-    def rendered(
+    def render(
         self, request: ReplyRequest, before: Sequence[BaseMessage], asked: Sequence[BaseMessage]
     ) -> str:
-        """Return the text behind what the session would keep."""
-        attempt = TextAttempt(self, request)
-        kept = attempt.fed([*before, *asked], add_generation_prompt=bool(asked))
-        return attempt.state.render.text(kept)
+        """Return the text after what the session would keep."""
+        transaction = TextTransaction(self, request)
+        kept = transaction.render_delta([*before, *asked], add_generation_prompt=bool(asked))
+        return transaction.state.render.read_text(kept)
 
-    def rendered_preface(self, request: ReplyRequest) -> str:
+    def render_preface(self, request: ReplyRequest) -> str:
         """Return the preface as the template writes it, without a first message."""
         config = request.config
         return self.template.render(
             config.preface.messages,
             tools=request.tools.schemas or None,
             add_generation_prompt=False,
-            **request.options.context(config),
+            **request.extra_context,
         )
 
     def score_steps(
@@ -177,27 +180,27 @@ class TextBackend:
     ) -> Steps[list[float]]:
         """Return the logarithms of the probabilities of texts as the next reply."""
         twin = self.branch()
-        attempt = TextAttempt(twin, request)
+        transaction = TextTransaction(twin, request)
         try:
-            session = yield from attempt.read_steps(context)
+            session = yield from transaction.prefill_new_steps(context)
             if not isinstance(session, ScoringSession):
-                raise UnsupportedError(f"{type(session).__name__} tells no likelihoods")
+                raise UnsupportedError(f"{type(session).__name__} reports no likelihoods")
             score = session.score
             found: list[float] = yield Step(
                 lambda: score(texts), lambda: in_thread(lambda: score(texts))
             )
         finally:
-            attempt.rollback()
+            transaction.rollback()
             twin.close()
         return found
 
-    def token_count(self, context: Sequence[BaseMessage]) -> int:
-        """Return the tokens of the session's text; by our own count if it does not tell."""
+    def count_tokens(self, context: Sequence[BaseMessage]) -> int:
+        """Return the tokens of the session's text; by our own count if it does not report them."""
         del context
-        counted = self.pool.while_idle(self.live, self._counted)
-        return count_text_tokens(self.state.render.text()) if counted is None else counted
+        counted = self.pool.use_while_idle(self.live, self._count_held)
+        return count_text_tokens(self.state.render.read_text()) if counted is None else counted
 
-    def _counted(self, live: LiveSession) -> int | None:
+    def _count_held(self, live: LiveSession) -> int | None:
         session = live.session
         if isinstance(session, TokenCountingSession) and live.held == self.state.render.length:
             return session.token_count
@@ -205,39 +208,37 @@ class TextBackend:
 
     def branch(self) -> TextBackend:
         """Return one that goes on by itself, from what stands before the present turn."""
-        both = self.pool.while_idle(
+        both = self.pool.use_while_idle(
             self.live, lambda live: (self.pool.branch(live), self.state.copy())
         )
         live, state = both or (LiveSession(), self.state.copy())
-        twin = TextBackend(
+        return TextBackend(
             self.pool,
             self.template,
             reply_format=self.reply_format,
             stop=self.stop,
-            state=state.render,
+            state=state,
             live=live,
         )
-        twin.state = state
-        return twin
 
     def close(self) -> None:
         """Close the session."""
         self.pool.forget(self.live)
 
 
-class TextAttempt:
-    """One turn of a text engine; see `Attempt`."""
+class TextTransaction:
+    """One turn of a text engine; see `TurnTransaction`."""
 
     def __init__(self, backend: TextBackend, request: ReplyRequest) -> None:
         """Begin from where the conversation stands."""
         self._backend = backend
         self._request = request
-        self._context = request.options.context(request.config)
+        self._context = request.extra_context
         self._floor = backend.live.held
         self._is_sound = True
         self._before_reply = backend.state
         self._kept = self._floor
-        self._replying = Replying()
+        self._builder = ReplyBuilder()
         self._raw: list[str] = []
         self._stats: list[RenderStats] = []
         self.state = backend.state.copy()
@@ -249,13 +250,13 @@ class TextAttempt:
 
     # -- what the session reads -------------------------------------------------------------------
 
-    def read_steps(
+    def prefill_new_steps(
         self,
         context: Sequence[BaseMessage],
         *,
         add_generation_prompt: bool = True,
         is_unended: bool = False,
-    ) -> Steps[TextSession]:
+    ) -> Steps[ModelSession]:
         """Let the session read what is new in the conversation; return it.
 
         Args:
@@ -264,28 +265,30 @@ class TextAttempt:
             is_unended: Whether the last message is still being said.
         """
         live = self._backend.live
-        kept = self.fed(context, add_generation_prompt=add_generation_prompt, is_unended=is_unended)
-        media = media_of(self.state.fed)
-        if media:
-            self._parts(media, 0)  # one without a place is refused before the session is touched
+        kept = self.render_delta(
+            context, add_generation_prompt=add_generation_prompt, is_unended=is_unended
+        )
+        media = list_media(self.state.messages)
+        if media:  # one without a place is refused before the session is touched
+            self._list_parts(media, 0)
         pool = self._backend.pool
         yield from pool.borrow_steps(live, self._request.stopped)
         self._kept = min(kept, live.held)
         self._floor = min(self._floor, self._kept)
-        live.back_to(kept)
+        live.rewind(kept)
         self._is_sound = False
-        session = live.opened(pool.engine)
-        parts = self._parts(media, live.held)
+        session = live.open(pool.engine)
+        parts = self._list_parts(media, live.held)
         if parts:
-            yield step(session, "prefill", parts)
-        self._marked()
+            yield Step(lambda: session.prefill(parts), lambda: session.aprefill(parts))
+        self._mark()
         return session
 
-    def _marked(self) -> None:
+    def _mark(self) -> None:
         self._backend.live.mark(self.state.render.length)
         self._is_sound = True
 
-    def fed(
+    def render_delta(
         self,
         context: Sequence[BaseMessage],
         *,
@@ -295,9 +298,9 @@ class TextAttempt:
         """Render all messages; return how much of its text the session keeps."""
         state, config = self.state, self._request.config
         given = [*config.preface.messages, *context]
-        wanted = [*config.preface.messages, *self._shown(context)]
-        known = len(state.fed)
-        is_changed = len(wanted) < known or not all(map(_is_same, state.fed, wanted))
+        wanted = [*config.preface.messages, *self._select_shown(context)]
+        known = len(state.messages)
+        is_changed = len(wanted) < known or not all(map(_is_same, state.messages, wanted))
         is_stripped = any(
             one is not other for one, other in zip(given[known:], wanted[known:], strict=True)
         )
@@ -317,7 +320,7 @@ class TextAttempt:
                 extra_context=self._context,
                 add_generation_prompt=add_generation_prompt,
             )
-        state.fed = wanted[:-1] if is_unended else wanted
+        state.messages = wanted[:-1] if is_unended else wanted
         state.is_unended = is_unended
         self._stats.append(increment.stats)
         if increment.diverged and is_for_template and config.on_divergence == "error":
@@ -329,80 +332,78 @@ class TextAttempt:
         return increment.kept
 
     def remember(self, said: BaseMessage, shown: BaseMessage) -> None:
-        """Show a message so in later turns as well; see `Attempt`."""
+        """Show a message so in later turns as well; see `TurnTransaction`."""
         self.state.shown[said.id or ""] = (said, shown)
 
-    def _shown(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
-        shown = [self._as_read(message) for message in context]
-        if self._request.config.keep_reasoning == "all":
+    def _select_shown(self, context: Sequence[BaseMessage]) -> list[BaseMessage]:
+        shown = [self._get_read_form(message) for message in context]
+        if self._request.config.reasoning_history == "all":
             return shown
         spoken = [n for n, message in enumerate(shown) if isinstance(message, HumanMessage)]
         last = spoken[-1] if spoken else 0
-        return [_stripped(one) if n < last else one for n, one in enumerate(shown)]
+        return [_remove_thoughts(one) if n < last else one for n, one in enumerate(shown)]
 
-    def _as_read(self, message: BaseMessage) -> BaseMessage:
+    def _get_read_form(self, message: BaseMessage) -> BaseMessage:
         said, shown = self.state.shown.get(message.id or "", (None, message))
         # A message that was edited since is another one.
         return shown if said is not None and said.content == message.content else message
 
-    def _parts(self, media: Sequence[Media], start: int) -> list[Part]:
-        text = self.state.render.text
+    def _list_parts(self, media: Sequence[Media], start: int) -> list[Part]:
+        text = self.state.render.read_text
         if not media:
             return [text(start)] if start < self.state.render.length else []
-        return interleaved(text(), None, media, messages=self.state.fed, start=start)
+        return interleave(text(), None, media, messages=self.state.messages, start=start)
 
     # -- what it writes ---------------------------------------------------------------------------
 
     def reply(self, context: Sequence[BaseMessage]) -> Flow[ModelReply]:
-        """Read what is new, and write the reply; see `Attempt`."""
-        self._replying, self._raw = Replying(), []
+        """Read what is new, and write the reply; see `TurnTransaction`."""
+        self._builder, self._raw = ReplyBuilder(), []
         self._before_reply = self.state.copy()
-        session = yield from self.read_steps(context)
+        session = yield from self.prefill_new_steps(context)
         request, backend = self._request, self._backend
-        reader = self._reader()
-        kwargs = request.options.kwargs(request.config)
+        reader = self._create_reader()
+        kwargs = request.model_kwargs
         kwargs["stop"] = (*backend.stop, *request.config.stop, *kwargs.get("stop", ()))
-        kwargs["max_tokens"] = request.options.max_tokens(request.config)
+        kwargs["max_tokens"] = request.max_output_tokens
         self._is_sound = False
-        stream = Pulled(lambda: session.decode(**kwargs), lambda: session.adecode(**kwargs))
+        stream = ChunkStream(lambda: session.decode(**kwargs), lambda: session.adecode(**kwargs))
 
         def use(piece: str) -> Flow[None]:
             self._raw.append(piece)
             for chunk in reader.feed(piece):
-                yield from self._replying.add(chunk)
+                yield from self._builder.add(chunk)
 
-        yield from stream.chunks(use)
-        self._received(session.stop_text if session.holds_stop else "")
+        yield from stream.pull(use)
+        stop_text = session.stop_text if session.holds_stop else ""
+        self.state.render.record_reply("".join(self._raw) + stop_text)
+        self._mark()
         for chunk in reader.finish(finish_reason=session.finish_reason):
-            yield from self._replying.add(chunk)
-        whole = self._replying.whole()
+            yield from self._builder.add(chunk)
+        whole = self._builder.build()
         return whole._replace(is_cut=session.finish_reason == "length")
 
-    def _reader(self) -> ReplyReader:
+    def _create_reader(self) -> ReplyReader:
         render, config = self.state.render, self._request.config
         return ReplyReader(
             self._backend.reply_format,
             channels=config.channels,
-            prompt_end=render.text(max(0, render.length - _PROMPT_END)),
+            prompt_end=render.read_text(max(0, render.length - _PROMPT_END)),
             tools=self._request.tools.schemas,
-            broken_calls=config.on_broken_call,
+            on_invalid_tool_call=config.on_invalid_tool_call,
         )
-
-    def _received(self, stop_text: str) -> None:
-        self.state.render.received("".join(self._raw) + stop_text)
-        self._marked()
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def partial(self) -> AIMessage | None:
-        """Return what had been written; see `Attempt`."""
-        return interrupted(self._replying.total())
+    def get_partial(self) -> AIMessage | None:
+        """Return what had been written; see `TurnTransaction`."""
+        return make_interrupted(self._builder.combine())
 
     def drop_reply(self) -> None:
-        """Go on as if the last reply had not been asked for; see `Attempt`."""
+        """Go on as if the last reply had not been asked for; see `TurnTransaction`."""
         self.state = self._before_reply
         live = self._backend.live
-        live.back_to(min(live.held, self._kept), is_sound=self._is_sound)
+        live.rewind(min(live.held, self._kept), is_sound=self._is_sound)
         self._is_sound = True
 
     def commit(self) -> None:
@@ -413,12 +414,8 @@ class TextAttempt:
     def rollback(self) -> None:
         """Put the session back to where the turn began, or to before."""
         live = self._backend.live
-        live.back_to(self._floor, is_sound=self._is_sound)
+        live.rewind(self._floor, is_sound=self._is_sound)
         self._backend.pool.give_back(live)
-
-
-def _stripped(message: BaseMessage) -> BaseMessage:
-    return without_thoughts(message) if isinstance(message, AIMessage) else message
 
 
 def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
@@ -432,29 +429,17 @@ def _is_same(one: BaseMessage, other: BaseMessage) -> bool:
     )
 
 
-# -- Replies without what the model thought before it spoke ---------------------------------------
-
-
-def without_thoughts(message: AIMessage) -> AIMessage:
-    """Return a reply without its reasoning; the reply itself if it has none."""
-    content = message.content
-    if isinstance(content, list):
-        content = [
-            block
-            for block in content
-            if isinstance(block, str) or block.get("type") not in REASONING_BLOCKS
-        ]
+def _remove_thoughts(message: BaseMessage) -> BaseMessage:
+    """Return a reply without its reasoning; any other message, and one without, as it is."""
+    if not isinstance(message, AIMessage):
+        return message
     given = message.additional_kwargs
     kwargs = {key: value for key, value in given.items() if key not in REASONING_KEYS}
-    if content == message.content and kwargs == given:
-        return message
-    return message.model_copy(update={"content": content, "additional_kwargs": kwargs})
+    bare = message.model_copy(update={"additional_kwargs": kwargs})
+    return bare if without_reasoning(bare) or kwargs != given else message
 
 
 # -- Sessions of a text engine --------------------------------------------------------------------
-
-
-T = TypeVar("T")
 
 
 class LiveSession:
@@ -464,11 +449,11 @@ class LiveSession:
     """
 
     def __init__(self) -> None:
-        self.session: TextSession | None = None
+        self.session: ModelSession | None = None
         self.held = 0
         self._marks: list[tuple[int, object]] = []
 
-    def opened(self, engine: TextEngine) -> TextSession:
+    def open(self, engine: TextEngine) -> ModelSession:
         """Return the session; a new one if there is none."""
         if self.session is None:
             self.session = engine.create_session()
@@ -481,7 +466,7 @@ class LiveSession:
         if isinstance(self.session, RewindableSession):
             self._marks.append((held, self.session.checkpoint()))
 
-    def back_to(self, held: int, *, is_sound: bool = True) -> None:
+    def rewind(self, held: int, *, is_sound: bool = True) -> None:
         """Make the session hold no more than so many code points, if it holds more.
 
         A session that fails here is closed; the next use opens another.
@@ -501,7 +486,7 @@ class LiveSession:
             if not is_back:
                 self.drop()
 
-    def _put_back(self, session: TextSession) -> bool:
+    def _put_back(self, session: ModelSession) -> bool:
         """Take the session to the last mark, or to its beginning; return whether it went."""
         try:
             if self._marks and isinstance(session, RewindableSession):
@@ -593,7 +578,7 @@ class SessionPool:
             self._gate.leave(ticket)
         self._close_engine()
 
-    def while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
+    def use_while_idle(self, live: LiveSession, use: Callable[[LiveSession], T]) -> T | None:
         """Return what is made of a session while no turn uses it; None if one does.
 
         Turns wait meanwhile.
@@ -639,17 +624,17 @@ class SessionPool:
             self._busy[live] = ticket
 
 
-def _late(timeout_s: float) -> ConversationBusyError:
+def _make_busy_error(timeout_s: float) -> ConversationBusyError:
     return ConversationBusyError(
         f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
     )
 
 
-def _inside() -> ConversationBusyError:
+def _make_inside_error() -> ConversationBusyError:
     return ConversationBusyError(
         "a turn started a turn of another conversation, and their engine has no session left for "
         "it, so that it would wait for itself; raise max_live_sessions"
     )
 
 
-_REFUSALS = Refusals(_late, _inside)
+_REFUSALS = Refusals(_make_busy_error, _make_inside_error)

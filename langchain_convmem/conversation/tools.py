@@ -1,4 +1,4 @@
-"""Tools of a conversation: what a model may call, who allows it, and what it is told."""
+"""Tools of a conversation: what a model may call, who allows it, and how calls are answered."""
 
 from __future__ import annotations
 
@@ -26,10 +26,21 @@ from langchain_convmem.views.tool_calls import calls_of
 from langchain_convmem.workers import in_own_loop, in_thread, in_threads
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
-
-
 """A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
 describe one."""
+
+Verdict: TypeAlias = bool | str | ToolCall
+
+ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
+"""Whether a call may run: True, False, a reason against it, or the call to run instead."""
+
+ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
+"""What to tell the model instead of an answer: text, a message, another value; None for as is."""
+
+_Allowed: TypeAlias = Sequence[tuple[BaseTool, ToolCall]]
+_CANCELLED = "the call was cancelled"
+_MOST_AT_ONCE = 32
+_logger = logging.getLogger("langchain_convmem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +58,11 @@ class ToolSet:
         """Create the set.
 
         Raises:
-            ConfigError: If one is no tool, or two have one name.
+            ConfigError: If one is not a tool, or two have one name.
         """
         if not isinstance(tools, Iterable) or isinstance(tools, Mapping | str):
             raise ConfigError(f"the tools are {tools!r:.80}; pass a list of tools")
-        self._tools = tuple(_tool(tool) for tool in tools)
+        self._tools = tuple(_describe_tool(tool) for tool in tools)
         names = self.names
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -59,11 +70,11 @@ class ToolSet:
         self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
 
     @classmethod
-    def of(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
+    def coerce(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
         """Return tools as a set: a set as it is, None as an empty one.
 
         Raises:
-            ConfigError: If one is no tool, or two have one name.
+            ConfigError: If one is not a tool, or two have one name.
         """
         return tools if isinstance(tools, ToolSet) else cls(() if tools is None else tools)
 
@@ -92,7 +103,7 @@ class ToolSet:
         """Return whether the tool can be run here; what is only described cannot."""
         return name in self._runnable
 
-    def answers_steps(
+    def answer_steps(
         self,
         calls: Sequence[ToolCall],
         *,
@@ -123,35 +134,52 @@ class ToolSet:
             Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
             `status="error"`. KeyboardInterrupt and cancellation are raised.
         """
-        return answers_steps(
-            self._runnable,
-            calls,
-            config=config,
-            handler=handler,
-            on_result=on_result,
-            parallel=parallel,
-            cancelled=cancelled,
+        decided: list[ToolCall | ToolMessage] = []
+        for call in calls:
+            decided.append((yield from _decide_steps(self._runnable, call, handler)))  # noqa: PERF401
+        allowed = [
+            (self._runnable[call["name"]], call)
+            for call in decided
+            if not isinstance(call, ToolMessage)
+        ]
+        limit = (config or {}).get("max_concurrency")
+        most = _MOST_AT_ONCE if limit is None else limit
+        at_most = max(1, min(most, len(allowed))) if parallel else 1
+        results = yield Step(
+            lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
+            lambda: _arun(allowed, config, at_most=at_most),
         )
+        waiting = iter(results)
+        answers = [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
+        if on_result is None:
+            return answers
+        rewritten = []
+        for call, answer in zip(calls, answers, strict=True):
+            new = yield _ask_step(on_result, copy.deepcopy(call), answer.model_copy())
+            rewritten.append(_rewrite_answer(answer, new))
+        return rewritten
 
 
-# -- what may be a tool ---------------------------------------------------------------------------
-def _tool(given: Any) -> _Tool:
+# -- What may be a tool ---------------------------------------------------------------------------
+
+
+def _describe_tool(given: Any) -> _Tool:
     if isinstance(given, Mapping):
-        return _described(dict(given))
+        return _describe_map(dict(given))
     if is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel)):
         schema = convert_to_openai_tool(given)
         return _Tool(schema["function"]["name"], given, schema)
     if not isinstance(given, BaseTool):
-        given = _of_function(given)
+        given = _wrap_function(given)
     return _Tool(given.name, given, convert_to_openai_tool(given), given)
 
 
-def _of_function(given: Any) -> BaseTool:
+def _wrap_function(given: Any) -> BaseTool:
     name = getattr(given, "__name__", None)
     if isinstance(given, type) or not callable(given) or not name:
         raise ConfigError(
-            f"{given!r:.80} is no tool; pass a function with a name, a BaseTool, a pydantic class "
-            "or a map"
+            f"{given!r:.80} is not a tool; pass a function with a name, a BaseTool, a pydantic "
+            "class or a map"
         )
     is_async = inspect.iscoroutinefunction(given)
     make = partial(
@@ -168,7 +196,7 @@ def _of_function(given: Any) -> BaseTool:
         ) from error
 
 
-def _described(given: dict[str, Any]) -> _Tool:
+def _describe_map(given: dict[str, Any]) -> _Tool:
     """Return a tool that a map describes; a provider's own tools have no form but their own."""
     given = copy.deepcopy(given)
     try:
@@ -179,91 +207,34 @@ def _described(given: dict[str, Any]) -> _Tool:
     name = function.get("name") if isinstance(function, Mapping) else None
     own = name or given.get("type") or next(iter(given), None)
     if not isinstance(own, str):
-        raise ConfigError(f"{given!r:.80} describes no tool; it needs a 'name'")
+        raise ConfigError(f"{given!r:.80} does not describe a tool; it needs a 'name'")
     return _Tool(own, given, schema)
 
 
-# -- The border to tools: they may raise anything, and the model is told --------------------------
+# -- Whether a call may run -----------------------------------------------------------------------
 
 
-_logger = logging.getLogger("langchain_convmem")
-
-
-_MOST_AT_ONCE = 32
-
-
-Verdict: TypeAlias = bool | str | ToolCall
-
-
-ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
-
-
-"""Whether a call may run: True, False, a reason against it, or the call to run instead."""
-
-
-ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
-
-
-"""What to tell the model instead of an answer: text, a message, another value; None for as is."""
-
-
-def answers_steps(
-    tools: Mapping[str, BaseTool],
-    calls: Sequence[ToolCall],
-    *,
-    config: RunnableConfig | None,
-    handler: ToolHandler | None,
-    on_result: ResultHook | None,
-    parallel: bool,
-    cancelled: Future[Any] | None,
-) -> Steps[list[ToolMessage]]:
-    """Return one answer for each call, in order; see `ToolSet.answers_steps`."""
-    decided: list[ToolCall | ToolMessage] = []
-    for call in calls:
-        decided.append((yield from _decision_steps(tools, call, handler)))  # noqa: PERF401
-    allowed = [(tools[call["name"]], call) for call in decided if not isinstance(call, ToolMessage)]
-    at_most = _at_most(config, len(allowed)) if parallel else 1
-    results = yield Step(
-        lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
-        lambda: _arun(allowed, config, at_most=at_most),
-    )
-    waiting = iter(results)
-    answers = [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
-    if on_result is None:
-        return answers
-    seen = []
-    for call, answer in zip(calls, answers, strict=True):
-        seen.append(
-            rewritten(answer, (yield _asked(on_result, copy.deepcopy(call), answer.model_copy())))
-        )
-    return seen
-
-
-def _at_most(config: RunnableConfig | None, count: int) -> int:
-    limit = (config or {}).get("max_concurrency")
-    return max(1, min(_MOST_AT_ONCE if limit is None else limit, count))
-
-
-# -- whether a call may run -----------------------------------------------------------------------
-def _decision_steps(
+def _decide_steps(
     tools: Mapping[str, BaseTool], call: ToolCall, handler: ToolHandler | None
 ) -> Steps[ToolCall | ToolMessage]:
     """Return the call to run, or the answer to one that does not run."""
     if call["name"] not in tools:
-        return refused(call, _unknown(call["name"], tools))
+        return _refuse(call, _explain_unknown(call["name"], tools))
     if handler is None:
         return call
-    verdict = yield _asked(handler, copy.deepcopy(call))
+    verdict = yield _ask_step(handler, copy.deepcopy(call))
     if verdict is True:
         return call
     if verdict is False:
-        return refused(call, "the call was denied")
+        return _refuse(call, "the call was denied")
     if isinstance(verdict, str):
-        return refused(call, f"the call was denied: {verdict}")
-    return _changed(call, verdict, tools)
+        return _refuse(call, f"the call was denied: {verdict}")
+    return _change_call(call, verdict, tools)
 
 
-def _changed(call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]) -> ToolCall | ToolMessage:
+def _change_call(
+    call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]
+) -> ToolCall | ToolMessage:
     if not isinstance(verdict, Mapping) or not isinstance(verdict.get("args"), Mapping):
         raise ConfigError(
             f"the tool handler returned {verdict!r:.80} for {call['name']!r}; return True, False, "
@@ -271,15 +242,15 @@ def _changed(call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]) -> Too
         )
     name = verdict.get("name", call["name"])
     if name not in tools:
-        return refused(call, _unknown(name, tools))
+        return _refuse(call, _explain_unknown(name, tools))
     return ToolCall(type="tool_call", name=name, args=dict(verdict["args"]), id=call["id"])
 
 
-def _unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
+def _explain_unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
     return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
 
 
-def _asked(function: Callable[..., Any], *args: Any) -> Step:
+def _ask_step(function: Callable[..., Any], *args: Any) -> Step:
     """Return the step that calls a function of the caller's, plain or async."""
     return Step(partial(_ask, function, *args), partial(_aask, function, *args))
 
@@ -298,8 +269,7 @@ async def _aask(function: Callable[..., Any], *args: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-# -- running --------------------------------------------------------------------------------------
-_Allowed: TypeAlias = Sequence[tuple[BaseTool, ToolCall]]
+# -- The border to tools: they may raise anything, and the model is told --------------------------
 
 
 def _run(
@@ -335,26 +305,26 @@ async def _arun(
 
 
 def _invoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
-    request = _request(call)
+    request = _build_request(call)
     try:
         if _has_coroutine(tool) and not _has_function(tool):
-            return answered(call, in_own_loop(lambda: tool.ainvoke(request, config)))
-        return answered(call, tool.invoke(request, config))
+            return _make_answer(call, in_own_loop(lambda: tool.ainvoke(request, config)))
+        return _make_answer(call, tool.invoke(request, config))
     except Exception as error:  # noqa: BLE001
-        return _told(call, error)
+        return _report_error(call, error)
 
 
 async def _ainvoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
-    request = _request(call)
+    request = _build_request(call)
     try:
         if _has_coroutine(tool):
-            return answered(call, await tool.ainvoke(request, config))
-        return answered(call, await in_thread(lambda: tool.invoke(request, config)))
+            return _make_answer(call, await tool.ainvoke(request, config))
+        return _make_answer(call, await in_thread(lambda: tool.invoke(request, config)))
     except Exception as error:  # noqa: BLE001
-        return _told(call, error)
+        return _report_error(call, error)
 
 
-def _request(call: ToolCall) -> ToolCall:
+def _build_request(call: ToolCall) -> ToolCall:
     """Return the call as LangChain's tools take it: with an id they answer with a message.
 
     A copy, since the call stands in the history.
@@ -363,11 +333,11 @@ def _request(call: ToolCall) -> ToolCall:
     return ToolCall(type="tool_call", name=call["name"], args=args, id=call["id"] or "")
 
 
-def _told(call: ToolCall, error: Exception) -> ToolMessage:
+def _report_error(call: ToolCall, error: Exception) -> ToolMessage:
     if _is_pause(error):
         raise error
     _logger.debug("tool %r raised an error; the model is told", call["name"], exc_info=error)
-    return failed(call, error)
+    return _make_failure(call, error)
 
 
 def _is_pause(error: Exception) -> bool:
@@ -391,10 +361,7 @@ def _has_function(tool: BaseTool) -> bool:
 # -- What a model is told of a call ---------------------------------------------------------------
 
 
-CANCELLED = "the call was cancelled"
-
-
-def refused(call: Mapping[str, Any], reason: str) -> ToolMessage:
+def _refuse(call: Mapping[str, Any], reason: str) -> ToolMessage:
     """Return the answer to a call that nothing came of."""
     return ToolMessage(
         f"Error: {reason}",
@@ -404,7 +371,7 @@ def refused(call: Mapping[str, Any], reason: str) -> ToolMessage:
     )
 
 
-def failed(call: Mapping[str, Any], error: Exception) -> ToolMessage:
+def _make_failure(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     """Return the answer to a call whose tool raised an error.
 
     The error's type is in `additional_kwargs["exception"]`.
@@ -412,34 +379,31 @@ def failed(call: Mapping[str, Any], error: Exception) -> ToolMessage:
     kind = type(error).__name__
     # A ToolException is written for the model; of others the type often says more than the text.
     told = str(error) if isinstance(error, ToolException) else f"{kind}: {error}"
-    answer = refused(call, told.removesuffix(": ") or kind)
+    answer = _refuse(call, told.removesuffix(": ") or kind)
     answer.additional_kwargs["exception"] = kind
     return answer
 
 
-def cancelled_answers(calls: Iterable[ToolCall]) -> list[ToolMessage]:
+def answer_cancelled(calls: Iterable[ToolCall]) -> list[ToolMessage]:
     """Return answers, in order, that close calls which nobody will answer any more."""
-    return [refused(call, CANCELLED) for call in calls]
+    return [_refuse(call, _CANCELLED) for call in calls]
 
 
-def answered(call: ToolCall, result: Any) -> ToolMessage:
+def _make_answer(call: ToolCall, result: Any) -> ToolMessage:
     """Return what a tool returned as the answer to the call.
 
     A `ToolMessage` is kept, text stays text, content blocks stay blocks, anything else is JSON.
     """
     if not isinstance(result, ToolMessage):
         kind = type(result).__name__
-        return refused(call, f"the tool returned a {kind}, which only a graph can carry out")
+        return _refuse(call, f"the tool returned a {kind}, which only a graph can carry out")
     answer = result.model_copy()
     answer.tool_call_id = str(call["id"] or "")
     answer.name = answer.name or call["name"]
-    if isinstance(answer.content, list) and not _are_blocks(answer.content):
-        answer.content = as_json(answer.content)
+    content = answer.content
+    if isinstance(content, list) and not (content and all(map(_is_block, content))):
+        answer.content = _write_json(content)
     return answer
-
-
-def _are_blocks(content: Sequence[Any]) -> bool:
-    return bool(content) and all(map(_is_block, content))
 
 
 def _is_block(block: Any) -> bool:
@@ -452,12 +416,12 @@ def _is_block(block: Any) -> bool:
     return media is None or bool(media.data) or "source" in block
 
 
-def as_json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     """Return a value as JSON text; what JSON lacks is written as text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def rewritten(answer: ToolMessage, new: Any) -> ToolMessage:
+def _rewrite_answer(answer: ToolMessage, new: Any) -> ToolMessage:
     """Return an answer as the caller wants it; what it said before is kept in its artifact.
 
     Args:
@@ -475,14 +439,14 @@ def rewritten(answer: ToolMessage, new: Any) -> ToolMessage:
         if changed.artifact is None:
             changed.artifact = before
         return changed
-    content = new if isinstance(new, str) else as_json(new)
+    content = new if isinstance(new, str) else _write_json(new)
     return answer.model_copy(update={"content": content, "artifact": before})
 
 
 # -- Calls that a history leaves open, and results that answer none -------------------------------
 
 
-def unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
+def find_unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
     """Return the calls that no later result answers, in order.
 
     Results are matched by order too, since some models use an id anew in every reply: a result
@@ -513,5 +477,5 @@ def find_stray_results(
         for number, message in enumerate(said)
         if isinstance(message, ToolMessage)
         and message.tool_call_id
-        not in [call["id"] for call in unanswered_calls([*history, *said[:number]])]
+        not in [call["id"] for call in find_unanswered_calls([*history, *said[:number]])]
     ]

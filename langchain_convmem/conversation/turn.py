@@ -1,41 +1,59 @@
-"""One turn: what is asked, tool calls and their results, the reply; all of it or nothing."""
+"""One turn, from its question to its reply: all of it or nothing; and how turns run and end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import inspect
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
-from langchain_convmem.conversation.chat_backend import Attempt, Backend, ModelReply, ReplyRequest
-from langchain_convmem.conversation.flows import Flow, TurnControl, observed, unhurried
-from langchain_convmem.conversation.inputs import copied
-from langchain_convmem.conversation.tools import (
-    cancelled_answers,
-    find_stray_results,
-    unanswered_calls,
+from langchain_convmem.conversation.chat_backend import (
+    Backend,
+    Flow,
+    ModelReply,
+    ReplyRequest,
+    TurnTransaction,
 )
-from langchain_convmem.effects import Steps
+from langchain_convmem.conversation.inputs import copy_message
+from langchain_convmem.conversation.tools import (
+    answer_cancelled,
+    find_stray_results,
+    find_unanswered_calls,
+)
+from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import (
+    ConfigError,
     ContextFullError,
+    ConversationClosedError,
+    ConversationError,
     InvalidMessageError,
     LogError,
     ReplyFormatError,
     ToolLoopLimitError,
     TurnCancelledError,
 )
+from langchain_convmem.gates import Ticket, tickets_held
 from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import ThreadMemory, ThreadView
+from langchain_convmem.streams import carried_through
 from langchain_convmem.text import RenderStats
 from langchain_convmem.views.drafts import INTERRUPTED
 
+T = TypeVar("T")
 _CANCELS = (TurnCancelledError, asyncio.CancelledError)
 
 
 @dataclass(slots=True)
-class Turn:
+class ConversationTurn:
     """A turn in the making. One caller."""
 
     thread: ThreadMemory
@@ -45,32 +63,32 @@ class Turn:
     asked: list[BaseMessage]
     asked_ms: int
     """When it was asked, in milliseconds since the epoch."""
-    noted: Callable[[tuple[RenderStats, ...]], object]
-    """Told how the texts of a turn that stands came about."""
+    on_commit: Callable[[tuple[RenderStats, ...]], object]
+    """Called with how the texts of the turn came about, once it stands."""
     said: list[BaseMessage] = field(default_factory=list)
     timing: dict[str, int] = field(default_factory=dict)
     late: list[BaseException] = field(default_factory=list)
     """Cancellations that came while the turn was written, and were too late to undo it."""
 
-    def flow(self) -> Flow[ModelReply]:
+    def run_flow(self) -> Flow[ModelReply]:
         """Run the turn, and store it; on any error the conversation is as before."""
         view = yield from self.thread.view_steps(self.asked)
         missing = self.find_missing_answers(view)
         if missing:
             self.asked = [*missing, *self.asked]
             view = view._replace(asked=(*missing, *view.asked))
-        attempt = self.backend.attempt(self.request)
+        transaction = self.backend.begin(self.request)
         shown = {message.id: message for message in view.asked}
         for said in self.asked:
             if said.id in shown and shown[said.id].content != said.content:
-                attempt.remember(said, shown[said.id])
+                transaction.remember(said, shown[said.id])
         try:
             yield from self._begin(view)
-            reply = yield from self._rounds(view, attempt)
-            yield from self._stored(view, attempt)
+            reply = yield from self._run_rounds(view, transaction)
+            yield from self._store(view, transaction)
         except BaseException as error:
             self.control.end()
-            yield from self._ended(view, attempt, error)
+            yield from self._end(view, transaction, error)
             raise
         if self.late:
             raise self.late[0]
@@ -79,7 +97,7 @@ class Turn:
     def _begin(self, view: ThreadView) -> Steps[None]:
         """Make what is asked durable; a cancellation meanwhile takes it back."""
         late: list[BaseException] = []
-        yield from unhurried(self.thread.begin_steps(self.asked, view, self.asked_ms), late)
+        yield from shielded(self.thread.begin_steps(self.asked, view, self.asked_ms), late)
         if late:
             raise late[0]
 
@@ -100,34 +118,36 @@ class Turn:
             (n for n, one in enumerate(view.asked) if not isinstance(one, ToolMessage)),
             len(view.asked),
         )
-        waiting = unanswered_calls([*view.before, *view.asked[:given]])
+        waiting = find_unanswered_calls([*view.before, *view.asked[:given]])
         if not waiting:
             return []
-        if self.request.config.answer_missing == "cancelled":
-            return cancelled_answers(waiting)
+        if self.request.config.on_pending_tool_calls == "cancel":
+            return answer_cancelled(waiting)
         names = ", ".join(f"{call['name']} ({call['id']})" for call in waiting)
         raise InvalidMessageError(
             f"the model still waits for the results of its calls: {names}; send them as tool "
-            'messages, or set answer_missing="cancelled"'
+            'messages, or set on_pending_tool_calls="cancel"'
         )
 
     # -- model and tools in turns -----------------------------------------------------------------
 
-    def _rounds(self, view: ThreadView, attempt: Attempt) -> Flow[ModelReply]:
+    def _run_rounds(self, view: ThreadView, transaction: TurnTransaction) -> Flow[ModelReply]:
         context = [*view.before, *view.asked]
         self.timing["llmStart"] = now_ms()
         for done in range(self.request.config.max_tool_rounds + 1):
-            reply = yield from observed(attempt.reply([*context, *self.said]), self._saw)
-            self._check(reply)
+            reply = yield from tap_chunks(
+                transaction.reply([*context, *self.said]), self._note_first_token
+            )
+            self._check_reply(reply)
             is_for_tools = self._is_for_tools(reply.message)
             if is_for_tools and done == self.request.config.max_tool_rounds:
                 break
             # A copy: the reply itself is handed out, and the history is nobody else's.
-            self.said.append(copied(reply.message))
+            self.said.append(copy_message(reply.message))
             if not is_for_tools:
                 self.timing["llmEnd"] = now_ms()
                 return reply
-            self.said += yield from self._answers(reply.message)
+            self.said += yield from self._answer_calls(reply.message)
         limit = self.request.config.max_tool_rounds
         raise ToolLoopLimitError(
             f"the model called tools {limit} times and wants to go on; what they did stands. "
@@ -135,14 +155,14 @@ class Turn:
             rounds=limit,
         )
 
-    def _saw(self, chunk: AIMessageChunk) -> None:
+    def _note_first_token(self, chunk: AIMessageChunk) -> None:
         """Note when the first words come."""
         if chunk.text:
             self.timing.setdefault("firstToken", now_ms())
 
-    def _check(self, reply: ModelReply) -> None:
+    def _check_reply(self, reply: ModelReply) -> None:
         config, message = self.request.config, reply.message
-        if message.invalid_tool_calls and config.on_broken_call == "raise":
+        if message.invalid_tool_calls and config.on_invalid_tool_call == "raise":
             call = message.invalid_tool_calls[0]
             raise ReplyFormatError(
                 f"the call of {call['name']!r} cannot be read: {call['error'] or call['args']}",
@@ -164,9 +184,9 @@ class Turn:
         described = {name for name in tools if not tools.is_executable(name)}
         return not any(call["name"] in described for call in message.tool_calls)
 
-    def _answers(self, message: AIMessage) -> Flow[list[ToolMessage]]:
+    def _answer_calls(self, message: AIMessage) -> Flow[list[ToolMessage]]:
         config = self.request.config
-        made = yield from self.request.tools.answers_steps(
+        made = yield from self.request.tools.answer_steps(
             message.tool_calls,
             config=self.request.run,
             handler=config.tool_handler,
@@ -174,32 +194,36 @@ class Turn:
             parallel=config.parallel_tools,
             cancelled=self.control.stopped,
         )
-        return [*made, *_answers_to_broken(message)]
+        return [*made, *_answer_invalid_calls(message)]
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def _stored(self, view: ThreadView, attempt: Attempt) -> Steps[None]:
+    def _store(self, view: ThreadView, transaction: TurnTransaction) -> Steps[None]:
         self.control.seal()
         steps = self.thread.add_steps(self.said, view, self.timing)
-        yield from unhurried(steps, self.late)
-        attempt.commit()
-        self.noted(attempt.stats)
+        yield from shielded(steps, self.late)
+        transaction.commit()
+        self.on_commit(transaction.stats)
 
-    def _ended(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
+    def _end(
+        self, view: ThreadView, transaction: TurnTransaction, error: BaseException
+    ) -> Steps[None]:
         """Keep of a turn that ended early what is to be kept, and let the rest be undone."""
-        if self._keeps(attempt, error):
+        if self._keep_rest(transaction, error):
             self._close_calls()
             try:
-                yield from self._stored(view, attempt)
+                yield from self._store(view, transaction)
             except BaseException as second:
-                yield from self._take_back(view, attempt, second)
+                yield from self._take_back(view, transaction, second)
                 raise
             return
-        yield from self._take_back(view, attempt, error)
+        yield from self._take_back(view, transaction, error)
 
-    def _take_back(self, view: ThreadView, attempt: Attempt, error: BaseException) -> Steps[None]:
-        said = [*self.said, *self._find_partial(attempt)]
-        attempt.rollback()
+    def _take_back(
+        self, view: ThreadView, transaction: TurnTransaction, error: BaseException
+    ) -> Steps[None]:
+        said = [*self.said, *self._find_partial(transaction)]
+        transaction.rollback()
         reason: Literal["failed", "cancelled"] = (
             "cancelled" if isinstance(error, _CANCELS) else "failed"
         )
@@ -207,20 +231,20 @@ class Turn:
             # Nobody cancelled it, and the model did not say why it stopped.
             said[-1].response_metadata.pop("finish_reason", None)
         try:
-            yield from unhurried(self.thread.failed_steps(said, view, reason), self.late)
+            yield from shielded(self.thread.failed_steps(said, view, reason), self.late)
         except LogError as second:
             error.add_note(f"and the failed turn could not be taken back: {second}")
 
-    def _keeps(self, attempt: Attempt, error: BaseException) -> bool:
+    def _keep_rest(self, transaction: TurnTransaction, error: BaseException) -> bool:
         config = self.request.config
         if isinstance(error, ToolLoopLimitError):
-            attempt.drop_reply()
+            transaction.drop_reply()
             return config.on_tool_limit == "keep"
         if not isinstance(error, _CANCELS) or config.on_cancel != "keep":
             return False
-        partial = self._find_partial(attempt)
+        partial = self._find_partial(transaction)
         if not self._has_replied:
-            attempt.drop_reply()
+            transaction.drop_reply()
         self.said += partial
         self._mark_interrupted()
         return bool(self.said)
@@ -230,9 +254,9 @@ class Turn:
         """Whether the latest call of the model came to its end."""
         return bool(self.said) and not isinstance(self.said[-1], ToolMessage)
 
-    def _find_partial(self, attempt: Attempt) -> list[AIMessage]:
+    def _find_partial(self, transaction: TurnTransaction) -> list[AIMessage]:
         """Return what had come of a reply that broke off."""
-        partial = None if self._has_replied else attempt.partial()
+        partial = None if self._has_replied else transaction.get_partial()
         return [] if partial is None else [partial]
 
     def _mark_interrupted(self) -> None:
@@ -248,10 +272,10 @@ class Turn:
         """Answer the calls that were interrupted."""
         last = self.said[-1] if self.said else None
         if isinstance(last, AIMessage) and self._is_for_tools(last):
-            self.said += [*cancelled_answers(last.tool_calls), *_answers_to_broken(last)]
+            self.said += [*answer_cancelled(last.tool_calls), *_answer_invalid_calls(last)]
 
 
-def _answers_to_broken(message: AIMessage) -> list[ToolMessage]:
+def _answer_invalid_calls(message: AIMessage) -> list[ToolMessage]:
     return [
         ToolMessage(
             f"Error: this call cannot be read ({call['error'] or 'no valid JSON'}); make it again",
@@ -261,3 +285,463 @@ def _answers_to_broken(message: AIMessage) -> list[ToolMessage]:
         )
         for call in message.invalid_tool_calls
     ]
+
+
+# -- Turns in the background: their handle, and their callbacks -------------------------------
+
+
+class TurnHandle:
+    """A turn that runs in the background. Thread-safe; may be awaited."""
+
+    def __init__(self, control: TurnControl, outcome: Future[AIMessage]) -> None:
+        self._control = control
+        self._outcome = outcome
+
+    def result(self, timeout: float | None = None) -> AIMessage:
+        """Return the reply; wait for it.
+
+        Args:
+            timeout: Seconds to wait at most; the turn goes on nevertheless.
+
+        Raises:
+            TimeoutError: If it takes longer.
+            ConversationError: If the turn was cancelled or took longer than allowed.
+        """
+        return self._outcome.result(timeout)
+
+    def cancel(self) -> bool:
+        """Cancel the turn; return whether it could still be cancelled.
+
+        What a model or tool is doing just now may go on for a while; nothing will come of it.
+        """
+        return self._control.cancel()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait; return whether the turn has come to an end within so many seconds."""
+        return bool(wait_for([self._outcome], timeout_s).done)
+
+    def done(self) -> bool:
+        """Return whether the turn has come to an end."""
+        return self._outcome.done()
+
+    def __await__(self) -> Generator[Any, None, AIMessage]:
+        """Wait for the reply without blocking the event loop."""
+        return asyncio.shield(asyncio.wrap_future(self._outcome)).__await__()
+
+
+MessageEvent: TypeAlias = AIMessageChunk | BaseException
+"""What a plain callback gets: chunks, then one empty chunk with `chunk_position="last"`, or an
+error."""
+
+
+@runtime_checkable
+class MessageCallback(Protocol):
+    """Gets what becomes of a turn; called in order, by one thread at a time."""
+
+    def on_message(self, chunk: AIMessageChunk) -> None:
+        """Get what is new of the reply."""
+        ...
+
+    def on_done(self, message: AIMessage) -> None:
+        """Get the whole reply; the history holds it now. Nothing comes after it."""
+        ...
+
+    def on_error(self, error: BaseException) -> None:
+        """Get what ended the turn; it left no trace. Nothing comes after it."""
+        ...
+
+
+class CallbackAdapter:
+    """A callback of either form. What it raises ends the turn."""
+
+    def __init__(self, callback: MessageCallback | Callable[[MessageEvent], Any] | None) -> None:
+        """Take a callback.
+
+        Raises:
+            ConfigError: If it is none, or asynchronous.
+        """
+        if callback is not None and not isinstance(callback, MessageCallback):
+            if not callable(callback):
+                raise ConfigError(
+                    f"{callback!r:.80} is not a callback; pass a function, or an object with "
+                    "on_message, on_done and on_error"
+                )
+            if inspect.iscoroutinefunction(callback):
+                raise ConfigError("the callback is asynchronous; read `astream` instead")
+        self._callback = callback
+        self.has_failed = False
+
+    def on_chunk(self, chunk: AIMessageChunk, reply: AIMessage | None) -> None:
+        """Pass on what is new, or the whole reply if it is complete."""
+        callback = self._callback
+        if not isinstance(callback, MessageCallback):
+            if callback is not None:
+                self._call(callback, chunk)
+        elif reply is None:
+            self._call(callback.on_message, chunk)
+        else:
+            self._call(callback.on_done, reply)
+
+    def on_error(self, error: BaseException) -> None:
+        """Tell what ended the turn, unless it was the callback itself."""
+        callback = self._callback
+        if self.has_failed or callback is None:
+            return
+        call = callback.on_error if isinstance(callback, MessageCallback) else callback
+        self._call(call, error)
+
+    def _call(self, call: Callable[[Any], Any], what: Any) -> None:
+        self.has_failed = True
+        call(what)
+        self.has_failed = False
+
+
+# -- Turns that run or wait: to end them, and to wait for them ------------------------------------
+
+
+class TurnControl:
+    """Whether a turn is to end early, and why. Thread-safe."""
+
+    def __init__(self) -> None:
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = threading.RLock()
+        self._error: ConversationError | None = None
+        self._is_told = False
+        self._is_sealed = False
+        self._wake: Callable[[], object] | None = None
+        self.stopped: Future[None] = Future()
+        """Gets the error of a turn that is to end early; for those who wait for several things."""
+        self.ticket: Ticket | None = None
+        """The turn's place in the line."""
+        self.held: frozenset[Ticket] = frozenset()
+        """What the turn is inside by while it shows a chunk; so is whoever reads it."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by the turn."""
+        return self.ticket is not None and self.ticket.is_mine
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether nothing can end the turn any more."""
+        with self._lock:
+            return self._is_sealed
+
+    def stop(self, error: ConversationError) -> bool:
+        """Let the turn end with an error; return whether it can still be ended."""
+        with self._lock:
+            if self._is_sealed or self._error is not None:
+                return False
+            self._error = error
+            wake = self._wake
+        self.stopped.set_exception(error)
+        if wake is not None:
+            wake()
+        return True
+
+    def cancel(self) -> bool:
+        """Let the turn end; return whether it can still be ended."""
+        return self.stop(TurnCancelledError("the turn was cancelled"))
+
+    def seal(self) -> None:
+        """Let nothing end the turn any more: it is about to be stored.
+
+        Raises:
+            ConversationError: If it is to end and the flow does not know it yet.
+        """
+        with self._lock:
+            self._is_sealed = True
+            error = self.take_error()
+        if error is not None:
+            raise error
+
+    def end(self) -> None:
+        """Let nothing end the turn any more: it is over, or being undone."""
+        with self._lock:
+            self._is_sealed = self._is_told = True
+
+    def take_error(self) -> ConversationError | None:
+        """Return the error to raise in the flow now; once."""
+        with self._lock:
+            if self._is_told or self._error is None:
+                return None
+            self._is_told = True
+            return self._error
+
+    @contextmanager
+    def call_on_stop(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Let a stop interrupt what is waited for."""
+        with self._lock:
+            self._wake = wake
+            is_late = self._error is not None and not self._is_told
+        try:
+            if is_late:
+                wake()
+            yield
+        finally:
+            with self._lock:
+                self._wake = None
+
+
+class ActiveTurns:
+    """The turns of a conversation or of an engine. Thread-safe."""
+
+    def __init__(self, what: str, parent: ActiveTurns | None = None) -> None:
+        """Begin idle.
+
+        Args:
+            what: What errors call it.
+            parent: Where its turns count as well.
+        """
+        self._what = what
+        self._parent = parent
+        self._changed = threading.Condition()
+        self._running: dict[TurnControl, str | None] = {}
+        self._is_closed = False
+
+    def create_sibling(self) -> ActiveTurns:
+        """Return one for another conversation of the same engine."""
+        return ActiveTurns(self._what, self._parent)
+
+    def check_open(self) -> None:
+        """Refuse whatever comes after the end.
+
+        Raises:
+            ConversationClosedError: If it was closed.
+        """
+        if self._parent is not None:
+            self._parent.check_open()
+        if self._is_closed:
+            raise ConversationClosedError(f"{self._what} is closed; create another one")
+
+    @contextmanager
+    def count(self, control: TurnControl, group: str | None) -> Iterator[None]:
+        """Count a turn from its call to its end."""
+        with self._changed:
+            self.check_open()
+            self._running[control] = group
+        try:
+            if self._parent is None:
+                yield
+            else:
+                with self._parent.count(control, group):
+                    yield
+        finally:
+            with self._changed:
+                del self._running[control]
+                self._changed.notify_all()
+
+    def cancel(self, group: str | None = None) -> int:
+        """Cancel turns, of a group or all; return how many could still be cancelled."""
+        with self._changed:
+            controls = [one for one, name in self._running.items() if group in (None, name)]
+        return sum(control.cancel() for control in controls)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no turn runs or waits, but for those the caller is within.
+
+        Returns:
+            Whether that came about in time.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while not all(control.is_mine for control in self._running):
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def close(self) -> bool:
+        """Let no turn begin any more, and cancel those there are; return whether it was open."""
+        with self._changed:
+            was_open, self._is_closed = not self._is_closed, True
+        self.cancel()
+        return was_open
+
+
+# -- Driving a flow: by direct calls, or by awaiting ----------------------------------------------
+
+# A flow yields a `Step` and gets its result back, or yields a chunk, which its reader gets.
+# Whatever ends a turn early (a failing step, a reader who leaves, a cancel) is raised inside the
+# flow where it stands; the flow puts things back by further steps and lets the error go on.
+
+
+def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
+    """Run a flow by direct calls; yield its chunks."""
+    try:
+        item = next(flow)
+        while True:
+            try:
+                if isinstance(item, Step):
+                    result = item.call()
+                else:
+                    control.held = tickets_held()
+                    yield item
+                    result = None
+                _raise_due(control)
+            except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
+                item = flow.throw(_translate(error, control))
+            else:
+                item = flow.send(result)
+    except StopIteration:
+        return
+    except _ReaderLeftError:
+        raise GeneratorExit from None
+
+
+async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMessageChunk]:
+    """Run a flow by awaiting; yield its chunks."""
+    try:
+        item = next(flow)
+        while True:
+            try:
+                if isinstance(item, Step):
+                    result = await _await_step(item, control)
+                else:
+                    control.held = tickets_held()
+                    yield item
+                    result = None
+                _raise_due(control)
+            except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
+                item = flow.throw(_translate(error, control))
+            else:
+                item = flow.send(result)
+    except StopIteration:
+        return
+    except _ReaderLeftError:
+        raise GeneratorExit from None
+
+
+def _raise_due(control: TurnControl) -> None:
+    # Behind each step, not before it: one that closes a stream has to be taken in any case.
+    error = control.take_error()
+    if error is not None:
+        raise error
+
+
+def _translate(error: BaseException, control: TurnControl) -> BaseException:
+    """Return the error as the flow gets it."""
+    if not isinstance(error, Exception):
+        control.end()  # it ends the turn in any case, and nothing is to come between
+    is_left = isinstance(error, GeneratorExit)
+    return _ReaderLeftError("whoever read the reply left before its end") if is_left else error
+
+
+async def _await_step(step: Step, control: TurnControl) -> Any:
+    """Await a step; a stop from outside cancels the await, and the task lives on."""
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    loop, before = asyncio.get_running_loop(), task.cancelling()
+    is_awaiting, is_woken = True, False
+
+    def interrupt() -> None:
+        nonlocal is_woken
+        if is_awaiting:
+            is_woken = True
+            task.cancel()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(interrupt)
+
+    try:
+        with control.call_on_stop(wake):
+            return await step.acall()
+    except asyncio.CancelledError as error:
+        if is_woken and task.cancelling() == before + 1:
+            raise control.take_error() or error from None
+        raise  # somebody cancelled the task itself
+    finally:
+        is_awaiting = False
+        if is_woken:
+            task.uncancel()
+
+
+class _ReaderLeftError(TurnCancelledError):
+    """What a flow gets for a `GeneratorExit`, which generators close each other by: without steps.
+
+    Its reader does not hear of it.
+    """
+
+
+class ReplyStream(AsyncGenerator[AIMessageChunk, None]):
+    """A stream of chunks that knows when its reader has dropped it.
+
+    An asynchronous generator that is dropped is closed by the event loop a little later. Its turn
+    still has its place in the line then, but whoever read it may get in that line again.
+    """
+
+    def __init__(self, stream: AsyncGenerator[AIMessageChunk], control: TurnControl) -> None:
+        """Read a stream of the turn that `control` belongs to."""
+        self._stream = stream
+        self._control = control
+
+    def __del__(self) -> None:
+        for ticket in self._control.held:
+            ticket.is_over = True
+
+    async def asend(self, value: None) -> AIMessageChunk:
+        """Return the next chunk."""
+        return await self._stream.asend(value)
+
+    async def athrow(self, *error: Any) -> AIMessageChunk:
+        """Raise an error where the stream stands."""
+        return await self._stream.athrow(*error)
+
+    async def aclose(self) -> None:
+        """Leave the turn: it is taken back if it is not complete."""
+        await self._stream.aclose()
+
+
+def shielded(steps: Steps[T], late: list[BaseException]) -> Steps[T]:
+    """Take steps to their end, also when the caller is cancelled meanwhile: they write.
+
+    Args:
+        steps: The steps.
+        late: Gets the cancellations; whoever called has to raise one in the end.
+    """
+    return _change_items(steps, lambda step: Step(step.call, partial(_finish, step, late)))
+
+
+async def _finish(step: Step, late: list[BaseException]) -> Any:
+    found: list[Any] = []
+
+    async def call() -> None:
+        found.append(await step.acall())
+
+    try:
+        await carried_through(call())
+    except asyncio.CancelledError as error:
+        if not found:
+            raise
+        late.append(error)
+    return found[0]
+
+
+def tap_chunks(flow: Flow[T], on_chunk: Callable[[AIMessageChunk], object]) -> Flow[T]:
+    """Pass a flow on, and call `on_chunk` with each chunk before it is shown."""
+
+    def tap(item: Any) -> Any:
+        if isinstance(item, AIMessageChunk):
+            on_chunk(item)
+        return item
+
+    return _change_items(flow, tap)
+
+
+def _change_items(
+    flow: Generator[Any, Any, T], change: Callable[[Any], Any]
+) -> Generator[Any, Any, T]:
+    """Pass a flow on, each item as `change` returns it."""
+    try:
+        item = next(flow)
+        while True:
+            changed = change(item)
+            try:
+                sent = yield changed
+            except BaseException as error:  # noqa: BLE001 - handed to the flow, which decides
+                item = flow.throw(error)
+            else:
+                item = flow.send(sent)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]

@@ -219,7 +219,7 @@ class SessionMisuseError(AssertionError):
 
 
 class ScriptedSession:
-    """A `TextSession` of a `ScriptedEngine`, with the abilities that the engine was told to give.
+    """A `ModelSession` of a `ScriptedEngine`, with the abilities that the engine was told to give.
 
     Raises `SessionMisuseError` if it is used by two callers at once, after it was closed, or, but
     for `rewind`, `reset` and `close`, after an error or a decode that was left early.

@@ -1,4 +1,4 @@
-"""Chat templates: messages to a model's text, by what is new in each turn."""
+"""Models that read text: chat templates, what a session holds, replies, and engines of text."""
 
 from __future__ import annotations
 

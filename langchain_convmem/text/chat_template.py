@@ -17,25 +17,22 @@ from langchain_convmem.text.ledger import RenderState
 from langchain_convmem.text.messages import (
     MessageLike,
     TemplateMessage,
-    plain,
-    template_messages,
-    template_tools,
+    build_template_messages,
+    build_template_tools,
+    make_plain,
 )
 from langchain_convmem.text.sandbox import (
     LimitExceededError,
     Sandbox,
     TemplateLimits,
-    joined,
-    strftime_at,
-    template_errors,
+    create_strftime,
+    join_pieces,
+    translate_errors,
 )
-from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, split
+from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, split_template
 
 _PART = "is_appending_to_prefill"
-
-
 _RESERVED = {"add_generation_prompt", "messages"}
-
 
 _OTHER_NAMES = {
     "assistant": ("model", "ai", "bot"),
@@ -43,14 +40,9 @@ _OTHER_NAMES = {
     "tool": ("function", "ipython", "observation"),
     "user": ("human",),
 }
-
-
 """What templates call our roles."""
 
-
 _CONTINUED = "\ue000convmem continues here\ue000"
-
-
 """Marks the end of a message that the model is to go on with; of private characters."""
 
 
@@ -90,19 +82,19 @@ class ChatTemplate:
             **variables: What the template reads in every prompt, such as `bos_token`.
 
         Raises:
-            ChatTemplateError: If it is no valid template; names the line.
+            ChatTemplateError: If it is not a valid template; names the line.
         """
         self.source = source
         self.name = name
         self.sandbox = Sandbox(limits or TemplateLimits())
         self._now = now or datetime.now
-        self._defaults = self.checked_variables(variables)
+        self._defaults = self.check_variables(variables)
         longest = self.sandbox.limits.max_source
-        with template_errors(name):
+        with translate_errors(name):
             if len(source) > longest:
                 raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
             self._tree = self.sandbox.parse(source)
-            self._template = self.sandbox.from_string(self.sandbox.parsed(source))
+            self._template = self.sandbox.from_string(self.sandbox.parse_counted(source))
         self.roles = {**_find_own_roles(self._tree), **(roles or {})}
         """What the template calls a role, where that differs from our name."""
 
@@ -126,7 +118,7 @@ class ChatTemplate:
     def from_tokenizer_config(
         cls, config: str | Path | Mapping[str, Any], *, template: str | None = None, **options: Any
     ) -> ChatTemplate:
-        """Take a template and its special tokens from what Hugging Face keeps beside a model.
+        """Take a template and its special tokens from what Hugging Face keeps with a model.
 
         Args:
             config: A `tokenizer_config.json`, the model's folder, or what the file says. Beside a
@@ -189,7 +181,7 @@ class ChatTemplate:
     def parts(self) -> SplitTemplate | str:
         """The template cut at its loop over the messages, or why it cannot be cut."""
         try:
-            return split(self.sandbox, self.source)
+            return split_template(self.sandbox, self.source)
         except NotSeparableError as refusal:
             return str(refusal)
 
@@ -198,7 +190,7 @@ class ChatTemplate:
         """Whether content that is text has to be a list: it is looped over, and never asked."""
         loops = [loop.iter for loop in self._tree.find_all(nodes.For)]
         asks = any(test.name == "string" for test in self._tree.find_all(nodes.Test))
-        return not asks and any(_reads_content(looped) for looped in loops)
+        return not asks and any(_is_content_read(looped) for looped in loops)
 
     # -- rendering --------------------------------------------------------------------------------
 
@@ -225,12 +217,14 @@ class ChatTemplate:
             ChatTemplateError: If the template refuses the messages; has its words.
             InvalidMessageError: If a message cannot be shown to a template.
         """
-        found = self.converted(messages, {})
-        given = {**self._beginning(tools), **self.checked_variables(variables)}
+        found = self.convert_messages(messages, {})
+        given = {**self._collect_variables(tools), **self.check_variables(variables)}
         if continue_final_message:
             return self.render_unended(found, given)
-        with template_errors(self.name):
-            return self.whole(found, {**given, "add_generation_prompt": add_generation_prompt})
+        with translate_errors(self.name):
+            return self.render_converted(
+                found, {**given, "add_generation_prompt": add_generation_prompt}
+            )
 
     def start(self, *, tools: Sequence[Any] | None = None, **variables: Any) -> RenderState:
         """Begin a conversation.
@@ -239,37 +233,43 @@ class ChatTemplate:
             tools: See `render`.
             **variables: What the template reads in all its turns.
         """
-        return RenderState(self, {**self._beginning(tools), **self.checked_variables(variables)})
+        return RenderState(
+            self, {**self._collect_variables(tools), **self.check_variables(variables)}
+        )
 
     # -- for the states of conversations ----------------------------------------------------------
 
-    def converted(
+    def convert_messages(
         self, messages: Iterable[MessageLike], call_names: MutableMapping[str, str]
     ) -> list[TemplateMessage]:
-        """Return messages as this template gets them; see `template_messages`."""
+        """Return messages as this template gets them; see `build_template_messages`."""
         if isinstance(messages, str | Mapping):
             raise TypeError("pass a list of messages, also for a single one")
-        return template_messages(
+        return build_template_messages(
             messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
         )
 
-    def checked_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def check_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return variables in plain types."""
         wrong = sorted(_RESERVED & set(variables))
         if wrong:
             raise ConfigError(f"{', '.join(wrong)} cannot be set as a variable of the template")
         return {
-            name: template_tools(value) if name == "tools" else plain(value, f"variable {name}")
+            name: build_template_tools(value)
+            if name == "tools"
+            else make_plain(value, f"variable {name}")
             for name, value in variables.items()
         }
 
-    def whole(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
+    def render_converted(
+        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
+    ) -> str:
         """Return a prompt of converted messages; raises what the template raises."""
         if not self._is_for_parts:
             return self._render(messages, variables)
         last, prompt = len(messages) - 1, variables["add_generation_prompt"]
         return "".join(
-            self.part(
+            self.render_part(
                 message,
                 {**variables, "add_generation_prompt": prompt and number == last},
                 is_first=True,
@@ -280,7 +280,7 @@ class ChatTemplate:
 
     def _render(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
         pieces = self._template.generate({**variables, "messages": messages})
-        return joined(pieces, self.sandbox.limits)
+        return join_pieces(pieces, self.sandbox.limits)
 
     def render_unended(
         self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
@@ -295,8 +295,10 @@ class ChatTemplate:
         if marked is None:
             raise InvalidMessageError("the message to go on with must be there, and end with text")
         given = {**variables, "add_generation_prompt": False}
-        with template_errors(self.name):
-            text, mark, _ = self.whole([*messages[:-1], marked], given).rpartition(_CONTINUED)
+        with translate_errors(self.name):
+            text, mark, _ = self.render_converted([*messages[:-1], marked], given).rpartition(
+                _CONTINUED
+            )
         if not mark:
             raise ChatTemplateError(
                 f"{self.name} does not show the last message, so nothing can go on with it",
@@ -305,7 +307,7 @@ class ChatTemplate:
             )
         return text
 
-    def part(
+    def render_part(
         self,
         message: TemplateMessage,
         variables: Mapping[str, Any],
@@ -322,12 +324,12 @@ class ChatTemplate:
             "is_first_part": is_first,
             "is_last_part": is_last,
         }
-        with template_errors(self.name):
+        with translate_errors(self.name):
             return self._render([], given)
 
-    def _beginning(self, tools: Sequence[Any] | None) -> dict[str, Any]:
-        now = strftime_at(self._now())
-        return {"strftime_now": now, **self._defaults, "tools": template_tools(tools)}
+    def _collect_variables(self, tools: Sequence[Any] | None) -> dict[str, Any]:
+        now = create_strftime(self._now())
+        return {"strftime_now": now, **self._defaults, "tools": build_template_tools(tools)}
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
@@ -356,7 +358,7 @@ def _find_compared_roles(comparison: nodes.Compare) -> set[str]:
 
 
 def _is_role(expression: nodes.Node) -> bool:
-    name = expression.name if isinstance(expression, nodes.Name) else _subscript(expression)
+    name = expression.name if isinstance(expression, nodes.Name) else _read_subscript(expression)
     return name == "role"
 
 
@@ -373,12 +375,12 @@ def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
     return {**message, "content": [*content[:-1], marked]}
 
 
-def _reads_content(expression: nodes.Node) -> bool:
+def _is_content_read(expression: nodes.Node) -> bool:
     within = [expression, *expression.find_all((nodes.Getattr, nodes.Getitem))]
-    return any(_subscript(node) == "content" for node in within)
+    return any(_read_subscript(node) == "content" for node in within)
 
 
-def _subscript(node: nodes.Node) -> Any:
+def _read_subscript(node: nodes.Node) -> Any:
     if isinstance(node, nodes.Getattr):
         return node.attr
     if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
@@ -396,24 +398,15 @@ BUILTINS: Mapping[str, Mapping[str, str]] = {
     "mistral": {"bos_token": "<s>", "eos_token": "</s>"},
     "qwen": {},
 }
-
-
 """Our own templates, and the special tokens of each."""
 
-
 _MAX_TEMPLATE_BYTES = 4_000_000
-
-
 _MAX_CONFIG_BYTES = 100_000_000
-
-
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
-
-
 _KEY = "chat_template"
 
 
-class Found(NamedTuple):
+class TokenizerTemplate(NamedTuple):
     """A template that a tokenizer's configuration names."""
 
     source: str
@@ -423,10 +416,10 @@ class Found(NamedTuple):
 
 def read_template_file(path: Path) -> str:
     """Return a template's text, without a byte order mark."""
-    return _text(path, _MAX_TEMPLATE_BYTES)
+    return _read_text(path, _MAX_TEMPLATE_BYTES)
 
 
-def _text(path: Path, max_bytes: int) -> str:
+def _read_text(path: Path, max_bytes: int) -> str:
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -445,44 +438,48 @@ def read_builtin(name: str) -> tuple[str, Mapping[str, str]]:
     return file.read_text("utf-8"), BUILTINS[name]
 
 
-def read_tokenizer_config(config: str | Path | Mapping[str, Any], template: str | None) -> Found:
+def read_tokenizer_config(
+    config: str | Path | Mapping[str, Any], template: str | None
+) -> TokenizerTemplate:
     """Return a template of a tokenizer's configuration, and the special tokens named there."""
     if isinstance(config, Mapping):
-        return _found(config, config.get(_KEY), template, "the tokenizer's chat template")
+        return _choose_template(config, config.get(_KEY), template, "the tokenizer's chat template")
     path = Path(config)
     path = path / _CONFIG if path.is_dir() else path
-    told = _json(path)
+    told = _read_json(path)
     templates = told.get(_KEY)
-    beside = path.with_name(_TEMPLATE)
-    if templates is None and beside.is_file():
-        templates = read_template_file(beside)
-    return _found(told, templates, template, path.name)
+    own_file = path.with_name(_TEMPLATE)
+    if templates is None and own_file.is_file():
+        templates = read_template_file(own_file)
+    return _choose_template(told, templates, template, path.name)
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Mapping[str, Any]:
     try:
-        told = json.loads(_text(path, _MAX_CONFIG_BYTES))
+        told = json.loads(_read_text(path, _MAX_CONFIG_BYTES))
     except (RecursionError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path.name} is no JSON: {error}") from error
+        raise ConfigError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(told, dict):
         raise ConfigError(f"{path.name} holds a {type(told).__name__}, not a map")
     return told
 
 
-def _found(config: Mapping[str, Any], templates: Any, wanted: str | None, name: str) -> Found:
-    named = _named(templates)
+def _choose_template(
+    config: Mapping[str, Any], templates: Any, wanted: str | None, name: str
+) -> TokenizerTemplate:
+    named = _index_templates(templates)
     if not named:
         raise ConfigError(f"{name} has no {_KEY!r}")
     chosen = wanted or ("default" if "default" in named else next(iter(named)))
     if chosen not in named or (wanted is None and "default" not in named and len(named) > 1):
         raise ConfigError(f"{name} has the templates {sorted(named)}, not {chosen!r}; choose one")
     label = name if len(named) == 1 else f"{name} ({chosen})"
-    return Found(named[chosen], label, _tokens(config))
+    return TokenizerTemplate(named[chosen], label, _find_special_tokens(config))
 
 
-def _named(templates: Any) -> dict[str, str]:
+def _index_templates(templates: Any) -> dict[str, str]:
     """Return templates by name; a single one is called `default`."""
     if isinstance(templates, str):
         return {"default": templates}
@@ -494,7 +491,7 @@ def _named(templates: Any) -> dict[str, str]:
     return {name: source for name, source in pairs if isinstance(source, str) and name}
 
 
-def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
+def _find_special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """Return special tokens, which are texts or maps that hold one."""
     held = {
         key: value.get("content") if isinstance(value, Mapping) else value

@@ -8,7 +8,7 @@ from typing import Self
 from langchain_convmem.errors import UnknownCheckpointError
 
 
-class Checkpoint:
+class SessionCheckpoint:
     """A length that a session once had. It is known by itself, not by its length."""
 
     __slots__ = ("length",)
@@ -17,20 +17,20 @@ class Checkpoint:
         self.length = length
 
 
-class Checkpoints:
+class SessionCheckpoints:
     """The checkpoints of one session. Not thread-safe."""
 
-    def __init__(self, known: Iterable[Checkpoint] = ()) -> None:
+    def __init__(self, known: Iterable[SessionCheckpoint] = ()) -> None:
         """Begin with those of the session that this one was cloned from."""
         self._known = list(known)
 
-    def add(self, length: int) -> Checkpoint:
+    def add(self, length: int) -> SessionCheckpoint:
         """Return a checkpoint at the end of what the session holds."""
-        made = Checkpoint(length)
+        made = SessionCheckpoint(length)
         self._known.append(made)
         return made
 
-    def check(self, checkpoint: object) -> Checkpoint:
+    def check(self, checkpoint: object) -> SessionCheckpoint:
         """Return the checkpoint if it is one of these.
 
         Raises:
@@ -45,7 +45,7 @@ class Checkpoints:
         )
 
     def cut(self, length: int) -> None:
-        """Forget those behind `length`."""
+        """Forget those after `length`."""
         self._known = [known for known in self._known if known.length <= length]
 
     def copy(self) -> Self:

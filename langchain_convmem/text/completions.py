@@ -15,7 +15,7 @@ from langchain_convmem.errors import (
     UnsupportedError,
 )
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import Checkpoint, Checkpoints
+from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 _MOST_STOPS = 4
-
-
 """The API takes no more; at others the session cuts the text itself."""
 
 
@@ -92,7 +90,7 @@ class CompletionsEngine:
             MissingExtraError: If the extra `openai` is not installed.
             ConfigError: If there is no built-in template of that name.
         """
-        self._openai = _openai()
+        self._openai = _import_openai()
         self.model = model
         self.template = ChatTemplate.builtin(template) if isinstance(template, str) else template
         self.reply_format = reply_format
@@ -104,7 +102,7 @@ class CompletionsEngine:
         self._client = client or self._openai.OpenAI(**self._settings)
         self._given_async = async_client
         self._async_client = async_client
-        self._session_class = _ScoringSession if scoring else CompletionsSession
+        self._session_class = _ScoringCompletionsSession if scoring else CompletionsSession
         self._is_closed = False
 
     # -- the protocol -------------------------------------------------------------------------
@@ -150,7 +148,7 @@ class CompletionsEngine:
         return self._async_client
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Raise what the client raises, and `ContextFullError` if the prompt is too long."""
         try:
             yield
@@ -172,14 +170,14 @@ class CompletionsSession:
         self,
         engine: CompletionsEngine,
         pieces: Sequence[str] = (),
-        checkpoints: Checkpoints | None = None,
+        checkpoints: SessionCheckpoints | None = None,
     ) -> None:
         """Created by its engine, or as a clone that holds `pieces`."""
         self.finish_reason: Literal["stop", "length"] | None = None
         self.stop_text = ""
         self._engine = engine
         self._pieces = list(pieces)
-        self._checkpoints = checkpoints or Checkpoints()
+        self._checkpoints = checkpoints or SessionCheckpoints()
         self._is_closed = False
 
     @property
@@ -221,37 +219,37 @@ class CompletionsSession:
             ConversationError: If the service ends its reply without saying that it is whole.
             openai.APIError: If the service fails, or does not take the request.
         """
-        request = self._begun(stop, max_tokens, options)
+        request = self._build_request(stop, max_tokens, options)
         reply = StreamedReply(stop)
         with (
-            self._engine.translated(),
+            self._engine.translate_errors(),
             self._engine.client.completions.create(**request) as events,
         ):
             for event in events:
-                yield from self._held(reply.read(event))
+                yield from self._keep(reply.read(event))
                 if reply.is_whole:
                     break
-        yield from self._held(reply.ended())
+        yield from self._keep(reply.finish())
         self._end(reply)
 
     async def adecode(
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Send the text, and yield what the model writes; see `decode`."""
-        request = self._begun(stop, max_tokens, options)
+        request = self._build_request(stop, max_tokens, options)
         reply = StreamedReply(stop)
-        with self._engine.translated():
+        with self._engine.translate_errors():
             async with await self._engine.async_client.completions.create(**request) as events:
                 async for event in events:
-                    for piece in self._held(reply.read(event)):
+                    for piece in self._keep(reply.read(event)):
                         yield piece
                     if reply.is_whole:
                         break
-        for piece in self._held(reply.ended()):
+        for piece in self._keep(reply.finish()):
             yield piece
         self._end(reply)
 
-    def _begun(
+    def _build_request(
         self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return what to ask the client for."""
@@ -268,7 +266,7 @@ class CompletionsSession:
             "extra_body": {**self._engine.options, **options},
         }
 
-    def _held(self, piece: str) -> Iterator[str]:
+    def _keep(self, piece: str) -> Iterator[str]:
         """Yield a piece of the reply, which the session then holds."""
         if piece:
             self._pieces.append(piece)
@@ -279,7 +277,7 @@ class CompletionsSession:
 
     # -- going back ---------------------------------------------------------------------------
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> SessionCheckpoint:
         """Return a mark of the state as it is."""
         self._check_open()
         return self._checkpoints.add(len(self._pieces))
@@ -288,7 +286,7 @@ class CompletionsSession:
         """Go back to a mark.
 
         Raises:
-            UnknownCheckpointError: If it is not of this session, or lies behind a rewind.
+            UnknownCheckpointError: If it is not of this session, or was rewound past.
         """
         self._check_open()
         self._cut(self._checkpoints.check(checkpoint).length)
@@ -301,7 +299,7 @@ class CompletionsSession:
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
         self._check_open()
-        self._checkpoints = Checkpoints()
+        self._checkpoints = SessionCheckpoints()
         self._cut(0)
 
     def _cut(self, length: int) -> None:
@@ -319,8 +317,8 @@ class CompletionsSession:
             raise ConversationClosedError("the session is closed; create another one")
 
 
-class _ScoringSession(CompletionsSession):
-    """A session at a service that tells how likely the tokens of a prompt are."""
+class _ScoringCompletionsSession(CompletionsSession):
+    """A session at a service that reports how likely the tokens of a prompt are."""
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return for each text the logarithm of its probability as the next text.
@@ -329,14 +327,14 @@ class _ScoringSession(CompletionsSession):
         the first token of all, of which no service knows the probability, counts 0.
 
         Raises:
-            ConversationError: If the service tells no probabilities.
+            ConversationError: If the service reports no probabilities.
             openai.APIError: If the service fails, or does not take the request.
         """
         self._check_open()
         if not texts:
             return []
         prompt = self.text
-        with self._engine.translated():
+        with self._engine.translate_errors():
             told = self._engine.client.completions.create(
                 model=self._engine.model,
                 prompt=[prompt + text for text in texts],
@@ -349,10 +347,10 @@ class _ScoringSession(CompletionsSession):
             raise ConversationError(
                 f"the service scored {len(choices)} of {len(texts)} texts; it cannot score"
             )
-        return [scored(choice.logprobs, len(prompt)) for choice in choices]
+        return [sum_logprobs(choice.logprobs, len(prompt)) for choice in choices]
 
 
-def _openai() -> Any:
+def _import_openai() -> Any:
     try:
         import openai
     except ImportError as error:
@@ -364,8 +362,6 @@ def _openai() -> Any:
 
 
 _TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum context", re.IGNORECASE)
-
-
 _TOO_LONG_STATUSES = (400, 413)
 
 
@@ -398,13 +394,13 @@ class StreamedReply:
             return self._stops.feed(choice.text or "")
         return ""
 
-    def ended(self) -> str:
+    def finish(self) -> str:
         """Return what was held back.
 
         Raises:
             ConversationError: If the service did not say why it ended.
         """
-        rest = self._stops.rest()
+        rest = self._stops.finish()
         if self._stops.found:
             self.finish_reason = "stop"
         if self.finish_reason is None:
@@ -421,14 +417,14 @@ def is_too_long(error: Any) -> bool:
     return any(_TOO_LONG.search(str(told)) for told in (error.code, error.type, error.message))
 
 
-def scored(logprobs: Any, start: int) -> float:
+def sum_logprobs(logprobs: Any, start: int) -> float:
     """Return the logarithm of the probability of a prompt from character `start` on.
 
     Raises:
-        ConversationError: If the service told no probabilities.
+        ConversationError: If the service reported no probabilities.
     """
     if logprobs is None or logprobs.token_logprobs is None or logprobs.text_offset is None:
-        raise ConversationError("the service tells no probabilities of a prompt; it cannot score")
+        raise ConversationError("the service reports no probabilities of a prompt; it cannot score")
     places = zip(logprobs.text_offset, logprobs.tokens, logprobs.token_logprobs, strict=True)
     return float(
         sum(chance or 0.0 for place, token, chance in places if place + len(token) > start)

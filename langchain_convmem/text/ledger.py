@@ -8,17 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
-from langchain_convmem.text.messages import MessageLike, TemplateMessage
-from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, template_errors
-from langchain_convmem.text.walking import Mark, NotSeparableError, SplitTemplate, Walk
+from langchain_convmem.text.messages import MessageLike, TemplateMessage, join_content
+from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, translate_errors
+from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, Walk, WalkMark
 
 if TYPE_CHECKING:
     from langchain_convmem.text.chat_template import ChatTemplate
 
 
 _SHOWN = 40
-
-
 _PROMPT = "add_generation_prompt"
 
 
@@ -57,7 +55,7 @@ class Increment(NamedTuple):
     """What a session needs for the next turn.
 
     Attributes:
-        kept: Code points of its text that it keeps; what lies behind them has to go first.
+        kept: Code points of its text that it keeps; what comes after them has to go first.
         text: What it is sent then.
         stats: How this came about.
     """
@@ -76,7 +74,7 @@ class RenderState:
     """A conversation as a template has rendered it, and the text that its session received.
 
     Each turn: `feed` what is new, take the session back to `increment.kept` if it `diverged`, send
-    it `increment.text`, and tell by `received` what the model wrote, word for word. The message
+    it `increment.text`, and `record_reply` what the model wrote, word for word. The message
     that was made of that is fed with the next turn.
 
     An error leaves everything as it was. Not thread-safe; copies are independent of each other.
@@ -88,7 +86,7 @@ class RenderState:
         self._variables = dict(variables)
         self._messages: list[TemplateMessage] = []
         self._call_names: dict[str, str] = {}
-        self._ledger = Ledger()
+        self._ledger = SessionLedger()
         self._open_part: TemplateMessage | None = None
         self._writer = PromptWriter(template)
         self._stats: RenderStats | None = None
@@ -110,13 +108,13 @@ class RenderState:
         """Code points that the session holds."""
         return len(self._ledger)
 
-    def text(self, start: int = 0) -> str:
+    def read_text(self, start: int = 0) -> str:
         """Return what the session holds, from a code point on.
 
         A session that can go back only to an earlier place than `Increment.kept` is sent the text
         from that place on.
         """
-        return self._ledger.text(start)
+        return self._ledger.read(start)
 
     def copy(self) -> RenderState:
         """Return a state that goes on by itself: for a branch, a try, or to go back to."""
@@ -130,7 +128,7 @@ class RenderState:
 
     # -- what the session does --------------------------------------------------------------------
 
-    def received(self, text: str) -> None:
+    def record_reply(self, text: str) -> None:
         """Note what the session holds of the model's own words: all of it, unchanged.
 
         Args:
@@ -138,7 +136,7 @@ class RenderState:
         """
         self._ledger.append(text, "reply")
 
-    def rewound(self, length: int = 0) -> None:
+    def rewind(self, length: int = 0) -> None:
         """Note that the session holds no more than its first `length` code points.
 
         The next `feed` sends what is missing.
@@ -146,13 +144,13 @@ class RenderState:
         if not 0 <= length <= len(self._ledger):
             raise ConfigError(f"the session holds {len(self._ledger)} code points, not {length}")
         self._ledger.cut(length)
-        self._writer.rewound(length)
+        self._writer.rewind(length)
 
     def begin_again(self) -> None:
         """Forget the messages, but not what the session holds.
 
         For a conversation that was taken back, shortened or changed: the next `feed` gets all its
-        messages, and tells how far the session still holds what the template writes for them.
+        messages, and reports how far the session still holds what the template writes for them.
         """
         self._messages, self._call_names, self._open_part = [], {}, None
         self._writer = PromptWriter(self._template, "the conversation changed")
@@ -162,7 +160,7 @@ class RenderState:
 
         What the session holds stays; if the prompt begins otherwise now, the next turn diverges.
         """
-        self._variables = {**self._variables, **self._template.checked_variables(variables)}
+        self._variables = {**self._variables, **self._template.check_variables(variables)}
 
     # -- the next turn ----------------------------------------------------------------------------
 
@@ -184,14 +182,11 @@ class RenderState:
                 needs a template that renders parts (`ChatTemplate.supports_pending`).
 
         Raises:
-            ChatTemplateError: If the template refuses the messages, or is no template for parts.
+            ChatTemplateError: If the template refuses the messages, or does not render parts.
             InvalidMessageError: If a message cannot be shown to a template.
         """
-        new_names: dict[str, str] = {}
-        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
-        variables = {**self._variables, _PROMPT: add_generation_prompt}
-        if extra_context:
-            variables |= self._template.checked_variables(extra_context)
+        added, new_names = self._convert(messages)
+        variables = self._build_variables(extra_context, prompt=add_generation_prompt)
         if pending or self._open_part is not None:
             increment = self._feed_part(added, variables, pending=pending)
         else:
@@ -218,36 +213,40 @@ class RenderState:
             InvalidMessageError: If a message cannot be shown to a template, or the last does not
                 end with text.
         """
-        new_names: dict[str, str] = {}
-        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
-        variables = {**self._variables, _PROMPT: False}
-        if extra_context:
-            variables |= self._template.checked_variables(extra_context)
+        added, new_names = self._convert(messages)
         everything = [*self._messages, *added]
-        text = self._template.render_unended(everything, variables)
+        text = self._template.render_unended(
+            everything, self._build_variables(extra_context, prompt=False)
+        )
         self._call_names.update(new_names)
         self._messages += added[:-1]
-        increment = self._settled(Written(0, text, len(everything), "its last message goes on"))
-        self._writer.rewound(increment.kept)
+        increment = self._settle(
+            RenderedPrompt(0, text, len(everything), "its last message goes on")
+        )
+        self._writer.rewind(increment.kept)
         self._stats = increment.stats
         return increment
 
-    def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
-        count = len(self._messages)
-        self._messages += added
-        done = False
-        try:
-            with template_errors(self._template.name):
-                written = self._writer.written(self._messages, variables)
-            done = True
-        finally:
-            if not done:
-                del self._messages[count:]
-        return self._settled(written)
+    def _convert(
+        self, messages: Iterable[MessageLike]
+    ) -> tuple[list[TemplateMessage], dict[str, str]]:
+        """Return messages as the template gets them, and the names of the calls in them."""
+        names: dict[str, str] = {}
+        return self._template.convert_messages(messages, ChainMap(names, self._call_names)), names
 
-    def _settled(self, written: Written) -> Increment:
+    def _build_variables(self, extra: Mapping[str, Any] | None, *, prompt: bool) -> dict[str, Any]:
+        return {**self._variables, _PROMPT: prompt, **self._template.check_variables(extra or {})}
+
+    def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
+        everything = [*self._messages, *added]
+        with translate_errors(self._template.name):
+            written = self._writer.write(everything, variables)
+        self._messages = everything
+        return self._settle(written)
+
+    def _settle(self, written: RenderedPrompt) -> Increment:
         """Compare a prompt with what the session holds; make the session hold the prompt."""
-        kept = self._ledger.common(written.kept, written.text)
+        kept = self._ledger.match(written.kept, written.text)
         sent = written.text[kept - written.kept :]
         stats = RenderStats(
             mode="incremental" if written.reason is None else "full",
@@ -259,8 +258,8 @@ class RenderState:
         if kept < len(self._ledger):
             stats = stats._replace(
                 diverged_at=kept,
-                diverged_in=self._ledger.origin_at(kept),
-                session_had=self._ledger.text(kept, kept + _SHOWN),
+                diverged_in=self._ledger.get_origin(kept),
+                session_had=self._ledger.read(kept, kept + _SHOWN),
                 prompt_has=sent[:_SHOWN],
             )
             self._ledger.cut(kept)
@@ -282,14 +281,11 @@ class RenderState:
         if not added:
             raise InvalidMessageError("a part of a turn needs a message")
         before = self.copy()
-        done = False
         try:
-            increment = self._append_parts(added, variables, pending=pending)
-            done = True
-        finally:
-            if not done:
-                self.__dict__.update(before.__dict__)
-        return increment
+            return self._append_parts(added, variables, pending=pending)
+        except BaseException:
+            self.__dict__.update(before.__dict__)
+            raise
 
     def _append_parts(
         self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
@@ -301,7 +297,7 @@ class RenderState:
             before = self._feed_whole(added[:-1], {**variables, _PROMPT: False})
             added = added[-1:]
         texts = [
-            self._part_text(part, variables, is_last=not pending and part is added[-1])
+            self._render_part(part, variables, is_last=not pending and part is added[-1])
             for part in added
         ]
         for text in texts:
@@ -310,49 +306,40 @@ class RenderState:
         stats = before.stats._replace(mode="part", reused_chars=before.kept, sent_chars=len(sent))
         return Increment(before.kept, sent, stats)
 
-    def _part_text(self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool) -> str:
+    def _render_part(
+        self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool
+    ) -> str:
         """Return the text of a part, and of the end of the turn before it."""
         text = ""
         held = self._open_part
         if held is not None and held["role"] != part["role"]:
             closing = {"role": held["role"], "content": ""}
             quiet = {**variables, _PROMPT: False}
-            text = self._template.part(closing, quiet, is_first=False, is_last=True)
+            text = self._template.render_part(closing, quiet, is_first=False, is_last=True)
             self._messages.append(held)
             held = None
         prompt = is_last and variables[_PROMPT]
-        text += self._template.part(
+        text += self._template.render_part(
             part, {**variables, _PROMPT: prompt}, is_first=held is None, is_last=is_last
         )
-        whole = part if held is None else _merged(held, part)
+        whole = part
+        if held is not None:
+            content = join_content(held.get("content"), part.get("content"))
+            whole = {**held, **part, "content": content}
         self._open_part = None if is_last else whole
         if is_last:
             self._messages.append(whole)
         return text
 
 
-def _merged(one: TemplateMessage, other: TemplateMessage) -> TemplateMessage:
-    """Return the message that two parts of it make."""
-    first, second = one.get("content"), other.get("content")
-    if isinstance(first, str) and isinstance(second, str):
-        return {**one, **other, "content": first + second}
-    return {**one, **other, "content": [*_listed(first), *_listed(second)]}
-
-
-def _listed(content: Any) -> list[Any]:
-    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-
-
 # -- What a model's session has really received ---------------------------------------------------
 
 
 Origin = Literal["prompt", "reply"]
-
-
 """Who wrote a part of the session's text: the template or the model."""
 
 
-class Ledger:
+class SessionLedger:
     """The text of a session, in parts. Not thread-safe."""
 
     __slots__ = ("_ends", "_origins", "_parts")
@@ -365,9 +352,9 @@ class Ledger:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def copy(self) -> Ledger:
+    def copy(self) -> SessionLedger:
         """Return one that grows apart from this."""
-        twin = Ledger()
+        twin = SessionLedger()
         twin._parts[:] = self._parts
         twin._ends[:] = self._ends
         twin._origins[:] = self._origins
@@ -381,44 +368,44 @@ class Ledger:
             self._origins.append(origin)
 
     def cut(self, length: int) -> None:
-        """Forget everything behind the first `length` code points."""
-        number, within = self._place(length)
+        """Forget everything after the first `length` code points."""
+        number, within = self._locate(length)
         if number == len(self._parts):
             return
         part, origin = self._parts[number][:within], self._origins[number]
         del self._parts[number:], self._ends[number:], self._origins[number:]
         self.append(part, origin)
 
-    def text(self, start: int = 0, end: int | None = None) -> str:
+    def read(self, start: int = 0, end: int | None = None) -> str:
         """Return the text from code point `start`, up to `end`."""
-        number, within = self._place(start)
+        number, within = self._locate(start)
         last = len(self._parts) if end is None else bisect_right(self._ends, end) + 1
-        behind = "".join(self._parts[number:last])[within:]
-        return behind if end is None else behind[: max(0, end - start)]
+        rest = "".join(self._parts[number:last])[within:]
+        return rest if end is None else rest[: max(0, end - start)]
 
-    def origin_at(self, place: int) -> Origin:
+    def get_origin(self, place: int) -> Origin:
         """Return who wrote the code point at `place`, which must be within the text."""
-        return self._origins[self._place(place)[0]]
+        return self._origins[self._locate(place)[0]]
 
-    def common(self, start: int, text: str) -> int:
+    def match(self, start: int, text: str) -> int:
         """Return up to which code point the session's text goes on from `start` as `text` does."""
-        number, within = self._place(start)
+        number, within = self._locate(start)
         seen = 0
         for part in self._parts[number:]:
             rest = part[within:]
             within = 0
             if not text.startswith(rest, seen):
-                return start + seen + _common_length(rest, text[seen : seen + len(rest)])
+                return start + seen + _match_length(rest, text[seen : seen + len(rest)])
             seen += len(rest)
         return start + seen
 
-    def _place(self, offset: int) -> tuple[int, int]:
+    def _locate(self, offset: int) -> tuple[int, int]:
         """Return the part that holds a code point, and where in it."""
         number = bisect_right(self._ends, offset)
         return number, offset - (self._ends[number - 1] if number else 0)
 
 
-def _common_length(one: str, other: str) -> int:
+def _match_length(one: str, other: str) -> int:
     """Return how many code points two texts share at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -434,17 +421,15 @@ def _common_length(one: str, other: str) -> int:
 
 
 _TRIES = 2
-
-
 """How often a template may turn out to need the whole chat: one may begin with too little."""
 
 
-class Written(NamedTuple):
+class RenderedPrompt(NamedTuple):
     """A prompt, but for its beginning.
 
     Attributes:
         kept: Code points at the beginning that are as they were.
-        text: What comes behind them.
+        text: What comes after them.
         rounds: How many messages were written.
         reason: Why that was all of them; None if it was not, or in the first turn.
     """
@@ -471,7 +456,7 @@ class PromptWriter:
         self._template = template
         self._variables: dict[str, Any] | None = None
         self._walk: Walk | None = None
-        self._mark: Mark | None = None
+        self._mark: WalkMark | None = None
         self._refusals: tuple[str, ...] = ()
         self._anew = anew
 
@@ -481,16 +466,18 @@ class PromptWriter:
         twin.__dict__.update(self.__dict__)
         return twin
 
-    def rewound(self, length: int) -> None:
+    def rewind(self, length: int) -> None:
         """Note that no more than `length` code points of the latest prompt are left."""
         if self._mark is not None and length < self._mark.length:
             self._mark, self._anew = None, "the session was taken back"
 
-    def written(self, messages: Sequence[TemplateMessage], variables: dict[str, Any]) -> Written:
+    def write(
+        self, messages: Sequence[TemplateMessage], variables: dict[str, Any]
+    ) -> RenderedPrompt:
         """Return the prompt of messages that begin as those of the last call did."""
         parts = self._template.parts
         if isinstance(parts, str):
-            return self._whole(messages, variables, parts)
+            return self._write_whole(messages, variables, parts)
         known = {**variables}
         if parts.prompt_in_tail:
             del known[_PROMPT]
@@ -499,18 +486,18 @@ class PromptWriter:
             is_first = self._variables is None
             draft = PromptWriter(self._template, None if is_first else "the variables changed")
             draft._variables = known
-        found = draft._next(parts, messages, variables)
+        found = draft._write_next(parts, messages, variables)
         self.__dict__.update(draft.__dict__)
         return found
 
-    def _next(
+    def _write_next(
         self,
         parts: SplitTemplate,
         messages: Sequence[TemplateMessage],
         variables: dict[str, Any],
-    ) -> Written:
+    ) -> RenderedPrompt:
         if len(self._refusals) >= _TRIES:
-            return self._whole(messages, variables, self._refusals[-1])
+            return self._write_whole(messages, variables, self._refusals[-1])
         try:
             walk = self._walk or Walk(self._template.sandbox, parts, variables, messages)
             walked = walk.run(messages, self._mark, prompt=variables[_PROMPT])
@@ -518,20 +505,20 @@ class PromptWriter:
             raise  # a whole prompt would take as much
         except NotSeparableError as refusal:
             self._refusals += (str(refusal),)
-            return self._whole(messages, variables, str(refusal))
+            return self._write_whole(messages, variables, str(refusal))
         except RAISED_BY_TEMPLATES:
             # A whole prompt decides whether the messages are at fault, or running them one by one.
-            found = self._whole(messages, variables, "it fails message by message")
+            found = self._write_whole(messages, variables, "it fails message by message")
             self._refusals = ("it fails message by message",) * _TRIES
             return found
         kept = self._mark.length if self._mark else 0
         reason = None if self._mark else self._anew
         self._walk, self._mark, self._anew = walk, walked.mark, None
-        return Written(kept, walked.text, walked.rounds, reason)
+        return RenderedPrompt(kept, walked.text, walked.rounds, reason)
 
-    def _whole(
+    def _write_whole(
         self, messages: Sequence[TemplateMessage], variables: dict[str, Any], reason: str
-    ) -> Written:
-        text = self._template.whole(messages, variables)
+    ) -> RenderedPrompt:
+        text = self._template.render_converted(messages, variables)
         self._mark, self._anew = None, reason
-        return Written(0, text, len(messages), reason)
+        return RenderedPrompt(0, text, len(messages), reason)

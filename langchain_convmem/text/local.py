@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, TypeVar
 
@@ -20,9 +21,11 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.protocols import Part
 from langchain_convmem.text import ChatTemplate
-from langchain_convmem.text.checkpoints import Checkpoint, Checkpoints
+from langchain_convmem.text.checkpoints import SessionCheckpoint, SessionCheckpoints
 from langchain_convmem.text.replies import StopTexts
 from langchain_convmem.workers import started
+
+T = TypeVar("T")
 
 
 class LocalEngine:
@@ -73,20 +76,20 @@ class LocalEngine:
             ConfigError: If an option is unknown or cannot be so, or there is no such template.
         """
         check_installed()
-        Sampling.of(options)
+        Sampling.parse(options)
         if tokenizer is None and not isinstance(model, str):
             raise ConfigError("a model that is passed as an object needs its tokenizer")
         self.options = dict(options)
-        self.model = loaded_model(model)
-        self.tokenizer = loaded_tokenizer(model if tokenizer is None else tokenizer)
+        self.model = load_model(model)
+        self.tokenizer = load_tokenizer(model if tokenizer is None else tokenizer)
         named = ChatTemplate.builtin(template) if isinstance(template, str) else template
-        self.template = named or template_of(self.tokenizer)
+        self.template = named or read_template(self.tokenizer)
         self.reply_format = reply_format
         self.stop = tuple(stop)
         self.max_tokens = max_tokens
         made_for = getattr(self.model.config, "max_position_embeddings", None)
         self.max_context: int | None = made_for if max_context is None else max_context
-        self.end_ids = end_ids(self.model, self.tokenizer)
+        self.end_ids = find_end_ids(self.model, self.tokenizer)
         self.lock = threading.Lock()
         """Held for each step of the model."""
         self.keeps_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
@@ -130,7 +133,7 @@ class LocalSession:
         self.engine = engine
         self._ids: list[int] = []
         self._cache = LocalCache(engine)
-        self._checkpoints = Checkpoints()
+        self._checkpoints = SessionCheckpoints()
         self._is_closed = False
 
     # -- what it holds ------------------------------------------------------------------------
@@ -153,7 +156,7 @@ class LocalSession:
     @property
     def text(self) -> str:
         """The text of its state, as the tokenizer writes it."""
-        return text_of(self.engine.tokenizer, self._ids)
+        return decode_ids(self.engine.tokenizer, self._ids)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -164,14 +167,14 @@ class LocalSession:
             UnsupportedError: If there are media.
             ContextFullError: If the model has no room for it; nothing was read.
         """
-        self.append("".join(self._texts(parts)))
+        self.append("".join(self._list_texts(parts)))
         self._cache.fill(self._ids)
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
         """Read text, in a thread; see `prefill`. If cancelled, waits for the step that runs."""
-        await finished_in_thread(lambda: self.prefill(parts))
+        await finish_in_thread(lambda: self.prefill(parts))
 
-    def _texts(self, parts: Sequence[Part]) -> list[str]:
+    def _list_texts(self, parts: Sequence[Part]) -> list[str]:
         self._check_open()
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) < len(parts):
@@ -180,7 +183,7 @@ class LocalSession:
 
     def append(self, text: str) -> None:
         """Add a text to the state; the model reads it when it must."""
-        new = token_ids(self.engine.tokenizer, text, is_first=not self._ids)
+        new = encode(self.engine.tokenizer, text, is_first=not self._ids)
         room = self.room
         if room is not None and len(new) > room:
             raise ContextFullError(
@@ -212,7 +215,7 @@ class LocalSession:
             ConfigError: If an option is unknown or cannot be so.
             UnsupportedError: If there is nothing to go on from, and no token to begin with.
         """
-        writing = self._writing(stop, max_tokens, options)
+        writing = self._start_reply(stop, max_tokens, options)
         while not writing.is_over:
             piece = writing.step()
             if piece:
@@ -222,17 +225,17 @@ class LocalSession:
         self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
     ) -> AsyncIterator[str]:
         """Write on, each token in a thread; see `decode`."""
-        writing = self._writing(stop, max_tokens, options)
+        writing = self._start_reply(stop, max_tokens, options)
         while not writing.is_over:
-            piece = await finished_in_thread(writing.step)
+            piece = await finish_in_thread(writing.step)
             if piece:
                 yield piece
 
-    def _writing(
+    def _start_reply(
         self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]
     ) -> LocalReply:
         self._check_open()
-        sampling = Sampling.of({**self.engine.options, **options})
+        sampling = Sampling.parse({**self.engine.options, **options})
         if not self._ids:
             first = self.engine.tokenizer.bos_token_id
             if first is None:
@@ -244,9 +247,9 @@ class LocalSession:
         limit = self.engine.max_tokens if max_tokens is None else max_tokens
         return LocalReply(self, stop, limit, sampling)
 
-    def next_scores(self) -> Any:
+    def compute_scores(self) -> Any:
         """Return the scores of all tokens as the next one, a tensor of one axis."""
-        return self._cache.next_scores(self._ids)
+        return self._cache.compute_scores(self._ids)
 
     def write(self, token: int) -> None:
         """Add a token; the model reads it when it must."""
@@ -254,7 +257,7 @@ class LocalSession:
 
     # -- going back ---------------------------------------------------------------------------
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> SessionCheckpoint:
         """Return a mark of the state as it is."""
         self._check_open()
         return self._checkpoints.add(len(self._ids))
@@ -266,13 +269,13 @@ class LocalSession:
         text again at the next call.
 
         Raises:
-            UnknownCheckpointError: If it is not of this session, or lies behind a rewind.
+            UnknownCheckpointError: If it is not of this session, or was rewound past.
         """
         self._check_open()
         self.cut(self._checkpoints.check(checkpoint).length)
 
     def cut(self, length: int) -> None:
-        """Forget all tokens behind the first `length`."""
+        """Forget all tokens after the first `length`."""
         self._checkpoints.cut(length)
         del self._ids[length:]
         self._cache.cut(length)
@@ -284,7 +287,7 @@ class LocalSession:
         twin.take_over(self._ids, self._cache, self._checkpoints)
         return twin
 
-    def take_over(self, ids: list[int], cache: LocalCache, checkpoints: Checkpoints) -> None:
+    def take_over(self, ids: list[int], cache: LocalCache, checkpoints: SessionCheckpoints) -> None:
         """Go on with copies of the state of another session."""
         self._ids = list(ids)
         self._cache = cache.copy()
@@ -303,19 +306,15 @@ class LocalSession:
         return [self._score(text) for text in texts]
 
     def _score(self, text: str) -> float:
-        twin = self.clone()
+        twin = LocalSession(self.engine)
+        twin.take_over(self._ids, self._cache, self._checkpoints)
         twin.append(text)
-        start = len(self._ids)
-        return twin.chance_from(start)
-
-    def chance_from(self, start: int) -> float:
-        """Return the logarithm of the probability of the tokens from `start` on."""
-        return self._cache.chance(self._ids, start)
+        return twin._cache.compute_chance(twin._ids, len(self._ids))
 
     def reset(self) -> None:
         """Forget everything; checkpoints, too."""
         self._check_open()
-        self._checkpoints = Checkpoints()
+        self._checkpoints = SessionCheckpoints()
         self.cut(0)
 
     def close(self) -> None:
@@ -329,7 +328,7 @@ class LocalSession:
             raise ConversationClosedError("the session is closed; create another one")
 
 
-# -- Models and tokenizers of `transformers`, and what they tell of themselves --------------------
+# -- Models and tokenizers of `transformers`, and what they say of themselves --------------------
 
 
 def check_installed() -> None:
@@ -338,7 +337,7 @@ def check_installed() -> None:
         raise MissingExtraError.for_extra("LocalEngine", "local")
 
 
-def loaded_model(model: Any) -> Any:
+def load_model(model: Any) -> Any:
     """Return a model, ready to be used, not to be trained."""
     if not isinstance(model, str):
         return model.eval()
@@ -347,7 +346,7 @@ def loaded_model(model: Any) -> Any:
     return AutoModelForCausalLM.from_pretrained(model).eval()
 
 
-def loaded_tokenizer(tokenizer: Any) -> Any:
+def load_tokenizer(tokenizer: Any) -> Any:
     """Return a tokenizer."""
     if not isinstance(tokenizer, str):
         return tokenizer
@@ -356,7 +355,7 @@ def loaded_tokenizer(tokenizer: Any) -> Any:
     return AutoTokenizer.from_pretrained(tokenizer)
 
 
-def template_of(tokenizer: Any) -> ChatTemplate | None:
+def read_template(tokenizer: Any) -> ChatTemplate | None:
     """Return the template that comes with a tokenizer, if one does."""
     source = getattr(tokenizer, "chat_template", None)
     if not source:
@@ -366,7 +365,7 @@ def template_of(tokenizer: Any) -> ChatTemplate | None:
     )
 
 
-def end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
+def find_end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
     """Return the tokens by which the model ends a reply, and their texts."""
     settings = getattr(model, "generation_config", None)
     told = getattr(settings, "eos_token_id", None)
@@ -387,7 +386,7 @@ class LocalReply:
         self._session = session
         self._stops = StopTexts(stop)
         self._left = max_tokens
-        self._choose = sampling.chooser()
+        self._choose = sampling.create_chooser()
         self._reader = TokenReader(session.engine.tokenizer, session.token_ids)
         self._text = ""
         self._told = ""
@@ -395,29 +394,29 @@ class LocalReply:
         self.is_over = False
 
     def step(self) -> str:
-        """Write one token, and return what can be told of the text by now."""
+        """Write one token, and return the text that is certain by now."""
         if self._left <= 0 or self._session.room == 0:
-            return self._ended("length", "")
-        token = self._choose(self._session.next_scores())
+            return self._end("length", "")
+        token = self._choose(self._session.compute_scores())
         if token in self._session.engine.end_ids:
-            return self._ended("stop", self._session.engine.end_ids[token])
+            return self._end("stop", self._session.engine.end_ids[token])
         self._session.write(token)
         self._left -= 1
-        piece = self._taken(self._reader.feed(token))
+        piece = self._take(self._reader.feed(token))
         if self._reader.is_whole and not self._stops.found:
             self._whole_at.append((len(self._text), self._session.token_count))
-        return piece + self._ended("stop", "") if self._stops.found else piece
+        return piece + self._end("stop", "") if self._stops.found else piece
 
-    def _taken(self, text: str) -> str:
+    def _take(self, text: str) -> str:
         self._text += text
         piece = self._stops.feed(text)
         self._told += piece
         return piece
 
-    def _ended(self, reason: Literal["stop", "length"], end_text: str) -> str:
-        """Return what was held back, and leave the session with what was told and no more."""
+    def _end(self, reason: Literal["stop", "length"], end_text: str) -> str:
+        """Return what was held back, and leave the session with what was returned and no more."""
         self.is_over = True
-        piece = self._taken(self._reader.rest()) + self._stops.rest()
+        piece = self._take(self._reader.finish()) + self._stops.finish()
         session = self._session
         session.stop_text = self._stops.found or end_text
         session.finish_reason = "stop" if self._stops.found else reason
@@ -426,7 +425,7 @@ class LocalReply:
             told = len(self._told)
             place, length = next(one for one in reversed(self._whole_at) if one[0] <= told)
             session.cut(length)
-            for token in token_ids(session.engine.tokenizer, self._told[place:], is_first=False):
+            for token in encode(session.engine.tokenizer, self._told[place:], is_first=False):
                 session.write(token)
         return piece
 
@@ -435,24 +434,16 @@ class LocalReply:
 
 
 _WINDOW = 24
-
-
 _CONTEXT = 6
 
-
 _UNFINISHED = "\ufffd"
-
-
 """What a decoder writes for bytes that are no character, or not yet."""
 
-
 _ANCHOR = "\n"
-
-
 _BLANK = "\u2581"
 
 
-def token_ids(tokenizer: Any, text: str, *, is_first: bool) -> list[int]:
+def encode(tokenizer: Any, text: str, *, is_first: bool) -> list[int]:
     """Return the tokens of a text; special tokens that are written out in it count as themselves.
 
     Args:
@@ -464,22 +455,22 @@ def token_ids(tokenizer: Any, text: str, *, is_first: bool) -> list[int]:
     if not text:
         return []
     if is_first:
-        return _encoded(tokenizer, text)
-    first = tokenizer.convert_ids_to_tokens(_encoded(tokenizer, "a")[:1])
+        return _encode_plain(tokenizer, text)
+    first = tokenizer.convert_ids_to_tokens(_encode_plain(tokenizer, "a")[:1])
     if not first or not str(first[0]).startswith(_BLANK):
-        return _encoded(tokenizer, text)
-    anchor = _encoded(tokenizer, _ANCHOR)
-    anchored = _encoded(tokenizer, _ANCHOR + text)
+        return _encode_plain(tokenizer, text)
+    anchor = _encode_plain(tokenizer, _ANCHOR)
+    anchored = _encode_plain(tokenizer, _ANCHOR + text)
     if anchored[: len(anchor)] != anchor:  # the text begins as the anchor ends, and became one
-        return _encoded(tokenizer, text)
+        return _encode_plain(tokenizer, text)
     return anchored[len(anchor) :]
 
 
-def _encoded(tokenizer: Any, text: str) -> list[int]:
+def _encode_plain(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+def decode_ids(tokenizer: Any, ids: Sequence[int]) -> str:
     """Return the text of tokens, special ones included, as it is."""
     return str(
         tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -494,17 +485,17 @@ class TokenReader:
     """
 
     def __init__(self, tokenizer: Any, before: Sequence[int]) -> None:
-        """Begin behind the tokens `before`."""
+        """Begin after the tokens `before`."""
         self._tokenizer = tokenizer
         self._ids = list(before[-_CONTEXT:])
-        self._told = len(self._decoded(self._ids))
+        self._told = len(self._decode(self._ids))
         self.is_whole = True
-        """Whether all tokens so far are told."""
+        """Whether the text of all tokens so far was returned."""
 
     def feed(self, token: int) -> str:
-        """Return what is certain by now, and was not told before."""
+        """Return what is certain by now, and was not returned before."""
         self._ids.append(token)
-        text = self._decoded(self._ids)
+        text = self._decode(self._ids)
         certain = len(text.rstrip(_UNFINISHED))
         new = text[self._told : certain]
         self._told = max(self._told, certain)
@@ -513,9 +504,9 @@ class TokenReader:
             self._forget()
         return new
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """Return what was held back; no more tokens come."""
-        text = self._decoded(self._ids)
+        text = self._decode(self._ids)
         new = text[self._told :]
         self._told = len(text)
         self.is_whole = True
@@ -524,22 +515,20 @@ class TokenReader:
     def _forget(self) -> None:
         """Keep no more tokens than the next ones depend on."""
         for start in range(len(self._ids) - _CONTEXT, 0, -1):
-            text = self._decoded(self._ids[start:])
+            text = self._decode(self._ids[start:])
             if text and not text.startswith(_UNFINISHED):
                 del self._ids[:start]
                 self._told = len(text)
                 return
 
-    def _decoded(self, ids: Sequence[int]) -> str:
-        return text_of(self._tokenizer, ids)
+    def _decode(self, ids: Sequence[int]) -> str:
+        return decode_ids(self._tokenizer, ids)
 
 
 # -- What a local model keeps of the tokens it has read -------------------------------------------
 
 
 _STEP = 512
-
-
 """Most tokens that the model reads at once; other sessions get their turn in between."""
 
 
@@ -570,17 +559,17 @@ class LocalCache:
         while self._length < len(ids):
             self._scores = self._read(ids[self._length : self._length + _STEP])[-1]
 
-    def next_scores(self, ids: Sequence[int]) -> Any:
-        """Return the scores of all tokens as the next one behind `ids`, which are not empty."""
+    def compute_scores(self, ids: Sequence[int]) -> Any:
+        """Return the scores of all tokens as the next one after `ids`, which are not empty."""
         if self._length == len(ids) and self._scores is None:
             self.cut(len(ids) - 1)
         self.fill(ids)
         return self._scores
 
-    def chance(self, ids: Sequence[int], start: int) -> float:
+    def compute_chance(self, ids: Sequence[int], start: int) -> float:
         """Return the logarithm of the probability of the tokens from `start` on, which is not 0."""
         total = 0.0
-        scores = self.next_scores(ids[:start])
+        scores = self.compute_scores(ids[:start])
         for place in range(start, len(ids), _STEP):
             part = ids[place : place + _STEP]
             rows = [scores, *self._read(part, all_scores=True)]
@@ -590,16 +579,16 @@ class LocalCache:
         return total
 
     def cut(self, length: int) -> None:
-        """Forget all tokens behind the first `length`."""
+        """Forget all tokens after the first `length`."""
         if length >= self._length:
             return
         self._scores = None
-        if length and self._cropped(self._length - length):
+        if length and self._crop(self._length - length):
             self._length = length
         else:
             self._kept, self._length = None, 0
 
-    def _cropped(self, number: int) -> bool:
+    def _crop(self, number: int) -> bool:
         """Take back the last tokens, and return whether that is possible."""
         try:
             # A negative number is how many to remove, in all versions.
@@ -609,7 +598,7 @@ class LocalCache:
         return True
 
     def _read(self, ids: Sequence[int], *, all_scores: bool = False) -> Any:
-        """Return scores for the token behind each of these, or behind the last one alone."""
+        """Return scores for the token after each of these, or after the last one alone."""
         import torch
         from transformers import DynamicCache
 
@@ -660,7 +649,7 @@ class Sampling:
                 raise ConfigError(f"{name} cannot be {getattr(self, name)!r}")
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Self:
+    def parse(cls, options: Mapping[str, Any]) -> Self:
         """Return the settings that the options of a call name.
 
         Raises:
@@ -672,7 +661,7 @@ class Sampling:
             raise ConfigError(f"a local model knows {known}, not {unknown}")
         return cls(**options)
 
-    def chooser(self) -> Callable[[Any], int]:
+    def create_chooser(self) -> Callable[[Any], int]:
         """Return the function that chooses a token by the scores of all, a tensor of one axis."""
         import torch
 
@@ -685,12 +674,12 @@ class Sampling:
         def choose(scores: Any) -> int:
             if not self.temperature:
                 return int(scores.argmax())
-            chances = self._chances(scores.float().cpu() / self.temperature)
+            chances = self._compute_chances(scores.float().cpu() / self.temperature)
             return int(torch.multinomial(chances, 1, generator=generator))
 
         return choose
 
-    def _chances(self, scores: Any) -> Any:
+    def _compute_chances(self, scores: Any) -> Any:
         if self.top_k:
             least = scores.topk(min(self.top_k, len(scores))).values[-1]
             scores = scores.masked_fill(scores < least, float("-inf"))
@@ -702,13 +691,10 @@ class Sampling:
         return chances
 
 
-# -- Steps of a model in threads, which nobody leaves behind while they run -----------------------
+# -- Steps of a model in threads, which are waited for even when cancelled ------------------------
 
 
-T = TypeVar("T")
-
-
-async def finished_in_thread(call: Callable[[], T]) -> T:
+async def finish_in_thread(call: Callable[[], T]) -> T:
     """Return what a call returns, made in a thread.
 
     If cancelled, the call is waited for all the same: whoever then takes its session back must not
@@ -718,15 +704,9 @@ async def finished_in_thread(call: Callable[[], T]) -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _settled(running)
+        while not running.done():
+            with suppress(asyncio.CancelledError):  # the first is raised once the call is over
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # nobody asks for it any more
         raise
-
-
-async def _settled(running: asyncio.Future[T]) -> None:
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:
-            continue  # the first one is raised once the call is over
-    if not running.cancelled():
-        running.exception()  # nobody asks for it any more

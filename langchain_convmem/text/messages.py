@@ -25,31 +25,27 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_convmem.errors import InvalidMessageError
 
 MessageLike = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
-
-
 """Text is the user's; a pair is role and content; a map holds at least `role`."""
-
 
 TemplateMessage = dict[str, Any]
 
-
 TEMPLATE_FIELDS = "template_fields"
-
-
 """Key in `additional_kwargs` of a LangChain message: a map of what else templates read of it."""
 
+ROLES = {
+    "ai": "assistant",
+    "assistant": "assistant",
+    "human": "user",
+    "model": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "user": "user",
+}
+"""Our names of roles by those that templates and providers have for them."""
 
 _MAX_DEPTH = 100
-
-
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
 _BUFFERS = (bytes, bytearray, memoryview)
-
-
-_ROLES = {"ai": "assistant", "model": "assistant", "human": "user"}
-
 
 _TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
     (HumanMessage, "user"),
@@ -58,7 +54,6 @@ _TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
     (ToolMessage, "tool"),
     (FunctionMessage, "function"),
 )
-
 
 _MEDIA = {
     "audio": "audio",
@@ -71,21 +66,12 @@ _MEDIA = {
     "video": "video",
 }
 
-
 _BYTES = {"base64", "blob", "bytes", "data", "file_data"}
-
-
 """Keys of media parts that hold what the media are made of."""
 
-
 _PLACES = ("path", "url", "file_id", "mime_type")
-
-
 _REASONING = ("reasoning", "thinking")
-
-
 REASONING_KEYS = ("reasoning_content", *_REASONING)
-
 
 _CALLS = {
     "function_call",
@@ -96,15 +82,12 @@ _CALLS = {
     "tool_call_chunk",
     "tool_use",
 }
-
-
 """Parts that repeat what other fields say, or that are for the provider alone."""
-
 
 _DATA_URL = re.compile(r"\s*data:", re.IGNORECASE)
 
 
-def template_messages(
+def build_template_messages(
     messages: Iterable[MessageLike],
     *,
     roles: Mapping[str, str],
@@ -121,48 +104,48 @@ def template_messages(
 
     Raises:
         InvalidMessageError: If one has no role, or holds what templates cannot read.
-        TypeError: If one is no message.
+        TypeError: If one is not a message.
     """
     made = []
     for number, message in enumerate(messages):
-        found = _template_message(message, f"message {number}", as_parts=as_parts)
+        found = _build_message(message, f"message {number}", as_parts=as_parts)
         _name_results(found, call_names)
         given: str = found["role"]
-        role = _ROLES.get(given, given)
+        role = ROLES.get(given, given)
         found["role"] = roles.get(role, role)
         made.append(found)
     return made
 
 
-def _template_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessage:
+def _build_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessage:
     if isinstance(message, BaseMessage):
-        return _of_langchain(message, what, as_parts=as_parts)
+        return _read_langchain(message, what, as_parts=as_parts)
     if isinstance(message, str):
-        return _of_langchain(HumanMessage(message), what, as_parts=as_parts)
+        return _read_langchain(HumanMessage(message), what, as_parts=as_parts)
     if isinstance(message, tuple) and len(message) == len(("role", "content")):
-        content = plain(message[1], what)
+        content = make_plain(message[1], what)
         if as_parts and isinstance(content, str):
             content = [{"type": "text", "text": content}]
-        return _of_map({"role": message[0], "content": content}, what)
+        return _read_map({"role": message[0], "content": content}, what)
     if isinstance(message, Mapping):
-        return _of_map(message, what)
+        return _read_map(message, what)
     raise TypeError(
         f"{what} is a {type(message).__name__}; "
         "pass text, a LangChain message, a map with 'role', or a pair of role and content"
     )
 
 
-def _of_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
+def _read_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidMessageError(f"{what} has the role {role!r}; it needs a text such as 'user'")
-    found: TemplateMessage = plain(message, what)
+    found: TemplateMessage = make_plain(message, what)
     if isinstance(found.get("content"), list):
         found["content"] = [
-            _scrubbed(part) if isinstance(part, dict) and part.get("type") in _MEDIA else part
+            _scrub(part) if isinstance(part, dict) and part.get("type") in _MEDIA else part
             for part in found["content"]
         ]
-    return _with_reasoning(found, found.get("reasoning"))
+    return _add_reasoning(found, found.get("reasoning"))
 
 
 def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]) -> None:
@@ -179,13 +162,15 @@ def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]
 
 
 # -- LangChain messages ---------------------------------------------------------------------------
-def _of_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> TemplateMessage:
-    parts, reasoning = _parts(message, what)
-    made: TemplateMessage = {"role": _role(message, what)}
+def _read_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> TemplateMessage:
+    parts, reasoning = _split_parts(message, what)
+    made: TemplateMessage = {"role": _find_role(message, what)}
     is_result = isinstance(message, ToolMessage | FunctionMessage)
-    made["content"] = _result(parts) if is_result else _content(parts, as_parts=as_parts)
+    made["content"] = (
+        _write_result(parts) if is_result else _write_content(parts, as_parts=as_parts)
+    )
     if message.name:
-        made["name"] = plain(message.name, what)
+        made["name"] = make_plain(message.name, what)
     if isinstance(message, ToolMessage):
         made["tool_call_id"] = message.tool_call_id
     if isinstance(message, AIMessage) and message.tool_calls:
@@ -193,16 +178,16 @@ def _of_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> Templat
             {
                 "type": "function",
                 "id": call["id"],
-                "function": {"name": call["name"], "arguments": plain(call["args"], what)},
+                "function": {"name": call["name"], "arguments": make_plain(call["args"], what)},
             }
             for call in message.tool_calls
         ]
     fields = message.additional_kwargs.get(TEMPLATE_FIELDS)
-    more = plain(fields, what) if isinstance(fields, Mapping) else {}
-    return _with_reasoning({**made, **more, **made}, reasoning or None)
+    more = make_plain(fields, what) if isinstance(fields, Mapping) else {}
+    return _add_reasoning({**made, **more, **made}, reasoning or None)
 
 
-def _role(message: BaseMessage, what: str) -> str:
+def _find_role(message: BaseMessage, what: str) -> str:
     if isinstance(message, ChatMessage):
         return message.role
     for kind, role in _TYPES:
@@ -211,7 +196,7 @@ def _role(message: BaseMessage, what: str) -> str:
     raise InvalidMessageError(f"{what} is a {type(message).__name__}, which no template can show")
 
 
-def _parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]], str]:
+def _split_parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]], str]:
     """Return the parts that a template may show, and the reasoning."""
     given = message.content if isinstance(message.content, list) else [message.content]
     parts, reasoning = [], []
@@ -221,27 +206,27 @@ def _parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]], str]:
         if kind in _REASONING:
             reasoning += [part[key] for key in _REASONING if isinstance(part.get(key), str)]
         elif kind not in _CALLS:
-            parts.append(_marker(plain(part, what)))
+            parts.append(_build_marker(make_plain(part, what)))
     extra = message.additional_kwargs.get("reasoning_content")
     if not reasoning and isinstance(extra, str):
         reasoning.append(extra)
     return parts, "".join(reasoning)
 
 
-def _content(parts: list[dict[str, Any]], *, as_parts: bool) -> str | list[dict[str, Any]]:
+def _write_content(parts: list[dict[str, Any]], *, as_parts: bool) -> str | list[dict[str, Any]]:
     is_text = all(part.get("type") == "text" for part in parts)
     if is_text and not as_parts:
         return "".join(str(part.get("text", "")) for part in parts)
     return [part for part in parts if part.get("type") != "text" or part.get("text")]
 
 
-def _result(parts: list[dict[str, Any]]) -> str:
+def _write_result(parts: list[dict[str, Any]]) -> str:
     """Return a tool's result as text: few templates read anything else there."""
-    content = _content(parts, as_parts=False)
+    content = _write_content(parts, as_parts=False)
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
 
 
-def _with_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage:
+def _add_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage:
     """Add reasoning under the names that templates know it by."""
     if reasoning is not None:
         for key in REASONING_KEYS:
@@ -249,33 +234,46 @@ def _with_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage
     return message
 
 
+def join_content(first: Any, second: Any) -> Any:
+    """Return the content of a message that comes in two parts: text, or a list of blocks."""
+    if isinstance(first, str) and isinstance(second, str):
+        return first + second
+    return [*_list_blocks(first), *_list_blocks(second)]
+
+
+def _list_blocks(content: Any) -> list[Any]:
+    if isinstance(content, list):
+        return content
+    return [{"type": "text", "text": content}] if content else []
+
+
 # -- media ----------------------------------------------------------------------------------------
-def _marker(part: dict[str, Any]) -> dict[str, Any]:
+def _build_marker(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part that says what it is and where it lies, not what it is made of."""
     kind = _MEDIA.get(str(part.get("type")))
     if kind is None:
         return part
     inner = part.get(part["type"])
-    places = _scrubbed({**(inner if isinstance(inner, dict) else {"url": inner}), **part})
+    places = _scrub({**(inner if isinstance(inner, dict) else {"url": inner}), **part})
     found = {key: places[key] for key in _PLACES if isinstance(places.get(key), str)}
     return {**found, "type": kind}
 
 
-def _scrubbed(value: Any) -> Any:
+def _scrub(value: Any) -> Any:
     """Return a media part without its bytes, in whatever form they are written."""
     if isinstance(value, list):
-        return [_scrubbed(item) for item in value]
+        return [_scrub(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: _scrubbed(item)
+        key: _scrub(item)
         for key, item in value.items()
         if key not in _BYTES and not (isinstance(item, str) and _DATA_URL.match(item))
     }
 
 
 # -- plain values ---------------------------------------------------------------------------------
-def plain(value: Any, what: str, depth: int = 0) -> Any:
+def make_plain(value: Any, what: str, depth: int = 0) -> Any:
     """Return a copy of a value in types of JSON; bytes are left out of maps and lists.
 
     Raises:
@@ -293,13 +291,13 @@ def plain(value: Any, what: str, depth: int = 0) -> Any:
         raise InvalidMessageError(f"{what} is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, Mapping):
         return {
-            str(key): item if type(item) in _PLAIN else plain(item, f"{what}.{key}", depth + 1)
+            str(key): item if type(item) in _PLAIN else make_plain(item, f"{what}.{key}", depth + 1)
             for key, item in value.items()
             if not isinstance(item, _BUFFERS)
         }
     if isinstance(value, list | tuple):
         return [
-            plain(item, f"{what}[{number}]", depth + 1)
+            make_plain(item, f"{what}[{number}]", depth + 1)
             for number, item in enumerate(value)
             if not isinstance(item, _BUFFERS)
         ]
@@ -308,7 +306,7 @@ def plain(value: Any, what: str, depth: int = 0) -> Any:
     )
 
 
-def template_tools(tools: Any) -> list[Any] | None:
+def build_template_tools(tools: Any) -> list[Any] | None:
     """Return tools as templates want them: maps are taken as they are, the rest is described.
 
     Args:
@@ -316,12 +314,14 @@ def template_tools(tools: Any) -> list[Any] | None:
     """
     if tools is None:
         return None
-    return [_tool(tool) for tool in tools]
+    return [_build_tool(tool) for tool in tools]
 
 
-def _tool(tool: Any) -> Any:
+def _build_tool(tool: Any) -> Any:
     if isinstance(tool, Mapping):
-        return plain(tool, f"tool {tool.get('name', '')!r}")
+        return make_plain(tool, f"tool {tool.get('name', '')!r}")
     if isinstance(tool, BaseTool) or callable(tool):
-        return plain(convert_to_openai_tool(tool), "tool")
-    raise TypeError(f"{tool!r} is no tool; pass a map, a function, a BaseTool or a pydantic class")
+        return make_plain(convert_to_openai_tool(tool), "tool")
+    raise TypeError(
+        f"{tool!r} is not a tool; pass a map, a function, a BaseTool or a pydantic class"
+    )

@@ -21,31 +21,25 @@ from langchain_convmem.errors import ReplyFormatError
 from langchain_convmem.text.call_syntaxes import (
     BareSyntax,
     BareText,
-    Call,
     JsonEnd,
+    ParsedCall,
     Seen,
-    as_json_text,
-    broken,
-    json_end,
-    with_texts,
+    find_json_end,
+    make_broken_call,
+    set_texts,
+    write_json_text,
 )
 from langchain_convmem.text.reply_formats import (
     Channel,
-    Fence,
     ReplyFormat,
-    checked_channels,
-    reply_format,
+    ToolCallBlock,
+    check_channels,
+    get_reply_format,
 )
 
 _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
-
-
 _SHORT_ID = 9
-
-
 _SHOWN = 200
-
-
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -55,21 +49,21 @@ class ReplyReader:
     The text is `content`, always a `str`. What the model thought is
     `additional_kwargs["reasoning_content"]`, which `content_blocks` shows as a block of reasoning
     and chat templates know; other channels are in `additional_kwargs["channels"]`, by name. Calls
-    come whole, when their fence closes. Calls that cannot be read become `invalid_tool_calls`,
+    come whole, when their block closes. Calls that cannot be read become `invalid_tool_calls`,
     their `args` the text of the call as a text in JSON: whatever LangChain adds up, it never takes
     that for arguments. The last chunk has the whole text in `response_metadata["raw_text"]`.
 
-    Line ends beside a mark belong to the mark. One reader per reply; not thread-safe.
+    Line ends next to a mark belong to the mark. One reader per reply; not thread-safe.
     """
 
     def __init__(
         self,
-        format: str | ReplyFormat,  # noqa: A002 - what everybody calls it
+        format: str | ReplyFormat,  # noqa: A002 - the usual name
         *,
         channels: Sequence[Channel] | None = None,
         prompt_end: str = "",
         tools: bool | Sequence[Any] = True,
-        broken_calls: Literal["raise", "invalid"] = "invalid",
+        on_invalid_tool_call: Literal["raise", "report"] = "report",
         call_ids: Callable[[], str] | None = None,
     ) -> None:
         """Begin a reply.
@@ -79,20 +73,21 @@ class ReplyReader:
             channels: Its channels, in place of those of the format; none of them if it is empty.
             prompt_end: The prompt, or its end: if it ends inside a channel, the reply starts there.
             tools: Whether there may be calls; otherwise what looks like one is text. The tools
-                themselves, in the form of OpenAI, tell which arguments are texts where the model
+                themselves, in the form of OpenAI, say which arguments are texts where the model
                 does not.
-            broken_calls: What to do with calls that cannot be read.
+            on_invalid_tool_call: `"report"` a call that cannot be read in `invalid_tool_calls`, or
+                `"raise"`.
             call_ids: Makes an id for a call that the model gave none, or one given before.
 
         Raises:
             ConfigError: If there is no such format, or a channel has an empty name or mark.
         """
-        form = reply_format(format)
-        chosen = form.channels if channels is None else checked_channels(channels)
+        form = get_reply_format(format)
+        chosen = form.channels if channels is None else check_channels(channels)
         self._parser = ReplyParser(form, chosen, prompt_end=prompt_end, tools=bool(tools))
-        self._texts = {} if isinstance(tools, bool) else text_arguments(tools)
-        self._raises = broken_calls == "raise"
-        self._new_id = call_ids or (_short_id if form.has_short_ids else _long_id)
+        self._texts = {} if isinstance(tools, bool) else find_text_arguments(tools)
+        self._raises = on_invalid_tool_call == "raise"
+        self._new_id = call_ids or (_create_short_id if form.has_short_ids else _create_long_id)
         self._ids: set[str] = set()
         self._raw: list[str] = []
         self._is_broken = False
@@ -103,7 +98,7 @@ class ReplyReader:
         text = _SURROGATES.sub("\ufffd", text)
         self._raw.append(text)
         self._parser.feed(text)
-        chunk = self._chunk()
+        chunk = self._build_chunk()
         return [] if chunk is None else [chunk]
 
     def finish(self, *, finish_reason: str | None = "stop") -> list[AIMessageChunk]:
@@ -113,7 +108,7 @@ class ReplyReader:
             ReplyFormatError: If there were broken calls, and they are to be raised.
         """
         self._parser.finish()
-        chunk = self._chunk()
+        chunk = self._build_chunk()
         raw = "".join(self._raw)
         if self._is_broken and self._raises:
             raise ReplyFormatError(
@@ -126,19 +121,19 @@ class ReplyReader:
         )
         return [last] if chunk is None else [chunk, last]
 
-    def _chunk(self) -> AIMessageChunk | None:
+    def _build_chunk(self) -> AIMessageChunk | None:
         content = self._parser.content.take()
-        extra = self._channels()
+        extra = self._take_channels()
         calls, self._parser.calls = self._parser.calls, []
         if not (content or extra or calls):
             return None
         return AIMessageChunk(
             content=content,
             additional_kwargs=extra,
-            tool_call_chunks=[self._call(call) for call in calls],
+            tool_call_chunks=[self._build_call(call) for call in calls],
         )
 
-    def _channels(self) -> dict[str, Any]:
+    def _take_channels(self) -> dict[str, Any]:
         """Return what is new in channels."""
         sinks = self._parser.channels.items()
         new = {name: text for name, sink in sinks if (text := sink.take())}
@@ -146,8 +141,8 @@ class ReplyReader:
         extra: dict[str, Any] = {"reasoning_content": thought} if thought else {}
         return {**extra, "channels": new} if new else extra
 
-    def _call(self, found: Call) -> ToolCallChunk:
-        call = with_texts(found, self._texts.get(found.name or "", ()))
+    def _build_call(self, found: ParsedCall) -> ToolCallChunk:
+        call = set_texts(found, self._texts.get(found.name or "", ()))
         self._is_broken = self._is_broken or call.arguments is None
         index = len(self._ids)
         call_id = call.id
@@ -156,7 +151,7 @@ class ReplyReader:
         while call_id in self._ids:
             call_id = f"{call_id}_{index}"
         self._ids.add(call_id)
-        args = as_json_text(call.text) if call.arguments is None else call.arguments
+        args = write_json_text(call.text) if call.arguments is None else call.arguments
         return ToolCallChunk(
             name=call.name, args=args, id=call_id, index=index, type="tool_call_chunk"
         )
@@ -188,11 +183,11 @@ def read_reply(
     return message
 
 
-def _long_id() -> str:
+def _create_long_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
 
-def _short_id() -> str:
+def _create_short_id() -> str:
     return "".join(secrets.choice(_LETTERS_AND_DIGITS) for _ in range(_SHORT_ID))
 
 
@@ -201,10 +196,7 @@ def _short_id() -> str:
 
 _LOOKS_LIKE_A_MARK = re.compile(r"<\S|\[/?[A-Z_]+\]")
 
-
-_Step: TypeAlias = Callable[[int, bool], int]
-
-
+_Reader: TypeAlias = Callable[[int, bool], int]
 """Goes on from a place in the data, and returns up to where it came."""
 
 
@@ -221,29 +213,29 @@ class ReplyParser:
     def __init__(
         self, form: ReplyFormat, channels: Sequence[Channel], *, prompt_end: str, tools: bool
     ) -> None:
-        """Begin a reply behind the prompt that ends so."""
+        """Begin a reply after the prompt that ends so."""
         self.content = TextSink()
         self.channels: dict[str | None, TextSink] = {}
-        self.calls: list[Call] = []
-        fences = form.fences if tools else ()
-        self._opens: dict[str, Channel | Fence | None] = {
+        self.calls: list[ParsedCall] = []
+        blocks = form.call_blocks if tools else ()
+        self._opens: dict[str, Channel | ToolCallBlock | None] = {
             **dict.fromkeys(form.marks),
-            **{fence.start: fence for fence in fences},
+            **{block.start: block for block in blocks},
             **{channel.start: channel for channel in channels},
         }
         self._starts = Delimiters(self._opens)
-        ends = [fence.end or fence.start for fence in fences]
+        ends = [block.end or block.start for block in blocks]
         ends += [channel.end for channel in channels]
         self._ends = {end: Delimiters([end]) for end in ends}
         self._bare = form.bare if tools else None
         self._bare_text: BareText | None = None
-        self._fence: Fence | None = None
+        self._block: ToolCallBlock | None = None
         self._body: list[str] = []
         # Where in the body an end was passed over first, since it seemed to stand within a text.
         self._passed_over: int | None = None
         self._data = self._held = ""
-        self._step: _Step = self._outside()
-        self._begin_behind(prompt_end, channels, form.marks)
+        self._read: _Reader = self._choose_reader()
+        self._begin_after(prompt_end, channels, form.marks)
 
     def feed(self, text: str) -> None:
         """Take what comes next."""
@@ -252,11 +244,11 @@ class ReplyParser:
     def finish(self) -> None:
         """Take apart what was held back; what is open is closed."""
         self._run("", is_end=True)
-        while self._bare_text is not None or self._fence is not None:
+        while self._bare_text is not None or self._block is not None:
             if self._bare_text is not None:
                 self._end_bare(self._bare_text)
-            elif self._fence is not None:
-                self._end_fence(self._fence)
+            elif self._block is not None:
+                self._end_block(self._block)
         for sink in self.channels.values():
             sink.mark()
         self.content.finish()
@@ -265,32 +257,32 @@ class ReplyParser:
         self._data, self._held = self._held + text, ""
         place = 0
         while place < len(self._data):
-            place = self._step(place, is_end)
+            place = self._read(place, is_end)
 
     def _hold(self, place: int) -> int:
         """Wait for more before what comes from here on is looked at."""
         self._held = self._data[place:]
         return len(self._data)
 
-    def _begin_behind(
+    def _begin_after(
         self, prompt_end: str, channels: Sequence[Channel], marks: Sequence[str]
     ) -> None:
         for channel in channels:
-            _, start, behind = prompt_end.rpartition(channel.start)
-            if start and channel.end not in behind and not _LOOKS_LIKE_A_MARK.search(behind):
+            _, start, after = prompt_end.rpartition(channel.start)
+            if start and channel.end not in after and not _LOOKS_LIKE_A_MARK.search(after):
                 self._open_channel(channel)
                 return
         # What follows may make a longer mark of it.
         self._held = max(filter(prompt_end.endswith, marks), key=len, default="")
 
-    # -- outside of channels and fences -----------------------------------------------------------
+    # -- outside of channels and blocks -----------------------------------------------------------
 
-    def _outside(self) -> _Step:
+    def _choose_reader(self) -> _Reader:
         if self._bare is None or self.content.has_text:
-            return self._in_text
-        return partial(self._in_bare, self._bare)
+            return self._read_text
+        return partial(self._read_bare, self._bare)
 
-    def _in_text(self, place: int, is_end: bool) -> int:
+    def _read_text(self, place: int, is_end: bool) -> int:
         at, mark = self._starts.find(self._data, place, is_end=is_end)
         self.content.write(self._data[place:at])
         if mark is None:
@@ -300,17 +292,17 @@ class ReplyParser:
         if isinstance(opened, Channel):
             self._open_channel(opened)
         elif opened is not None:
-            self._fence, self._step = opened, partial(self._in_fence, opened)
+            self._block, self._read = opened, partial(self._read_block, opened)
         return at + len(mark)
 
-    # -- calls without a fence --------------------------------------------------------------------
+    # -- calls without a block --------------------------------------------------------------------
 
-    def _in_bare(self, syntax: BareSyntax, place: int, _is_end: bool) -> int:
+    def _read_bare(self, syntax: BareSyntax, place: int, _is_end: bool) -> int:
         held = self._bare_text
         bare = held or BareText(syntax, is_first=True)
         end, seen = bare.feed(self._data, place)
         if seen is Seen.TEXT:
-            self._bare_text, self._step = None, self._in_text
+            self._bare_text, self._read = None, self._read_text
             if held is None:
                 return place
             self._data = bare.text + self._data[end:]
@@ -324,9 +316,9 @@ class ReplyParser:
 
     def _end_bare(self, bare: BareText) -> None:
         """Decide on a text that may be a call and is not closed."""
-        self._bare_text, self._step = None, self._in_text
+        self._bare_text, self._read = None, self._read_text
         if bare.is_call:
-            self.calls.append(broken(bare.text))
+            self.calls.append(make_broken_call(bare.text))
             self.content.mark()
         else:
             self._run(bare.text, is_end=True)
@@ -337,64 +329,64 @@ class ReplyParser:
         name = None if channel.reasoning else channel.name
         sink = self.channels.setdefault(name, TextSink())
         sink.mark()
-        self._step = partial(self._in_channel, self._ends[channel.end], sink)
+        self._read = partial(self._read_channel, self._ends[channel.end], sink)
 
-    def _in_channel(self, ends: Delimiters, sink: TextSink, place: int, is_end: bool) -> int:
+    def _read_channel(self, ends: Delimiters, sink: TextSink, place: int, is_end: bool) -> int:
         at, mark = ends.find(self._data, place, is_end=is_end)
         sink.write(self._data[place:at])
         if mark is None:
             return self._hold(at)
         sink.mark()
         self.content.mark()
-        self._step = self._outside()
+        self._read = self._choose_reader()
         return at + len(mark)
 
-    # -- fences -----------------------------------------------------------------------------------
+    # -- blocks -----------------------------------------------------------------------------------
 
-    def _in_fence(self, fence: Fence, place: int, is_end: bool) -> int:
-        ends = self._ends[fence.end or fence.start]
+    def _read_block(self, block: ToolCallBlock, place: int, is_end: bool) -> int:
+        ends = self._ends[block.end or block.start]
         at, mark = ends.find(self._data, place, is_end=is_end)
         self._body.append(self._data[place:at])
         if mark is None:
             return self._hold(at)
         body = "".join(self._body)
-        calls = fence.syntax(body)
+        calls = block.syntax(body)
         is_broken = any(call.arguments is None for call in calls)
-        json = json_end(body) if is_broken else JsonEnd.RIGHT
+        json = find_json_end(body) if is_broken else JsonEnd.RIGHT
         if json is JsonEnd.IN_TEXT:
             if self._passed_over is None:
                 self._passed_over = len(body)
             self._body = [body, mark]
             return at + len(mark)
         if json is JsonEnd.WRONG and self._passed_over is not None:
-            self._data = self._close_earlier(fence, body, self._passed_over) + self._data[at:]
+            self._data = self._close_earlier(block, body, self._passed_over) + self._data[at:]
             return 0
-        self._close(fence, calls)
+        self._close(block, calls)
         return at + len(mark)
 
-    def _close(self, fence: Fence, calls: Sequence[Call]) -> None:
+    def _close(self, block: ToolCallBlock, calls: Sequence[ParsedCall]) -> None:
         self._take(calls)
-        if fence.end:
-            self._fence, self._step = None, self._outside()
+        if block.end:
+            self._block, self._read = None, self._choose_reader()
 
-    def _close_earlier(self, fence: Fence, body: str, place: int) -> str:
-        """Close where an end was passed over, as the text was broken; return what stands behind."""
-        self._close(fence, fence.syntax(body[:place]))
-        return body[place + len(fence.end or fence.start) :]
+    def _close_earlier(self, block: ToolCallBlock, body: str, place: int) -> str:
+        """Close at the end that was passed over, as the text was broken; return what follows."""
+        self._close(block, block.syntax(body[:place]))
+        return body[place + len(block.end or block.start) :]
 
-    def _end_fence(self, fence: Fence) -> None:
-        """Decide on what stands behind the start of a fence that is not closed."""
+    def _end_block(self, block: ToolCallBlock) -> None:
+        """Decide on what comes after the start of a block that is not closed."""
         body = "".join(self._body)
-        if self._passed_over is not None and json_end(body) is not JsonEnd.RIGHT:
-            self._run(self._close_earlier(fence, body, self._passed_over), is_end=True)
+        if self._passed_over is not None and find_json_end(body) is not JsonEnd.RIGHT:
+            self._run(self._close_earlier(block, body, self._passed_over), is_end=True)
             return
-        self._fence = None
-        if re.match(fence.begins, body):
-            self._take((fence.open_syntax or fence.syntax)(body))
+        self._block = None
+        if re.match(block.begins, body):
+            self._take((block.open_syntax or block.syntax)(body))
         else:
-            self.content.write(fence.start + body)
+            self.content.write(block.start + body)
 
-    def _take(self, calls: Sequence[Call]) -> None:
+    def _take(self, calls: Sequence[ParsedCall]) -> None:
         self.calls += calls
         self._body, self._passed_over = [], None
         self.content.mark()
@@ -404,7 +396,7 @@ class ReplyParser:
 
 
 class TextSink:
-    """Text between marks. The line ends that stand beside a mark belong to it, not to the text.
+    """Text between marks. The line ends next to a mark belong to it, not to the text.
 
     Those at the end are held back until it is known what follows.
     """
@@ -414,11 +406,11 @@ class TextSink:
         self.has_text = False
         self._new: list[str] = []
         self._line_ends = 0
-        self._is_behind_mark = False
+        self._is_after_mark = False
 
     def write(self, text: str) -> None:
         """Add text."""
-        if self._is_behind_mark:
+        if self._is_after_mark:
             text = text.lstrip("\n")
         body = text.rstrip("\n")
         if body:
@@ -426,18 +418,18 @@ class TextSink:
             self._line_ends = 0
             self.has_text = True
         if text:
-            self._is_behind_mark = False
+            self._is_after_mark = False
         self._line_ends += len(text) - len(body)
 
     def mark(self) -> None:
         """Note that a mark stands here."""
-        self._is_behind_mark = True
+        self._is_after_mark = True
         if not self.has_text:
             self._line_ends = 0
 
     def finish(self) -> None:
         """Note that nothing follows."""
-        if not self._is_behind_mark and self._line_ends:
+        if not self._is_after_mark and self._line_ends:
             self._new.append("\n" * self._line_ends)
         self._line_ends = 0
 
@@ -461,14 +453,14 @@ class Delimiters:
         longest_first = sorted(texts, key=len, reverse=True)
         self._longest = max(map(len, texts), default=0)
         self._whole = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        begun = [_beginnings(text[:-1]) for text in longest_first if text[1:]]
+        begun = [_build_prefix_pattern(text[:-1]) for text in longest_first if text[1:]]
         self._begun = re.compile(rf"(?:{'|'.join(begun) or '(?!)'})\Z")
 
     def find(self, data: str, start: int, *, is_end: bool) -> tuple[int, str | None]:
         """Return up to where there is no delimiter, and the one that stands there.
 
-        It is None if there is none, or if more text must tell. At most as much is waited for as
-        the longest is long.
+        It is None if there is none, or if it takes more text to know; no more is waited for than
+        the longest delimiter is long.
 
         Args:
             data: The text.
@@ -484,7 +476,7 @@ class Delimiters:
         return place, None if found is None else found.group()
 
 
-def _beginnings(text: str) -> str:
+def _build_prefix_pattern(text: str) -> str:
     """Return the pattern of all beginnings of a text that are not empty."""
     pattern = ""
     for character in reversed(text):
@@ -495,32 +487,32 @@ def _beginnings(text: str) -> str:
 # -- Which arguments of tools are texts -----------------------------------------------------------
 
 
-def text_arguments(tools: Iterable[Any]) -> dict[str, frozenset[str]]:
+def find_text_arguments(tools: Iterable[Any]) -> dict[str, frozenset[str]]:
     """Return the names of the arguments that can only be texts, by the tool's name.
 
     Args:
-        tools: In the form of OpenAI; what has another form tells nothing.
+        tools: In the form of OpenAI; what has another form says nothing.
     """
     found = {}
     for tool in tools:
-        function = _map(tool, "function") or tool
-        properties = _map(_map(function, "parameters"), "properties")
+        function = _get_map(tool, "function") or tool
+        properties = _get_map(_get_map(function, "parameters"), "properties")
         if isinstance(function, Mapping) and isinstance(function.get("name"), str):
-            texts = (key for key, schema in properties.items() if _types(schema) == {"string"})
+            texts = (key for key, schema in properties.items() if _list_types(schema) == {"string"})
             found[function["name"]] = frozenset(texts)
     return found
 
 
-def _types(schema: Any) -> set[str]:
+def _list_types(schema: Any) -> set[str]:
     """Return the types that a schema names, without that of nothing."""
     if not isinstance(schema, Mapping):
         return set()
     told = schema.get("type", [])
-    inner = [kind for one in schema.get("anyOf", []) for kind in _types(one)]
+    inner = [kind for one in schema.get("anyOf", []) for kind in _list_types(one)]
     return {*([told] if isinstance(told, str) else told), *inner} - {"null"}
 
 
-def _map(holder: Any, key: str) -> Mapping[str, Any]:
+def _get_map(holder: Any, key: str) -> Mapping[str, Any]:
     found = holder.get(key) if isinstance(holder, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
@@ -543,14 +535,14 @@ class StopTexts:
         """The stop text that came; empty until one does."""
 
     def feed(self, piece: str) -> str:
-        """Return what can be told of the text so far to stand before any stop text."""
-        return self._let_through(piece, is_end=False)
+        """Return what is certain to stand before any stop text."""
+        return self._filter(piece, is_end=False)
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """Return what was held back; no more text comes."""
-        return self._let_through("", is_end=True)
+        return self._filter("", is_end=True)
 
-    def _let_through(self, piece: str, *, is_end: bool) -> str:
+    def _filter(self, piece: str, *, is_end: bool) -> str:
         if self.found:
             return ""
         data = self._held + piece

@@ -12,20 +12,18 @@ from langchain_convmem.text.call_syntaxes import (
     BARE_JSON,
     BARE_PYTHON,
     BareSyntax,
-    Call,
     InvokedCalls,
     NamedJson,
+    ParsedCall,
     Syntax,
-    gemma_calls,
-    json_calls,
-    open_tagged_calls,
-    python_calls,
-    tagged_calls,
+    read_gemma_calls,
+    read_json_calls,
+    read_open_tagged_calls,
+    read_python_calls,
+    read_tagged_calls,
 )
 
 _MERGED_OTHERWISE = {"id", "index", "model_provider", "output_version"}
-
-
 """Keys whose texts LangChain does not join when it adds up chunks."""
 
 
@@ -45,7 +43,7 @@ class Channel(NamedTuple):
     reasoning: bool = True
 
 
-class Fence(NamedTuple):
+class ToolCallBlock(NamedTuple):
     """What stands around calls.
 
     Attributes:
@@ -53,7 +51,7 @@ class Fence(NamedTuple):
         end: What closes it, if not the next `start`; the end of the reply does, too.
         syntax: Reads what stands within.
         begins: How a call begins, as a pattern: what is never closed and begins otherwise is text.
-        open_syntax: Reads what begins so and is never closed, if that cannot be told to be whole.
+        open_syntax: Reads what begins so and is never closed, if it cannot be known to be whole.
     """
 
     start: str
@@ -70,8 +68,8 @@ class ReplyFormat:
     Attributes:
         name: What it is called.
         channels: Where reasoning stands.
-        fences: Where calls stand.
-        bare: How calls without a fence look, which then open the reply; None if there are none.
+        call_blocks: Where calls stand.
+        bare: How calls without a block look, which then open the reply; None if there are none.
         marks: Texts that say nothing, and are left out.
         stop: Texts that end a reply.
         has_short_ids: Whether ids of calls have to be nine letters and digits.
@@ -79,21 +77,21 @@ class ReplyFormat:
 
     name: str
     channels: tuple[Channel, ...] = ()
-    fences: tuple[Fence, ...] = ()
+    call_blocks: tuple[ToolCallBlock, ...] = ()
     bare: BareSyntax | None = None
     marks: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     has_short_ids: bool = False
 
     def __post_init__(self) -> None:
-        checked_channels(self.channels)
-        if not all(fence.start for fence in self.fences) or not all((*self.marks, *self.stop)):
+        check_channels(self.channels)
+        if not all(block.start for block in self.call_blocks) or not all((*self.marks, *self.stop)):
             raise ConfigError(
                 f"the format {self.name!r} has an empty mark, which stands everywhere"
             )
 
 
-def checked_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
+def check_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
     """Return channels.
 
     Raises:
@@ -112,24 +110,19 @@ def checked_channels(channels: Sequence[Channel]) -> tuple[Channel, ...]:
 
 _THINK = Channel("thinking", "<think>", "</think>")
 
-
-_TAGGED = Fence(
+_TAGGED = ToolCallBlock(
     "<tool_call>",
     "</tool_call>",
-    tagged_calls,
+    read_tagged_calls,
     r"\s*(?:[\[{]|<function=|[\w.:/-]+\s*<arg_key>)",
-    open_tagged_calls,
+    read_open_tagged_calls,
 )
 
-
-_LISTED = Fence("<|tool_call|>", "<|/tool_call|>", json_calls)
-
-
+_LISTED = ToolCallBlock("<|tool_call|>", "<|/tool_call|>", read_json_calls)
 _CALL = r"\s*call:"
 
-
-_HARMONY_FENCES = tuple(
-    Fence(
+_HARMONY_BLOCKS = tuple(
+    ToolCallBlock(
         f"{start} to=",
         "<|call|>",
         NamedJson(
@@ -141,41 +134,39 @@ _HARMONY_FENCES = tuple(
     for start in ("<|start|>assistant", "<|channel|>commentary", "<|channel|>analysis")
 )
 
-
 _MISTRAL_NAMED = NamedJson(r"(?P<name>[\w.-]++)\s*+(?:\[CALL_ID\](?P<id>\w++))?+\s*+(?:\[ARGS\])?+")
 
 
-def _mistral_calls(text: str) -> list[Call]:
+def _read_mistral_calls(text: str) -> list[ParsedCall]:
     """Read what older models write, JSON, or newer ones, a name and arguments."""
-    return json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
+    return read_json_calls(text) if text.lstrip().startswith(("[", "{")) else _MISTRAL_NAMED(text)
 
 
 _BAR, _LOW = "\uff5c", "\u2581"
 
 
-def _deepseek(*words: str) -> str:
+def _mark(*words: str) -> str:
     """Return a mark as DeepSeek's models write it, with signs of their own for bars and blanks."""
     return f"<{_BAR}{_LOW.join(words)}{_BAR}>"
 
 
 _DEEPSEEK_CALL = NamedJson(
-    rf"(?:{_deepseek('tool', 'call', 'begin')})?+\s*+(?:function\s*+{_deepseek('tool', 'sep')})?+"
-    rf"(?P<name>[\w.-]++)\s*+(?:```json|{_deepseek('tool', 'sep')})",
-    rf"(?:```)?+\s*+{_deepseek('tool', 'call', 'end')}",
+    rf"(?:{_mark('tool', 'call', 'begin')})?+\s*+(?:function\s*+{_mark('tool', 'sep')})?+"
+    rf"(?P<name>[\w.-]++)\s*+(?:```json|{_mark('tool', 'sep')})",
+    rf"(?:```)?+\s*+{_mark('tool', 'call', 'end')}",
 )
-
 
 _FORMATS = (
     ReplyFormat(name="plain"),
-    ReplyFormat(name="hermes", channels=(_THINK,), fences=(_TAGGED,), stop=("<|im_end|>",)),
+    ReplyFormat(name="hermes", channels=(_THINK,), call_blocks=(_TAGGED,), stop=("<|im_end|>",)),
     ReplyFormat(
         name="mistral",
         channels=(Channel("thinking", "[THINK]", "[/THINK]"),),
-        fences=(
-            Fence(
+        call_blocks=(
+            ToolCallBlock(
                 "[TOOL_CALLS]",
                 "",
-                _mistral_calls,
+                _read_mistral_calls,
                 r"\s*(?:[\[{]|[\w.-]+\s*[\[{])",
             ),
         ),
@@ -184,25 +175,27 @@ _FORMATS = (
     ),
     ReplyFormat(
         name="llama3",
-        fences=(Fence("<|python_tag|>", "", json_calls),),
+        call_blocks=(ToolCallBlock("<|python_tag|>", "", read_json_calls),),
         bare=BARE_JSON,
         stop=("<|eot_id|>", "<|eom_id|>"),
     ),
     ReplyFormat(
         name="gemma",
         channels=(Channel("thinking", "<|channel>thought", "<channel|>"),),
-        fences=(
-            Fence("<start_function_call>", "<end_function_call>", gemma_calls, _CALL),
-            Fence("<|tool_call>", "<tool_call|>", gemma_calls, _CALL),
+        call_blocks=(
+            ToolCallBlock("<start_function_call>", "<end_function_call>", read_gemma_calls, _CALL),
+            ToolCallBlock("<|tool_call>", "<tool_call|>", read_gemma_calls, _CALL),
         ),
         stop=("<end_of_turn>", "<turn|>", "<start_function_response>", "<|tool_response>"),
     ),
     ReplyFormat(
         name="pythonic",
         channels=(_THINK,),
-        fences=(
-            Fence("<|tool_call_start|>", "<|tool_call_end|>", python_calls, r"\s*[\[\w]"),
-            Fence("<|python_start|>", "<|python_end|>", python_calls, r"\s*[\[\w]"),
+        call_blocks=(
+            ToolCallBlock(
+                "<|tool_call_start|>", "<|tool_call_end|>", read_python_calls, r"\s*[\[\w]"
+            ),
+            ToolCallBlock("<|python_start|>", "<|python_end|>", read_python_calls, r"\s*[\[\w]"),
         ),
         bare=BARE_PYTHON,
         stop=("<|im_end|>",),
@@ -210,7 +203,7 @@ _FORMATS = (
     ReplyFormat(
         name="harmony",
         channels=(Channel("analysis", "<|channel|>analysis<|message|>", "<|end|>"),),
-        fences=_HARMONY_FENCES,
+        call_blocks=_HARMONY_BLOCKS,
         marks=(
             "<|start|>assistant",
             "<|channel|>commentary<|message|>",
@@ -223,35 +216,35 @@ _FORMATS = (
     ReplyFormat(
         name="cohere",
         channels=(Channel("thinking", "<|START_THINKING|>", "<|END_THINKING|>"),),
-        fences=(Fence("<|START_ACTION|>", "<|END_ACTION|>", json_calls),),
+        call_blocks=(ToolCallBlock("<|START_ACTION|>", "<|END_ACTION|>", read_json_calls),),
         marks=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
         stop=("<|END_OF_TURN_TOKEN|>",),
     ),
     ReplyFormat(
         name="deepseek",
         channels=(_THINK,),
-        fences=(
-            Fence(
-                _deepseek("tool", "calls", "begin"),
-                _deepseek("tool", "calls", "end"),
+        call_blocks=(
+            ToolCallBlock(
+                _mark("tool", "calls", "begin"),
+                _mark("tool", "calls", "end"),
                 _DEEPSEEK_CALL,
-                rf"\s*{_deepseek('tool', 'call', 'begin')}",
+                rf"\s*{_mark('tool', 'call', 'begin')}",
             ),
         ),
-        stop=(_deepseek("end", "of", "sentence"),),
+        stop=(_mark("end", "of", "sentence"),),
     ),
     ReplyFormat(
         name="granite",
         channels=(_THINK,),
-        fences=(_LISTED, _TAGGED),
+        call_blocks=(_LISTED, _TAGGED),
         marks=("<response>", "</response>"),
         stop=("<|end_of_text|>",),
     ),
     ReplyFormat(
         name="kimi",
         channels=(_THINK,),
-        fences=(
-            Fence(
+        call_blocks=(
+            ToolCallBlock(
                 "<|tool_calls_section_begin|>",
                 "<|tool_calls_section_end|>",
                 NamedJson(
@@ -267,16 +260,18 @@ _FORMATS = (
     ReplyFormat(
         name="minimax",
         channels=(_THINK,),
-        fences=(
-            Fence("<minimax:tool_call>", "</minimax:tool_call>", InvokedCalls(), r"\s*<invoke "),
+        call_blocks=(
+            ToolCallBlock(
+                "<minimax:tool_call>", "</minimax:tool_call>", InvokedCalls(), r"\s*<invoke "
+            ),
         ),
         stop=("[e~[",),
     ),
     ReplyFormat(
         name="muse",
         channels=(Channel("self", "<|start|>assistant to=self<|message|>", "<|eom|>"),),
-        fences=(
-            Fence(
+        call_blocks=(
+            ToolCallBlock(
                 "<|start|>assistant to=",
                 "</atem:function_calls>",
                 InvokedCalls("atem:", "<atem:function_calls>"),
@@ -289,19 +284,16 @@ _FORMATS = (
     ReplyFormat(
         name="nemotron",
         channels=(_THINK,),
-        fences=(Fence("<TOOLCALL>", "</TOOLCALL>", json_calls),),
+        call_blocks=(ToolCallBlock("<TOOLCALL>", "</TOOLCALL>", read_json_calls),),
     ),
-    ReplyFormat(name="phi4", channels=(_THINK,), fences=(_LISTED,), stop=("<|end|>",)),
+    ReplyFormat(name="phi4", channels=(_THINK,), call_blocks=(_LISTED,), stop=("<|end|>",)),
 )
 
-
 REPLY_FORMATS: Mapping[str, ReplyFormat] = {found.name: found for found in _FORMATS}
-
-
 """The formats that are known, by name."""
 
 
-def reply_format(value: str | ReplyFormat) -> ReplyFormat:
+def get_reply_format(value: str | ReplyFormat) -> ReplyFormat:
     """Return a format, by its name or as it is.
 
     Raises:
@@ -333,10 +325,7 @@ _TELLTALES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("llama3", ("<|python_tag|>", "<|start_header_id|>")),
     ("hermes", ("<tool_call>", "<think>", "<|im_start|>")),
 )
-
-
 """What stands in the templates of a family; the first that fits is taken."""
-
 
 _TURN_ENDS = (
     "<|im_end|>",
@@ -360,12 +349,10 @@ _TURN_ENDS = (
     "</s>",
     "[e~[",
 )
-
-
 """Marks that end a turn, whatever the family."""
 
 
-def format_of(template: ChatTemplate) -> ReplyFormat:
+def find_reply_format(template: ChatTemplate) -> ReplyFormat:
     """Return the format that a template's source asks for, with the texts that end its replies.
 
     It is `plain` if nothing is recognised.

@@ -26,19 +26,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from langchain_convmem.errors import ChatTemplateError, ConfigError
 
 TICK = "convmem_tick"
-
-
 """The filter that counts the rounds of loops and the calls of macros."""
 
-
 _TICKS_BETWEEN = 256
-
-
 _LONGEST_POWER_BITS = 65_536
-
-
 _SHOWN_FILE = "<template>"
-
 
 RAISED_BY_TEMPLATES = (
     ArithmeticError,
@@ -50,8 +42,6 @@ RAISED_BY_TEMPLATES = (
     TypeError,
     ValueError,
 )
-
-
 """What sandboxed code over plain values can raise."""
 
 
@@ -80,19 +70,19 @@ class TemplateLimits:
             raise ConfigError(f"the limits of a template must be above zero, got {self}")
 
 
-class _Clock(threading.local):
+class _ProcessorClock(threading.local):
     """When the rendering of this thread has to end, in seconds of its processor time."""
 
     ticks = 0
     end = math.inf
 
-    def tick(self) -> None:
+    def count(self) -> None:
         self.ticks += 1
         if not self.ticks % _TICKS_BETWEEN and time.thread_time() > self.end:
             raise LimitExceededError("the template ran for longer than it may")
 
     @contextmanager
-    def running(self, seconds: float) -> Iterator[None]:
+    def run_for(self, seconds: float) -> Iterator[None]:
         self.end = time.thread_time() + seconds
         try:
             yield
@@ -100,12 +90,12 @@ class _Clock(threading.local):
             self.end = math.inf
 
 
-_CLOCK = _Clock()
+_CLOCK = _ProcessorClock()
 
 
 @pass_context  # what needs no context is computed once, when the template is compiled
-def _tick(_context: Context, _value: Any) -> None:
-    _CLOCK.tick()
+def _count_round(_context: Context, _value: Any) -> None:
+    _CLOCK.count()
 
 
 class _Generation(Extension):
@@ -131,10 +121,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self.limits = limits
         self.filters["tojson"] = _to_json
-        self.filters[TICK] = _tick
+        self.filters[TICK] = _count_round
         self.globals["raise_exception"] = _raise_exception
 
-    def parsed(self, source: str) -> nodes.Template:
+    def parse_counted(self, source: str) -> nodes.Template:
         """Return the syntax tree of a template; its loops and macros count their rounds."""
         tree = self.parse(source)
         repeated: list[nodes.For | nodes.Macro] = [*tree.find_all(nodes.For)]
@@ -148,22 +138,24 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Multiply and raise to powers, within the limits."""
         if operator == "**":
-            size = _power_bits(left, right)
+            size = _estimate_power_bits(left, right)
             is_large = size > _LONGEST_POWER_BITS
         else:
-            is_large = max(_copied(left, right), _copied(right, left)) > self.limits.max_output
+            is_large = (
+                max(_count_copied(left, right), _count_copied(right, left)) > self.limits.max_output
+            )
         if is_large:
             raise LimitExceededError(f"the template makes too large a value with {operator!r}")
         return super().call_binop(context, operator, left, right)
 
 
-def _copied(items: Any, times: Any) -> int:
+def _count_copied(items: Any, times: Any) -> int:
     if isinstance(items, str | list | tuple) and isinstance(times, int):
         return len(items) * times
     return 0
 
 
-def _power_bits(base: Any, exponent: Any) -> int:
+def _estimate_power_bits(base: Any, exponent: Any) -> int:
     if isinstance(base, int) and isinstance(exponent, int):
         return base.bit_length() * exponent
     return 0
@@ -185,7 +177,7 @@ def _raise_exception(message: Any) -> NoReturn:
     raise TemplateError(str(message))
 
 
-def strftime_at(moment: datetime) -> Callable[[str], str]:
+def create_strftime(moment: datetime) -> Callable[[str], str]:
     """Return the template function `strftime_now` for a moment that stands still."""
 
     def strftime_now(form: str) -> str:
@@ -194,7 +186,7 @@ def strftime_at(moment: datetime) -> Callable[[str], str]:
     return strftime_now
 
 
-def joined(pieces: Iterable[str], limits: TemplateLimits) -> str:
+def join_pieces(pieces: Iterable[str], limits: TemplateLimits) -> str:
     """Return what a template writes as one text.
 
     Raises:
@@ -202,7 +194,7 @@ def joined(pieces: Iterable[str], limits: TemplateLimits) -> str:
     """
     written: list[str] = []
     length = 0
-    with _CLOCK.running(limits.max_seconds):
+    with _CLOCK.run_for(limits.max_seconds):
         for piece in pieces:
             written.append(piece)
             length += len(piece)
@@ -215,7 +207,7 @@ def joined(pieces: Iterable[str], limits: TemplateLimits) -> str:
 
 # -- what a template raises -----------------------------------------------------------------------
 @contextmanager
-def template_errors(name: str) -> Iterator[None]:
+def translate_errors(name: str) -> Iterator[None]:
     """Turn whatever a template raises into an error of ours; the template's own words are kept."""
     try:
         yield
@@ -223,21 +215,21 @@ def template_errors(name: str) -> Iterator[None]:
         raise  # it says all that already
     except RAISED_BY_TEMPLATES as error:
         reason = str(error.message if isinstance(error, TemplateError) else error)
-        line = _line_of(error)
-        kind = _kind_of(error)
+        line = _find_line(error)
+        kind = _name_kind(error)
         is_syntax = isinstance(error, TemplateSyntaxError)
-        what = "is no valid template" if is_syntax else "cannot render these messages"
+        what = "is not a valid template" if is_syntax else "cannot render these messages"
         place = f", line {line}" if line else ""
         raise ChatTemplateError(
             f"{name}{place} {what}: {reason} ({kind})", reason=reason, kind=kind, line=line
         ) from error
 
 
-def _kind_of(error: BaseException) -> str:
+def _name_kind(error: BaseException) -> str:
     return "LimitExceeded" if isinstance(error, LimitExceededError) else type(error).__name__
 
 
-def _line_of(error: BaseException) -> int:
+def _find_line(error: BaseException) -> int:
     """Return the line of the template that an error came from, 0 if it is not known."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno

@@ -47,20 +47,17 @@ from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.text import ChatTemplate
 from langchain_convmem.text.call_syntaxes import BARE_JSON, BARE_PYTHON
 from langchain_convmem.text.replies import ReplyReader, StopTexts
-from langchain_convmem.text.reply_formats import ReplyFormat, format_of, reply_format
+from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format, get_reply_format
 from langchain_convmem.views.tokens import count_text_tokens
 
 _MOST_STOPS = 4
-
-
 """Many services take no more; the text is cut here in any case."""
-
 
 _MEDIA = {"audio", "file", "image", "video"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _PreparedCall:
     """One call of the model, ready to be made."""
 
     prompt: str
@@ -76,7 +73,7 @@ class _Call:
 
     @property
     def sent_stop(self) -> list[str]:
-        """The stop texts that the model is told."""
+        """The stop texts that the model is sent."""
         return list(self.stop[:_MOST_STOPS])
 
 
@@ -88,7 +85,7 @@ class TemplateChatModel(BaseChatModel):
     reads (`template.variables`), such as `enable_thinking`, go to the template, others to the
     model. Safe to use from several threads if the model is.
 
-    Where the model does not tell how many tokens there were, `usage_metadata` is an estimate.
+    Where the model does not report its tokens, `usage_metadata` is an estimate.
 
     Example:
         ```python
@@ -105,7 +102,7 @@ class TemplateChatModel(BaseChatModel):
     """How conversations are written for the model; or the name of a built-in."""
 
     reply_format: str | ReplyFormat | None = None
-    """How its replies are written; None: as the template tells."""
+    """How its replies are written; None: as the template asks for."""
 
     stop: list[str] = Field(default_factory=list)
     """Texts that end a reply, besides those of the reply format and of a call."""
@@ -115,7 +112,7 @@ class TemplateChatModel(BaseChatModel):
 
     @field_validator("template", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _load_template(cls, value: Any) -> Any:
         return ChatTemplate.builtin(value) if isinstance(value, str) else value
 
     def model_post_init(self, context: Any, /) -> None:
@@ -125,9 +122,9 @@ class TemplateChatModel(BaseChatModel):
             ConfigError: If there is no such format, or `llm` reads no text.
         """
         super().model_post_init(context)
-        found = format_of(self.template)
+        found = find_reply_format(self.template)
         self._model = TextModel(self.llm)
-        self._format = found if self.reply_format is None else reply_format(self.reply_format)
+        self._format = found if self.reply_format is None else get_reply_format(self.reply_format)
         if not self._format.stop:
             self._format = replace(self._format, stop=found.stop)
 
@@ -203,27 +200,27 @@ class TemplateChatModel(BaseChatModel):
         if tools and "tools" not in self.template.variables:
             raise UnsupportedError(f"{self.template.name} shows no tools; use another template")
         schemas = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
-        choice = ToolChoice.of(tool_choice, schemas, self._format, self.template)
+        choice = ToolChoice.parse(tool_choice, schemas, self._format, self.template)
         return self.bind(tools=choice.shown, tool_choice=choice.value, **kwargs)
 
     # -- calls --------------------------------------------------------------------------------
 
-    def _prepared(
+    def _prepare_call(
         self, messages: Sequence[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
-    ) -> _Call:
+    ) -> _PreparedCall:
         """Return the call to make, or raise before anything is sent."""
         _refuse_media(messages)
         variables = {name: value for name, value in kwargs.items() if self._is_variable(name)}
         options = {name: value for name, value in kwargs.items() if name not in variables}
         tools = variables.pop("tools", None) or options.pop("tools", None) or ()
         schemas = [convert_to_openai_tool(tool) for tool in tools]
-        choice = ToolChoice.of(
+        choice = ToolChoice.parse(
             options.pop("tool_choice", None), schemas, self._format, self.template
         )
         prompt = self.template.render(messages, tools=choice.shown or None, **variables)
-        return _Call(
+        return _PreparedCall(
             prompt,
-            choice.forced(prompt),
+            choice.write_start(prompt),
             tuple(dict.fromkeys([*(stop or ()), *self.stop, *self._format.stop])),
             options,
             bool(choice.shown),
@@ -243,9 +240,9 @@ class TemplateChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
         **kwargs: Any,
     ) -> ChatResult:
-        call = self._prepared(messages, stop, kwargs)
+        call = self._prepare_call(messages, stop, kwargs)
         written = self._model.write(call.text, call.sent_stop, call.options)
-        return self._result(call, written)
+        return self._build_result(call, written)
 
     async def _agenerate(
         self,
@@ -254,9 +251,9 @@ class TemplateChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
         **kwargs: Any,
     ) -> ChatResult:
-        call = await run_in_executor(None, self._prepared, messages, stop, kwargs)
+        call = await run_in_executor(None, self._prepare_call, messages, stop, kwargs)
         written = await self._model.awrite(call.text, call.sent_stop, call.options)
-        return self._result(call, written)
+        return self._build_result(call, written)
 
     def _stream(
         self,
@@ -265,10 +262,10 @@ class TemplateChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        call = self._prepared(messages, stop, kwargs)
-        reply = self._reply(call)
+        call = self._prepare_call(messages, stop, kwargs)
+        reply = self._start_reply(call)
         with closing(self._model.stream(call.text, call.sent_stop, call.options)) as pieces:
-            for chunk in reply.chunks(pieces):
+            for chunk in reply.stream_chunks(pieces):
                 if run_manager is not None:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
@@ -280,26 +277,26 @@ class TemplateChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        call = await run_in_executor(None, self._prepared, messages, stop, kwargs)
-        reply = self._reply(call)
+        call = await run_in_executor(None, self._prepare_call, messages, stop, kwargs)
+        reply = self._start_reply(call)
         async with aclosing(self._model.astream(call.text, call.sent_stop, call.options)) as pieces:
-            async for chunk in reply.achunks(pieces):
+            async for chunk in reply.astream_chunks(pieces):
                 if run_manager is not None:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
 
-    def _reply(self, call: _Call) -> _Reply:
-        return _Reply(call, self._format, self._model.name)
+    def _start_reply(self, call: _PreparedCall) -> _TemplateReply:
+        return _TemplateReply(call, self._format, self._model.name)
 
-    def _result(self, call: _Call, written: Sequence[Written]) -> ChatResult:
-        made = [self._reply(call).generation(one) for one in written]
+    def _build_result(self, call: _PreparedCall, written: Sequence[TextPiece]) -> ChatResult:
+        made = [self._start_reply(call).build_generation(one) for one in written]
         return ChatResult(generations=made, llm_output={"model_name": self._model.name})
 
 
-class _Reply:
+class _TemplateReply:
     """One reply, from the model's text to chunks of a message."""
 
-    def __init__(self, call: _Call, form: ReplyFormat, model_name: str) -> None:
+    def __init__(self, call: _PreparedCall, form: ReplyFormat, model_name: str) -> None:
         self._call = call
         self._model_name = model_name
         self._stops = StopTexts(call.stop)
@@ -307,31 +304,33 @@ class _Reply:
         self._finish_reason: str | None = None
         self._usage: Mapping[str, int] = {}
 
-    def chunks(self, pieces: Iterator[Written]) -> Iterator[ChatGenerationChunk]:
+    def stream_chunks(self, pieces: Iterator[TextPiece]) -> Iterator[ChatGenerationChunk]:
         """Yield the chunks of a reply that comes in pieces, as far as a stop text."""
-        yield from self._fed(self._call.forced)
+        yield from self._feed(self._call.forced)
         for piece in pieces:
-            yield from self._taken(piece)
+            yield from self._take(piece)
             if self._stops.found:
                 break
-        yield from self._ended()
+        yield from self._end()
 
-    async def achunks(self, pieces: AsyncIterator[Written]) -> AsyncIterator[ChatGenerationChunk]:
-        """Yield the chunks of a reply; see `chunks`."""
-        for chunk in self._fed(self._call.forced):
+    async def astream_chunks(
+        self, pieces: AsyncIterator[TextPiece]
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        """Yield the chunks of a reply; see `stream_chunks`."""
+        for chunk in self._feed(self._call.forced):
             yield chunk
         async for piece in pieces:
-            for chunk in self._taken(piece):
+            for chunk in self._take(piece):
                 yield chunk
             if self._stops.found:
                 break
-        for chunk in self._ended():
+        for chunk in self._end():
             yield chunk
 
-    def generation(self, written: Written) -> ChatGeneration:
+    def build_generation(self, written: TextPiece) -> ChatGeneration:
         """Return a reply that came at once: what its chunks add up to."""
         self._usage = written.usage
-        chunks = [chunk.message for chunk in self.chunks(iter([written]))]
+        chunks = [chunk.message for chunk in self.stream_chunks(iter([written]))]
         parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
         message = message_chunk_to_message(add_ai_message_chunks(parts[0], *parts[1:]))
         return ChatGeneration(
@@ -339,26 +338,26 @@ class _Reply:
             generation_info={"finish_reason": message.response_metadata["finish_reason"]},
         )
 
-    def _taken(self, piece: Written) -> Iterator[ChatGenerationChunk]:
+    def _take(self, piece: TextPiece) -> Iterator[ChatGenerationChunk]:
         self._finish_reason = piece.finish_reason or self._finish_reason
-        yield from self._fed(self._stops.feed(piece.text))
+        yield from self._feed(self._stops.feed(piece.text))
 
-    def _fed(self, text: str) -> Iterator[ChatGenerationChunk]:
+    def _feed(self, text: str) -> Iterator[ChatGenerationChunk]:
         for chunk in self._reader.feed(text) if text else ():
             yield ChatGenerationChunk(message=chunk)
 
-    def _ended(self) -> Iterator[ChatGenerationChunk]:
-        yield from self._fed(self._stops.rest())
+    def _end(self) -> Iterator[ChatGenerationChunk]:
+        yield from self._feed(self._stops.finish())
         reason = "stop" if self._stops.found else self._finish_reason or "stop"
         *before, last = self._reader.finish(finish_reason=reason)
         for chunk in before:
             yield ChatGenerationChunk(message=chunk)
         raw: str = last.response_metadata["raw_text"]
-        last.usage_metadata = self._told_usage(raw.removeprefix(self._call.forced))
+        last.usage_metadata = self._count_usage(raw.removeprefix(self._call.forced))
         last.response_metadata["model_name"] = self._model_name
         yield ChatGenerationChunk(message=last, generation_info={"finish_reason": reason})
 
-    def _told_usage(self, text: str) -> UsageMetadata:
+    def _count_usage(self, text: str) -> UsageMetadata:
         told = self._usage
         read, wrote = told.get("prompt_tokens"), told.get("completion_tokens")
         read = count_text_tokens(self._call.text) if read is None else read
@@ -385,7 +384,7 @@ _Options: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TextPiece:
     """What a model wrote: a whole reply, or what is new of one.
 
     Attributes:
@@ -410,7 +409,7 @@ class TextModel:
         """Wrap a model.
 
         Raises:
-            ConfigError: If it is no Runnable, or reads messages.
+            ConfigError: If it is not a Runnable, or reads messages.
         """
         if isinstance(model, BaseChatModel):
             raise ConfigError(
@@ -442,70 +441,70 @@ class TextModel:
 
     # -- whole replies ------------------------------------------------------------------------
 
-    def write(self, prompt: str, stop: list[str], options: _Options) -> list[Written]:
+    def write(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
         """Return what the model writes; more than one only if the options ask for it."""
         if self._llm is None:
-            return [Written(_text(self._runnable.invoke(prompt)))]
-        return _replies(self._llm._generate([prompt], stop or None, **options))  # noqa: SLF001 - as above
+            return [TextPiece(_check_text(self._runnable.invoke(prompt)))]
+        return _list_replies(self._llm._generate([prompt], stop or None, **options))  # noqa: SLF001 - as above
 
-    async def awrite(self, prompt: str, stop: list[str], options: _Options) -> list[Written]:
+    async def awrite(self, prompt: str, stop: list[str], options: _Options) -> list[TextPiece]:
         """Return what the model writes; see `write`."""
         if self._llm is None:
-            return [Written(_text(await self._runnable.ainvoke(prompt)))]
-        return _replies(await self._llm._agenerate([prompt], stop or None, **options))  # noqa: SLF001 - as above
+            return [TextPiece(_check_text(await self._runnable.ainvoke(prompt)))]
+        return _list_replies(await self._llm._agenerate([prompt], stop or None, **options))  # noqa: SLF001 - as above
 
     # -- streams ------------------------------------------------------------------------------
 
-    def stream(self, prompt: str, stop: list[str], options: _Options) -> Generator[Written]:
+    def stream(self, prompt: str, stop: list[str], options: _Options) -> Generator[TextPiece]:
         """Yield what is new; the whole reply if the model does not stream."""
         if self._llm is None:
             for piece in self._runnable.stream(prompt):
-                yield Written(_text(piece))
+                yield TextPiece(_check_text(piece))
         elif type(self._llm)._stream is BaseLLM._stream:  # noqa: SLF001 - as above
             yield self.write(prompt, stop, options)[0]
         else:
             chunks: Any = self._llm._stream(prompt, stop or None, **options)  # noqa: SLF001 - as above
             with closing(chunks):
                 for chunk in chunks:
-                    yield _written(chunk)
+                    yield _to_piece(chunk)
 
     async def astream(
         self, prompt: str, stop: list[str], options: _Options
-    ) -> AsyncGenerator[Written]:
+    ) -> AsyncGenerator[TextPiece]:
         """Yield what is new; see `stream`."""
         if self._llm is None:
             async for piece in self._runnable.astream(prompt):
-                yield Written(_text(piece))
-        elif not _streams_asynchronously(type(self._llm)):
+                yield TextPiece(_check_text(piece))
+        elif not _has_async_stream(type(self._llm)):
             yield (await self.awrite(prompt, stop, options))[0]
         else:
             chunks: Any = self._llm._astream(prompt, stop or None, **options)  # noqa: SLF001 - as above
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    yield _written(chunk)
+                    yield _to_piece(chunk)
 
 
-def _streams_asynchronously(kind: type[BaseLLM]) -> bool:
+def _has_async_stream(kind: type[BaseLLM]) -> bool:
     return kind._astream is not BaseLLM._astream or kind._stream is not BaseLLM._stream  # noqa: SLF001 - as above
 
 
-def _text(piece: object) -> str:
+def _check_text(piece: object) -> str:
     if not isinstance(piece, str):
         raise ConfigError(f"the model returned a {type(piece).__name__}; it must return text")
     return piece
 
 
-def _written(generation: Generation) -> Written:
+def _to_piece(generation: Generation) -> TextPiece:
     info = generation.generation_info or {}
     reason = info.get("finish_reason")
-    return Written(generation.text, None if reason is None else str(reason))
+    return TextPiece(generation.text, None if reason is None else str(reason))
 
 
-def _replies(result: LLMResult) -> list[Written]:
+def _list_replies(result: LLMResult) -> list[TextPiece]:
     usage = (result.llm_output or {}).get("token_usage") or {}
-    replies = [_written(generation) for generation in result.generations[0]]
+    replies = [_to_piece(generation) for generation in result.generations[0]]
     if len(replies) == 1 and isinstance(usage, Mapping):
-        return [Written(replies[0].text, replies[0].finish_reason, usage)]
+        return [TextPiece(replies[0].text, replies[0].finish_reason, usage)]
     return replies
 
 
@@ -513,8 +512,6 @@ def _replies(result: LLMResult) -> list[Written]:
 
 
 _FREE = (None, False, "auto")
-
-
 _ANY = (True, "any", "required")
 
 
@@ -535,7 +532,7 @@ class ToolChoice:
     closings: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(
+    def parse(
         cls,
         value: Any,
         tools: Sequence[dict[str, Any]],
@@ -559,13 +556,13 @@ class ToolChoice:
             return cls(value, [], "", closings)
         if value in _FREE:
             return cls(value, list(tools), "", closings)
-        shown = list(tools) if value in _ANY else [_named(value, tools)]
+        shown = list(tools) if value in _ANY else [_find_tool(value, tools)]
         if not shown:
             raise ConfigError(f"tool_choice {value!r} demands a call, and there are no tools")
-        return cls(value, shown, _start(form, template), closings)
+        return cls(value, shown, _find_call_start(form, template), closings)
 
-    def forced(self, prompt: str) -> str:
-        """Return what is put behind the prompt: the beginning of a call, or nothing."""
+    def write_start(self, prompt: str) -> str:
+        """Return what is put after the prompt: the beginning of a call, or nothing."""
         if not self.start:
             return ""
         # A call within a channel would be a thought.
@@ -574,7 +571,7 @@ class ToolChoice:
         return f"{closing}\n\n{self.start}" if closing else self.start
 
 
-def _named(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _find_tool(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
     name = value
     if isinstance(value, Mapping):
         name = value.get("function", value).get("name")
@@ -584,12 +581,12 @@ def _named(value: Any, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return known[name]
 
 
-def _start(form: ReplyFormat, template: ChatTemplate) -> str:
+def _find_call_start(form: ReplyFormat, template: ChatTemplate) -> str:
     if form.bare is BARE_JSON:
         return '{"name": "'
-    # A fence that stands in the header of a message comes too late once that has begun.
-    starts = [fence.start for fence in form.fences if not fence.start.startswith("<|start|>")]
-    if len(starts) == len(form.fences):
+    # A block that opens in the header of a message comes too late once that has begun.
+    starts = [block.start for block in form.call_blocks if not block.start.startswith("<|start|>")]
+    if len(starts) == len(form.call_blocks):
         shown = [start for start in starts if start in template.source]
         found = shown or (["["] if form.bare is BARE_PYTHON else starts)
         if found:

@@ -11,12 +11,12 @@ from jinja2 import Template, nodes
 from jinja2.runtime import Macro
 from jinja2.utils import Namespace
 
-from langchain_convmem.text.sandbox import Sandbox, joined
+from langchain_convmem.text.sandbox import Sandbox, join_pieces
 
 _Snapshot = tuple[tuple[dict[str, Any], ...], dict[str, Any]]
 
 
-class Mark(NamedTuple):
+class WalkMark(NamedTuple):
     """How far the text of a conversation can no longer change.
 
     Attributes:
@@ -34,13 +34,13 @@ class Walked(NamedTuple):
     """What a run has written.
 
     Attributes:
-        text: What comes behind the mark that the run went on from.
+        text: What comes after the mark that the run went on from.
         mark: From where the next run may go on.
         rounds: How many messages were written.
     """
 
     text: str
-    mark: Mark
+    mark: WalkMark
     rounds: int
 
 
@@ -65,29 +65,33 @@ class Walk:
         self._sandbox = sandbox
         self._lock = threading.Lock()
         self._memo: dict[str, Any] = {}
-        self._chat = Chat()
+        self._chat = WalkedChat()
         self._chat.messages = messages
         context = parts.template.new_context({**variables, "messages": MessageView(self._chat)})
-        prologue = joined(parts.template.root_render_func(context), sandbox.limits)
+        prologue = join_pieces(parts.template.root_render_func(context), sandbox.limits)
         held = context.vars
-        self._first = self._first_row(held[ROWS])
+        self._first = self._find_first_row(held[ROWS])
         _check_repeatable(held.values())
         self._step: Macro = held[STEP]
         self._tail: Macro = held[TAIL]
-        self._namespaces = [_attributes(one) for one in held.values() if isinstance(one, Namespace)]
+        self._namespaces = [
+            _get_attributes(one) for one in held.values() if isinstance(one, Namespace)
+        ]
         self._prologue = prologue
-        self._start = Mark(0, len(prologue), self._snapshot())
+        self._start = WalkMark(0, len(prologue), self._take_snapshot())
 
-    def _first_row(self, rows: Any) -> int:
+    def _find_first_row(self, rows: Any) -> int:
         if self._chat.end_seen:
             raise NotSeparableError("it looks at the end of the conversation before its loop")
-        first = first_shown(rows, self._chat)
+        first = get_first_shown(rows, self._chat)
         if first is None:
             raise NotSeparableError("its loop does not run over messages, or messages[n:]")
         return first
 
-    def run(self, messages: Sequence[dict[str, Any]], mark: Mark | None, *, prompt: bool) -> Walked:
-        """Write what lies behind a mark.
+    def run(
+        self, messages: Sequence[dict[str, Any]], mark: WalkMark | None, *, prompt: bool
+    ) -> Walked:
+        """Write what comes after a mark.
 
         Args:
             messages: The whole conversation, which begins as it did when the mark was made.
@@ -97,13 +101,13 @@ class Walk:
         with self._lock:
             self._chat.messages = messages
             try:
-                run = _Run(mark or self._start)
-                text = joined(self._pieces(run, prompt=prompt), self._sandbox.limits)
+                run = _WalkState(mark or self._start)
+                text = join_pieces(self._write_pieces(run, prompt=prompt), self._sandbox.limits)
             finally:
                 self._chat.messages = ()
         return Walked(text if mark else self._prologue + text, run.mark, run.rounds)
 
-    def _pieces(self, run: _Run, *, prompt: bool) -> Iterator[str]:
+    def _write_pieces(self, run: _WalkState, *, prompt: bool) -> Iterator[str]:
         chat, offset = self._chat, self._first
         self._restore(run.mark.snapshot)
         chat.end_seen = False
@@ -112,12 +116,12 @@ class Walk:
             piece = self._step(chat.messages[offset + index], loop)
             yield piece
             run.rounds += 1
-            # What is written behind a look at the end may change, however it came about.
+            # What is written after a look at the end may change, however it came about.
             if not chat.end_seen:
-                run.mark = Mark(index + 1, run.mark.length + len(piece), self._snapshot())
+                run.mark = WalkMark(index + 1, run.mark.length + len(piece), self._take_snapshot())
         yield self._tail(prompt)
 
-    def _snapshot(self) -> _Snapshot:
+    def _take_snapshot(self) -> _Snapshot:
         for attributes in self._namespaces:
             _check_repeatable(attributes.values())
         return tuple(dict(attributes) for attributes in self._namespaces), dict(self._memo)
@@ -131,15 +135,15 @@ class Walk:
         self._memo.update(memo)
 
 
-class _Run:
+class _WalkState:
     """Where a run stands."""
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: WalkMark) -> None:
         self.mark = mark
         self.rounds = 0
 
 
-def _attributes(namespace: Namespace) -> dict[str, Any]:
+def _get_attributes(namespace: Namespace) -> dict[str, Any]:
     found: dict[str, Any] = object.__getattribute__(namespace, "_Namespace__attrs")
     return found
 
@@ -154,16 +158,9 @@ def _check_repeatable(values: Iterable[Any]) -> None:
 
 
 _OURS = "convmem_"
-
-
 ROWS, STEP, TAIL = f"{_OURS}rows", f"{_OURS}step", f"{_OURS}tail"
-
-
 _MESSAGE, _LOOP = f"{_OURS}message", f"{_OURS}loop"
-
-
 _PROMPT = "add_generation_prompt"
-
 
 _FOR_WHOLE_TEMPLATES = (
     nodes.Block,
@@ -175,25 +172,16 @@ _FOR_WHOLE_TEMPLATES = (
     nodes.ScopedEvalContextModifier,
 )
 
-
 _UNREPEATABLE = {"cycler", "joiner", "lipsum"}
-
-
 """Functions whose values change by being used."""
 
-
 _UNLIKE = {"pprint", "random"}
-
-
 """Filters that write something else each time, or for a view of messages than for a list."""
-
 
 _LAZY = {
     *("batch", "items", "map", "reject", "rejectattr"),
     *("reverse", "select", "selectattr", "slice", "unique"),
 }
-
-
 """Filters whose values are used up by being read."""
 
 
@@ -211,17 +199,17 @@ class SplitTemplate:
     prompt_in_tail: bool
 
 
-def split(sandbox: Sandbox, source: str) -> SplitTemplate:
+def split_template(sandbox: Sandbox, source: str) -> SplitTemplate:
     """Cut a template whose syntax is right.
 
     Raises:
         NotSeparableError: If it cannot be run message by message; says why.
     """
-    tree = sandbox.parsed(source)
+    tree = sandbox.parse_counted(source)
     _check(tree)
-    number, loop = _message_loop(tree.body)
+    number, loop = _find_message_loop(tree.body)
     before, after = tree.body[:number], tree.body[number + 1 :]
-    in_tail = not any(_names(node, _PROMPT) for node in [*before, loop])
+    in_tail = not any(_has_name(node, _PROMPT) for node in [*before, loop])
     _rename_loop(loop.body)
     # Within a loop of one round, `continue` ends the message.
     only = nodes.List([_load(_MESSAGE)])
@@ -229,8 +217,8 @@ def split(sandbox: Sandbox, source: str) -> SplitTemplate:
     tree.body = [
         *before,
         nodes.Assign(_store(ROWS), loop.iter),
-        nodes.Macro(STEP, [_parameter(_MESSAGE), _parameter(_LOOP)], [], body),
-        nodes.Macro(TAIL, [_parameter(_PROMPT)], [], after),
+        nodes.Macro(STEP, [_declare(_MESSAGE), _declare(_LOOP)], [], body),
+        nodes.Macro(TAIL, [_declare(_PROMPT)], [], after),
     ]
     for node in tree.body[number:]:
         node.set_lineno(loop.lineno)
@@ -246,16 +234,16 @@ def _store(name: str) -> nodes.Name:
     return nodes.Name(name, "store")
 
 
-def _parameter(name: str) -> nodes.Name:
+def _declare(name: str) -> nodes.Name:
     return nodes.Name(name, "param")
 
 
 # -- the loop -------------------------------------------------------------------------------------
-def _message_loop(body: list[nodes.Node]) -> tuple[int, nodes.For]:
+def _find_message_loop(body: list[nodes.Node]) -> tuple[int, nodes.For]:
     found = [
         (number, node)
         for number, node in enumerate(body)
-        if isinstance(node, nodes.For) and _writes_messages(node)
+        if isinstance(node, nodes.For) and _is_message_loop(node)
     ]
     if len(found) != 1:
         raise NotSeparableError(f"it has {len(found)} loops over messages at its top level")
@@ -264,31 +252,31 @@ def _message_loop(body: list[nodes.Node]) -> tuple[int, nodes.For]:
         raise NotSeparableError("its loop over the messages is filtered, recursive or has an else")
     if not isinstance(loop.target, nodes.Name):
         raise NotSeparableError("its loop over the messages unpacks them")
-    if any(isinstance(node, nodes.Break) for node in _of_this_loop(loop.body)):
+    if any(isinstance(node, nodes.Break) for node in _walk_loop(loop.body)):
         raise NotSeparableError("it leaves the loop over the messages early")
     if any(name.name == "loop" and name.ctx != "load" for name in loop.find_all(nodes.Name)):
         raise NotSeparableError("it has another variable 'loop'")
     return number, loop
 
 
-def _writes_messages(loop: nodes.For) -> bool:
+def _is_message_loop(loop: nodes.For) -> bool:
     read = [loop.iter] if isinstance(loop.iter, nodes.Name) else loop.iter.find_all(nodes.Name)
     names = {name.name for name in read if isinstance(name, nodes.Name)}
     return bool(names - {"tools", "documents"}) and any(True for _ in loop.find_all(nodes.Output))
 
 
-def _of_this_loop(parts: Iterable[nodes.Node]) -> Iterator[nodes.Node]:
+def _walk_loop(parts: Iterable[nodes.Node]) -> Iterator[nodes.Node]:
     """Yield all nodes for which `break` and `loop` mean this loop, loops within it apart."""
     for node in parts:
         yield node
         if isinstance(node, nodes.For):
-            yield from _of_this_loop([node.iter, *node.else_])
+            yield from _walk_loop([node.iter, *node.else_])
         else:
-            yield from _of_this_loop(node.iter_child_nodes())
+            yield from _walk_loop(node.iter_child_nodes())
 
 
 def _rename_loop(body: list[nodes.Node]) -> None:
-    for node in _of_this_loop(body):
+    for node in _walk_loop(body):
         if isinstance(node, nodes.Name) and node.name == "loop":
             node.name = _LOOP
 
@@ -303,14 +291,12 @@ def _check(tree: nodes.Template) -> None:
     odd = used & _UNREPEATABLE | {f.name for f in tree.find_all(nodes.Filter)} & _UNLIKE
     if odd:
         raise NotSeparableError(f"it uses {', '.join(sorted(odd))}")
-    if any(
-        _holds_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))
-    ):
+    if any(_has_lazy(literal) for literal in tree.find_all((nodes.List, nodes.Tuple, nodes.Dict))):
         raise NotSeparableError("it keeps an iterator in a list")
     _check_namespaces(tree)
 
 
-def _holds_lazy(literal: nodes.Node) -> bool:
+def _has_lazy(literal: nodes.Node) -> bool:
     items = literal.iter_child_nodes()
     values = [item.value if isinstance(item, nodes.Pair) else item for item in items]
     return any(isinstance(value, nodes.Filter) and value.name in _LAZY for value in values)
@@ -333,7 +319,7 @@ def _is_name(node: Any, *names: str) -> bool:
     return isinstance(node, nodes.Name) and node.name in names
 
 
-def _names(node: nodes.Node, name: str) -> bool:
+def _has_name(node: nodes.Node, name: str) -> bool:
     return _is_name(node, name) or any(found.name == name for found in node.find_all(nodes.Name))
 
 
@@ -347,7 +333,7 @@ class NotSeparableError(Exception):
     """A template does what cannot be followed message by message; it is rendered whole."""
 
 
-class Chat:
+class WalkedChat:
     """The messages a template runs over; they are set anew for every run.
 
     Attributes:
@@ -370,23 +356,23 @@ class MessageView:
 
     __slots__ = ("_chat", "_offset")
 
-    def __init__(self, chat: Chat, offset: int = 0) -> None:
+    def __init__(self, chat: WalkedChat, offset: int = 0) -> None:
         self._chat = chat
         self._offset = offset
 
-    def _known(self) -> int:
+    def _count_known(self) -> int:
         return max(0, len(self._chat.messages) - self._offset)
 
-    def _whole(self) -> list[Message]:
+    def _list_all(self) -> list[Message]:
         self._chat.end_seen = True
         return list(self._chat.messages[self._offset :])
 
     def __len__(self) -> int:
         self._chat.end_seen = True
-        return self._known()
+        return self._count_known()
 
     def __bool__(self) -> bool:
-        if self._known():
+        if self._count_known():
             return True
         self._chat.end_seen = True
         return False
@@ -401,32 +387,32 @@ class MessageView:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return self._slice(key)
-        if isinstance(key, int) and 0 <= key < self._known():
+        if isinstance(key, int) and 0 <= key < self._count_known():
             return self._chat.messages[self._offset + key]
-        return self._whole()[key]
+        return self._list_all()[key]
 
     def _slice(self, key: slice) -> Any:
         start, stop = key.start or 0, key.stop
         is_plain = key.step in (None, 1) and isinstance(start, int) and start >= 0
         if is_plain and stop is None:
             return MessageView(self._chat, self._offset + start)
-        if is_plain and isinstance(stop, int) and 0 <= stop <= self._known():
+        if is_plain and isinstance(stop, int) and 0 <= stop <= self._count_known():
             return list(self._chat.messages[self._offset + start : self._offset + stop])
-        return self._whole()[key]
+        return self._list_all()[key]
 
     def __add__(self, other: Any) -> Any:
-        return self._whole() + (other._whole() if isinstance(other, MessageView) else other)
+        return self._list_all() + (other._list_all() if isinstance(other, MessageView) else other)
 
     def __radd__(self, other: Any) -> Any:
-        return other + self._whole()
+        return other + self._list_all()
 
     def __eq__(self, other: object) -> bool:
-        return self._whole() == (other._whole() if isinstance(other, MessageView) else other)
+        return self._list_all() == (other._list_all() if isinstance(other, MessageView) else other)
 
     __hash__ = None  # type: ignore[assignment]  # lists have none either
 
     def __str__(self) -> str:
-        return str(self._whole())
+        return str(self._list_all())
 
     __repr__ = __str__
 
@@ -436,7 +422,7 @@ class MessageView:
         raise NotSeparableError(f"it uses messages.{name}")
 
 
-def first_shown(view: Any, chat: Chat) -> int | None:
+def get_first_shown(view: Any, chat: WalkedChat) -> int | None:
     """Return the number of the first message that a view of the chat shows, None for others."""
     is_view = isinstance(view, MessageView) and view._chat is chat  # noqa: SLF001
     return view._offset if is_view else None  # noqa: SLF001
@@ -452,7 +438,7 @@ class WalkedLoop:
 
     def __init__(
         self,
-        chat: Chat,
+        chat: WalkedChat,
         offset: int,
         index0: int,
         memo: dict[str, Any],
@@ -504,7 +490,7 @@ class WalkedLoop:
 
     @property
     def nextitem(self) -> Any:
-        """The message behind it."""
+        """The message after it."""
         following = self._offset + self.index
         if following < len(self._chat.messages):
             return self._chat.messages[following]

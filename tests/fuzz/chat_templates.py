@@ -93,7 +93,7 @@ class _Chat:
         if isinstance(turn.detour, float):
             place = int(len(self._session) * turn.detour)
             self._session = self._session[:place]
-            self._state.rewound(place)
+            self._state.rewind(place)
         elif turn.detour == "copy":
             # What a copy does must not be felt by what goes on.
             self._fed(self._state.copy(), Turn([*turn.messages, *turn.messages]))
@@ -110,7 +110,7 @@ class _Chat:
         fault = self._compared(sent, whole)
         self._messages += turn.messages
         self._session = whole + turn.reply
-        self._state.received(turn.reply)
+        self._state.record_reply(turn.reply)
         return fault
 
     def _read_ahead(self, turn: Turn) -> Turn:
@@ -150,7 +150,7 @@ class _Chat:
         self._findings.refused += 1
         if f"{error.kind}: {error.reason}" != refusal:
             return f"refuses with {error.kind}: {error.reason!r}, not {refusal!r}"
-        if self._state.text() != self._session or self._state.messages != self._messages:
+        if self._state.read_text() != self._session or self._state.messages != self._messages:
             return "a refused turn leaves its traces"
         return None
 
@@ -161,7 +161,7 @@ class _Chat:
         could = _common_length(self._session, whole)
         if kept != could:
             return f"keeps {kept} of {could} that it could"
-        return None if self._state.text() == whole else "the ledger holds another text"
+        return None if self._state.read_text() == whole else "the ledger holds another text"
 
 
 def _half(content: Any) -> Any:

@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_convmem import ChatTemplate
 from langchain_convmem.errors import ChatTemplateError
 from langchain_convmem.text.replies import read_reply
-from langchain_convmem.text.reply_formats import ReplyFormat, format_of
+from langchain_convmem.text.reply_formats import ReplyFormat, find_reply_format
 from tests.fuzz.reference_templates import builtin_templates, real_templates
 
 __all__ = ["main", "read_back"]
@@ -51,7 +51,7 @@ _REPLIES = {
 def read_back(source: str) -> tuple[ReplyFormat, Mapping[str, str]]:
     """Return the format that is recognised in a template, and what became of each reply."""
     template = ChatTemplate(source, **_TOKENS)
-    form = format_of(template)
+    form = find_reply_format(template)
     return form, {name: _outcome(template, form, reply) for name, reply in _REPLIES.items()}
 
 

@@ -19,7 +19,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 FOREIGN_CODE_BORDERS = {
     "cli/models.py": 2,  # a provider's constructor, and its calls
     "conversation/text_backend.py": 2,  # sessions that are to go back, or to close
-    "conversation/threads.py": 1,  # any chat history of LangChain
+    "conversation/conversation.py": 1,  # any chat history of LangChain
     "conversation/tools.py": 2,  # tools, called and awaited
     "integrations/vector_store_sync.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
@@ -31,7 +31,7 @@ FOREIGN_CODE_BORDERS = {
 
 LAST_HANDLERS = {
     "cli/app.py",  # Ctrl-C becomes an exit code
-    "conversation/flows.py",  # every exception is handed to the turn, which decides
+    "conversation/turn.py",  # every exception is handed to the turn, which decides
     "workers.py",  # what a thread raises is handed to whoever waits for it
     "effects.py",  # every exception is handed to the job that runs, which decides
 }

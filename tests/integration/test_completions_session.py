@@ -23,10 +23,10 @@ from langchain_convmem.errors import (
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    TextSession,
 )
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
 from langchain_convmem.text.completions import CompletionsEngine
@@ -289,7 +289,7 @@ def test_it_follows_the_protocols():
     session = engine.create_session()
     assert isinstance(engine, TextEngine)
     assert engine.template is not None
-    assert isinstance(session, TextSession)
+    assert isinstance(session, ModelSession)
     assert isinstance(session, RewindableSession)
     assert isinstance(session, ClonableSession)
     assert not isinstance(session, ScoringSession)

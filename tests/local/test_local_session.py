@@ -19,10 +19,10 @@ from langchain_convmem.errors import (
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    TextSession,
     TokenCountingSession,
 )
 from langchain_convmem.text import ChatTemplate
@@ -55,7 +55,7 @@ def test_it_follows_all_protocols(engine):
     session = engine.create_session()
     assert isinstance(engine, TextEngine)
     for protocol in (
-        TextSession,
+        ModelSession,
         RewindableSession,
         ClonableSession,
         ScoringSession,

@@ -177,7 +177,7 @@ class Talk:
 
     @property
     def ledger(self) -> str:
-        return self.conversation._backend.state.render.text() if self.engine else ""
+        return self.conversation._backend.state.render.read_text() if self.engine else ""
 
     def check_rest(self) -> None:
         """Nobody is inside, nothing is left over, and no session holds what was never said."""
@@ -190,7 +190,7 @@ class Talk:
             assert not backend.pool._busy
             session = backend.live.session
             held = "" if session is None else session.text
-            assert held == backend.state.render.text()[: backend.live.held]
+            assert held == backend.state.render.read_text()[: backend.live.held]
 
 
 def outline(message: BaseMessage) -> tuple[Any, ...]:

@@ -196,7 +196,7 @@ class ConversationHost(Host):
     name = "conversation"
 
     def app(self, memory, model, **options):
-        return _Conversations(memory, model, {"answer_missing": "cancelled", **options})
+        return _Conversations(memory, model, {"on_pending_tool_calls": "cancel", **options})
 
     def with_tool(self, memory, model, tool):
         return self.app(memory, model, recall=False, preface={"tools": [tool]})

@@ -102,14 +102,14 @@ class _Chat:
         new = [*self.unfed, *turn["send"]]
         everything = [*self.history, *turn["send"]]
         if "error" in turn:
-            before = (self.state.text(), self.state.messages)
+            before = (self.state.read_text(), self.state.messages)
             self._check_error(turn["error"], what, lambda: self._rendered(everything, **extra))
             self._check_error(
                 turn["error"], what, lambda: self.state.feed(new, extra_context=extra)
             )
-            check_equal(f"{what}: state", (self.state.text(), self.state.messages), before)
+            check_equal(f"{what}: state", (self.state.read_text(), self.state.messages), before)
             return
-        session = self.state.text()
+        session = self.state.read_text()
         whole = self._rendered(everything, **extra)
         increment = self.state.feed(new, extra_context=extra)
         found = {
@@ -124,7 +124,7 @@ class _Chat:
         expected = {key: turn[key] for key in _PROMPTS & set(turn)}
         check_equal(what, {key: found[key] for key in expected}, expected)
         check_equal(f"{what}: session", session[: increment.kept] + increment.text, whole)
-        check_equal(f"{what}: ledger", self.state.text(), whole)
+        check_equal(f"{what}: ledger", self.state.read_text(), whole)
         self._answer(turn, new)
 
     def _difference(self, whole: str, extra: Mapping[str, Any]) -> str | None:
@@ -144,7 +144,7 @@ class _Chat:
 
     def _answer(self, turn: Mapping[str, Any], new: list[Any]) -> None:
         self.history += new[len(self.unfed) :]
-        self.state.received(turn.get("raw_reply") or "")
+        self.state.record_reply(turn.get("raw_reply") or "")
         self.unfed = [turn["reply_message"]] if turn.get("reply_message") else []
         self.history += self.unfed
 

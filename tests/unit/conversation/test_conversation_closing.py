@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Engine
 from langchain_convmem.conversation import Conversation
@@ -260,3 +261,26 @@ def test_a_conversation_that_is_forgotten_takes_its_session_along():
     engine.create_conversation().send_message("a")
     assert not engine._pool._idle
     assert not engine._pool._busy
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("template", "qwen"),
+        ("reply_format", "hermes"),
+        ("channels", ()),
+        ("stop", ("<end>",)),
+        ("prefill_preface", True),
+        ("reasoning_history", "current_turn"),
+        ("on_divergence", "error"),
+    ],
+)
+def test_settings_of_text_engines_are_refused_by_chat_models(name, value):
+    with pytest.raises(ConfigError, match=f"{name} is for text engines"):
+        Conversation(ScriptedChatModel(replies=["Yes."]), **{name: value})
+
+
+def test_what_extra_context_means_is_no_question_to_a_text_engine():
+    engine = ScriptedEngine("Yes.", template=ChatTemplate.builtin("qwen"))
+    with pytest.raises(ConfigError, match="context_kwargs is for chat models"):
+        Conversation(engine, context_kwargs=dict)

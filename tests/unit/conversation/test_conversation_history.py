@@ -125,7 +125,7 @@ def test_going_back_forgets_what_was_said_since(opened, rewindable):
     assert texts(talk) == ["a", "Reply 1", "d", "Reply 2"]
     session = talk._backend.live.session
     assert "b<|im_end|>" not in session.text
-    assert session.text == talk._backend.state.render.text()
+    assert session.text == talk._backend.state.render.read_text()
     talk.rewind(start)
     assert talk.history == []
     assert talk.send_message("e").text == "Reply 1"

@@ -46,7 +46,7 @@ class Model:
             backend = talk._backend
             session = backend.live.session
             held = "" if session is None else session.text
-            assert held == backend.state.render.text()[: backend.live.held]
+            assert held == backend.state.render.read_text()[: backend.live.held]
             replies = [one.text for one in talk.history if one.type == "ai"]
             whole = [f"Reply {n} to you." for n in range(1, len(replies) + 1)]
             assert [one[: len(said)] for one, said in zip(whole, replies, strict=True)] == replies

@@ -9,12 +9,14 @@ from operator import add
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     HumanMessage,
     message_chunk_to_message,
 )
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 from scripted_chat import ScriptedChatModel
 
@@ -115,7 +117,7 @@ def test_a_reply_is_the_same_for_every_chunking_and_every_way_to_read_it(reply, 
     assert outline(talk.last_message) == outline(whole)
     assert found.id == talk.last_message.id
     assert found.response_metadata["raw_text"] == reply
-    assert talk._backend.state.render.text().endswith(reply)
+    assert talk._backend.state.render.read_text().endswith(reply)
 
 
 def test_chunks_hold_what_is_new_and_nothing_twice():
@@ -266,7 +268,48 @@ def test_a_handle_can_be_awaited():
 @pytest.mark.parametrize("callback", ["no function", 3])
 def test_a_callback_is_checked_before_anything_is_sent(callback):
     talk = conversation("Level 3.")
-    with pytest.raises(ConfigError, match="no callback"):
+    with pytest.raises(ConfigError, match="not a callback"):
         talk.send_message_async("Go", callback)
     assert talk._gate.is_free
     assert talk.wait(0)
+
+
+class EmptyListFirst(BaseChatModel):
+    """Begins its stream with an empty list of blocks, as some services do."""
+
+    @property
+    def _llm_type(self):
+        return "empty-list-first"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        raise AssertionError("it is streamed")
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        for content in ([], "Level ", "3.", []):
+            yield ChatGenerationChunk(message=AIMessageChunk(content))
+
+
+def test_an_empty_list_at_the_beginning_of_a_stream_swallows_no_text():
+    talk = Conversation(EmptyListFirst())
+    assert reduce(add, talk.stream("Where?")).content == "Level 3."
+    assert talk.history[-1].content == "Level 3."
+
+
+class CallInPieces(EmptyListFirst):
+    """Streams a call in LangChain's standard blocks."""
+
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
+        metadata = {"output_version": "v1"}
+        for name, args, call_id in (("look", '{"place"', "c1"), (None, ': "here"}', None)):
+            call = {"name": name, "args": args, "id": call_id, "index": 0}
+            block = {"type": "tool_call_chunk", **call}
+            chunk = AIMessageChunk([block], tool_call_chunks=[block], response_metadata=metadata)
+            yield ChatGenerationChunk(message=chunk)
+            metadata = {}
+
+
+def test_a_call_that_is_streamed_in_blocks_is_kept_as_a_whole_call():
+    talk = Conversation(CallInPieces(), auto_tools=False)
+    assert len(list(talk.stream("Where?"))) == 3
+    call = {"type": "tool_call", "name": "look", "args": {"place": "here"}, "id": "c1"}
+    assert talk.history[-1].content == [call]

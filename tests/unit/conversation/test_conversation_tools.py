@@ -65,15 +65,13 @@ def endless_chat():
     return ScriptedChatModel(replies=[*(calling(call(call_id=f"c{n}")) for n in range(3)), "Done."])
 
 
-@pytest.mark.parametrize("model", [endless_chat, endless_text])
-@pytest.mark.parametrize(("policy", "kept"), [("undo", 0), ("keep", 5)])
-def test_a_loop_ends_at_its_limit(model, policy, kept):
+@pytest.mark.parametrize(
+    ("model", "settings"), [(endless_chat, {}), (endless_text, {"on_divergence": "error"})]
+)
+@pytest.mark.parametrize(("policy", "kept"), [("rollback", 0), ("keep", 5)])
+def test_a_loop_ends_at_its_limit(model, settings, policy, kept):
     talk = Conversation(
-        model(),
-        preface={"tools": [look]},
-        max_tool_rounds=2,
-        on_tool_limit=policy,
-        on_divergence="error",
+        model(), preface={"tools": [look]}, max_tool_rounds=2, on_tool_limit=policy, **settings
     )
     with pytest.raises(ToolLoopLimitError, match="2 times") as error:
         talk.send_message("Go")
@@ -166,7 +164,7 @@ def test_the_model_is_told_of_a_call_that_cannot_be_read(model):
 @pytest.mark.parametrize("model", [broken_chat, broken_text])
 @SEND
 def test_a_call_that_cannot_be_read_may_end_the_turn(model, send):
-    talk = Conversation(model(), preface={"tools": [look]}, on_broken_call="raise")
+    talk = Conversation(model(), preface={"tools": [look]}, on_invalid_tool_call="raise")
     with pytest.raises(ReplyFormatError) as error:
         send(talk, "Go")
     assert "Hm." in error.value.text

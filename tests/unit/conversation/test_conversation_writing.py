@@ -10,7 +10,7 @@ from langchain_core.chat_history import InMemoryChatMessageHistory
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.conversation.flows import TurnControl, adrive
+from langchain_convmem.conversation.turn import TurnControl, adrive
 from langchain_convmem.effects import Step
 from langchain_convmem.errors import ConversationError, TurnCancelledError, TurnTimeoutError
 
@@ -151,11 +151,11 @@ def test_an_error_is_not_replaced_by_a_cancel_that_comes_with_it():
 
 def test_a_turn_is_ended_once_and_for_one_reason():
     control = TurnControl()
-    assert control.due() is None
+    assert control.take_error() is None
     assert control.cancel()
     assert not control.stop(TurnTimeoutError("late"))
-    assert isinstance(control.due(), TurnCancelledError)
-    assert control.due() is None
+    assert isinstance(control.take_error(), TurnCancelledError)
+    assert control.take_error() is None
     assert isinstance(control.stopped.exception(0), TurnCancelledError)
 
 
@@ -173,14 +173,14 @@ def test_a_sealed_turn_cannot_be_ended():
 
 def test_what_waits_is_woken_once_even_if_the_end_came_before():
     control, woken = TurnControl(), []
-    with control.waking(lambda: woken.append("during")):
+    with control.call_on_stop(lambda: woken.append("during")):
         control.cancel()
     assert woken == ["during"]
-    with control.waking(lambda: woken.append("late")):
+    with control.call_on_stop(lambda: woken.append("late")):
         pass
     assert woken == ["during", "late"]
-    control.due()
-    with control.waking(lambda: woken.append("never")):
+    control.take_error()
+    with control.call_on_stop(lambda: woken.append("never")):
         pass
     assert woken == ["during", "late"]
 

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.conversation.inputs import as_messages, prepared_steps
+from langchain_convmem.conversation.inputs import as_messages, prepare_steps
 from langchain_convmem.effects import arun
 from langchain_convmem.errors import InvalidMessageError
 
@@ -185,7 +185,7 @@ def test_a_tools_result_is_text_parts_or_json(content, expected):
         ({"role": "user", "content": "x", "note": object()}, "note"),
         ({"role": "user", "content": "x", "name": 5}, "name of type int"),
         ([{"type": "text", "text": "x"}], "wrap parts"),
-        ({"type": "human", "data": {"content": 5}}, "no stored message"),
+        ({"type": "human", "data": {"content": 5}}, "not a stored message"),
         ({"type": "remote", "data": {"content": "x"}}, "remote"),
         ({"role": "user", "content": [{"type": "picture", "path": "x"}]}, "picture"),
         ({"role": "user", "content": [{"text": 5}]}, "text of type int"),
@@ -222,6 +222,12 @@ def test_what_could_be_no_message_is_a_type_error(value):
         as_messages(value)
 
 
+def test_a_pair_that_begins_with_a_message_is_refused_without_its_words():
+    with pytest.raises(TypeError, match="message 0 is of type tuple") as error:
+        as_messages([(HumanMessage("My secret"), "b")])
+    assert "secret" not in str(error.value)
+
+
 # -- media ----------------------------------------------------------------------------------------
 
 
@@ -233,13 +239,13 @@ async def test_files_are_read_alike_in_both_worlds(tmp_path):
         {"type": "text", "text": "Look:"},
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
-    found = await arun(prepared_steps(given))
+    found = await arun(prepare_steps(given))
     assert found == as_messages(given) == [HumanMessage(expected)]
 
 
 def test_text_alone_takes_no_step():
     with pytest.raises(StopIteration):
-        next(prepared_steps(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
+        next(prepare_steps(["Hi", {"role": "user", "content": [{"text": "Hi"}]}]))
 
 
 def test_bytes_reach_no_template(tmp_path):

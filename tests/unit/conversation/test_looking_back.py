@@ -252,7 +252,7 @@ THOUGHT = "<think>\nfirst A, then B\n</think>\n\n"
 
 def test_thoughts_of_earlier_turns_leave_the_prompt_when_the_user_speaks():
     engine = text_engine(THOUGHT + "one", THOUGHT + "two", "three", template="qwen")
-    said = Conversation(engine, keep_reasoning="loop")
+    said = Conversation(engine, reasoning_history="current_turn")
     for text in "abc":
         said.send_message(text)
     assert "first A" not in engine.sessions[0].text

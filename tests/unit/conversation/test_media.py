@@ -7,14 +7,8 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.conversation.inputs import as_messages
-from langchain_convmem.conversation.media import (
-    MEDIA_MARKS,
-    MediaLimits,
-    has_media,
-    interleaved,
-    media_of,
-)
+from langchain_convmem.conversation.inputs import MediaLimits, as_messages, has_media
+from langchain_convmem.conversation.media import MEDIA_MARKS, interleave, list_media
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.protocols import Media
 
@@ -95,7 +89,7 @@ def test_the_type_is_what_the_bytes_say(start, kind, expected):
     data = start + bytes(20)
     found = block({"type": kind, "blob": encoded(data), "mime_type": "image/png"})
     assert found["mime_type"] == expected
-    assert media_of([HumanMessage([found])]) == [Media(kind, data, expected)]
+    assert list_media([HumanMessage([found])]) == [Media(kind, data, expected)]
 
 
 def test_files_of_other_sorts_are_kept_for_chat_models():
@@ -141,7 +135,7 @@ def test_langchain_messages_of_every_role_may_name_files(tmp_path):
     path.write_bytes(WAV)
     given = ToolMessage([{"type": "audio", "path": str(path)}], tool_call_id="c")
     [found] = as_messages(given)
-    assert media_of([found]) == [Media("audio", WAV, "audio/wav")]
+    assert list_media([found]) == [Media("audio", WAV, "audio/wav")]
     assert given.content == [{"type": "audio", "path": str(path)}]
 
 
@@ -174,7 +168,7 @@ def test_only_plain_files_are_read(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (tmp_path, pipe):
-        with pytest.raises(InvalidMessageError, match="no plain file"):
+        with pytest.raises(InvalidMessageError, match="not a regular file"):
             block({"type": "image", "path": str(path)})
 
 
@@ -232,7 +226,7 @@ def test_media_come_in_the_order_of_the_messages():
             ),
         ]
     )
-    assert media_of(messages) == [CAT, SONG, DOG]
+    assert list_media(messages) == [CAT, SONG, DOG]
     assert list(map(has_media, messages)) == [True, False, True]
 
 
@@ -246,13 +240,13 @@ def test_media_come_in_the_order_of_the_messages():
 )
 def test_a_session_that_reads_text_gets_bytes_of_pictures_and_sounds_only(part, named):
     with pytest.raises(InvalidMessageError, match=named):
-        media_of([HumanMessage([part])])
+        list_media([HumanMessage([part])])
 
 
 @pytest.mark.parametrize("mark", MEDIA_MARKS["image"])
 def test_media_take_the_places_of_the_marks_of_known_families(mark):
     text = f"<|vision_start|>{mark}<|vision_end|>One and {mark}"
-    assert interleaved(text, None, [CAT, DOG]) == [
+    assert interleave(text, None, [CAT, DOG]) == [
         "<|vision_start|>",
         CAT,
         "<|vision_end|>One and ",
@@ -263,23 +257,23 @@ def test_media_take_the_places_of_the_marks_of_known_families(mark):
 def test_each_kind_has_its_own_order():
     text = "<img><snd><img>"
     marks = {"image": ["<img>"], "audio": ["<snd>"]}
-    assert interleaved(text, marks, [SONG, CAT, DOG]) == [CAT, SONG, DOG]
+    assert interleave(text, marks, [SONG, CAT, DOG]) == [CAT, SONG, DOG]
 
 
 def test_of_two_marks_at_one_place_the_longer_counts():
     marks = {"image": ["<img>", "<img>1</img>"]}
-    assert interleaved("a<img>1</img>b", marks, [CAT]) == ["a", CAT, "b"]
+    assert interleave("a<img>1</img>b", marks, [CAT]) == ["a", CAT, "b"]
 
 
 @pytest.mark.parametrize("media", [[], [CAT], [CAT, DOG, CAT], [CAT, SONG]])
 def test_every_medium_needs_its_mark_and_every_mark_its_medium(media):
     with pytest.raises(InvalidMessageError, match="writes marks for 2 image, but"):
-        interleaved("<img> and <img>", {"image": ["<img>"]}, media)
+        interleave("<img> and <img>", {"image": ["<img>"]}, media)
 
 
 def test_a_template_without_marks_takes_no_media():
     with pytest.raises(InvalidMessageError, match=r"marks for no media.*hold 1 image"):
-        interleaved("Look:", None, [CAT])
+        interleave("Look:", None, [CAT])
 
 
 @pytest.mark.parametrize(
@@ -293,22 +287,22 @@ def test_a_template_without_marks_takes_no_media():
 )
 def test_a_mark_that_somebody_wrote_swallows_no_medium(message):
     with pytest.raises(InvalidMessageError, match="says '<image>'"):
-        interleaved("USER: <image>", None, [CAT], messages=[message])
+        interleave("USER: <image>", None, [CAT], messages=[message])
 
 
 def test_marks_of_other_families_may_be_spoken_of():
     text = "<start_of_image>What is an <image>?"
     said = [HumanMessage("What is an <image>?")]
-    assert interleaved(text, None, [CAT], messages=said) == [CAT, "What is an <image>?"]
-    assert interleaved("An <image>?", None, [], messages=said) == ["An <image>?"]
+    assert interleave(text, None, [CAT], messages=said) == [CAT, "What is an <image>?"]
+    assert interleave("An <image>?", None, [], messages=said) == ["An <image>?"]
     with pytest.raises(InvalidMessageError, match="says '<image>'"):
-        interleaved("An <image>?", {"image": ["<image>"]}, [], messages=said)
+        interleave("An <image>?", {"image": ["<image>"]}, [], messages=said)
 
 
 def test_the_model_may_speak_of_marks_and_the_conversation_goes_on():
     said = AIMessage([{"type": "text", "text": " It is an <image>, <image>. "}])
     text = "<image>What?\nIt is an <image>, <image>.\n<image>And?"
-    assert interleaved(text, None, [CAT, DOG], messages=[said]) == [
+    assert interleave(text, None, [CAT, DOG], messages=[said]) == [
         CAT,
         "What?\nIt is an <image>, <image>.\n",
         DOG,
@@ -321,12 +315,12 @@ def test_a_prompt_can_be_sent_from_any_place_on(start):
     text = "a<image>b<image>c"
     whole = [*"a", CAT, *"b", DOG, *"c"]
     kept = {0: 0, 1: 1, 8: 2, 9: 3, 17: 5}[start]
-    assert interleaved(text, None, [CAT, DOG], start=start) == whole[kept:]
+    assert interleave(text, None, [CAT, DOG], start=start) == whole[kept:]
 
 
 def test_no_prompt_is_sent_from_within_a_mark():
     with pytest.raises(InvalidMessageError, match="lies within"):
-        interleaved("a<image>b", None, [CAT], start=4)
+        interleave("a<image>b", None, [CAT], start=4)
 
 
 def test_paths_are_the_only_places_that_are_read(tmp_path):

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
-from langchain_convmem.conversation.chat_backend import interrupted
+from langchain_convmem.conversation.chat_backend import make_interrupted
 from langchain_convmem.errors import (
     ConfigError,
     InvalidMessageError,
@@ -204,10 +204,10 @@ def test_half_a_reply_keeps_what_is_known_of_it_and_no_calls():
         tool_call_chunks=[{"name": "look", "args": "{}", "id": "c1", "index": 0}],
     )
     told = {"model_name": "m", "finish_reason": "cancelled", "interrupted": True}
-    assert interrupted(chunk) == AIMessage(
+    assert make_interrupted(chunk) == AIMessage(
         "From plat", id="r1", usage_metadata=USAGE, response_metadata=told
     )
-    assert interrupted(chunk.model_copy(update={"content": ""})) is None
+    assert make_interrupted(chunk.model_copy(update={"content": ""})) is None
 
 
 def test_a_reply_that_was_discarded_is_not_cut_by_its_id(open_talk):

@@ -94,7 +94,7 @@ def test_extra_context_holds_for_one_send(rewindable):
     talk.send_message("b")
     assert held(talk).endswith("<|im_start|>assistant\nFine.")
     assert talk.render_stats[0].diverged_at is not None
-    assert held(talk) == talk._backend.state.render.text()
+    assert held(talk) == talk._backend.state.render.read_text()
 
 
 def test_a_chat_model_takes_extra_context_only_if_somebody_says_what_it_means():
@@ -147,7 +147,7 @@ THOUGHT = "<think>\nHm.\n</think>\n\nFine."
 @pytest.mark.parametrize("rewindable", [True, False])
 def test_thoughts_leave_the_prompt_when_the_user_speaks_again(rewindable):
     model = engine(THOUGHT, template=QWEN, rewindable=rewindable)
-    talk = Conversation(model, keep_reasoning="loop", on_divergence="error")
+    talk = Conversation(model, reasoning_history="current_turn", on_divergence="error")
     talk.send_message("a")
     assert "Hm." in held(talk)
     talk.send_message("b")
@@ -168,7 +168,7 @@ def test_thoughts_stay_within_a_loop_of_tools():
         '<think>\nHm.\n</think>\n\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
     )
     model = engine([asking, "Fine.", "Fine."], template=QWEN)
-    talk = Conversation(model, preface={"tools": [look]}, keep_reasoning="loop")
+    talk = Conversation(model, preface={"tools": [look]}, reasoning_history="current_turn")
     talk.send_message("a")
     assert "Hm." in held(talk)
     assert [stats.diverged_at for stats in talk.render_stats] == [None, None]
@@ -287,7 +287,7 @@ def test_a_session_that_fails_in_any_way_is_replaced(action):
         except RuntimeError:
             errors += 1
     assert 1 <= errors <= 3
-    assert held(talk) == talk._backend.state.render.text()
+    assert held(talk) == talk._backend.state.render.read_text()
     assert held(talk).count("<|im_start|>user") == 2
     talk.close()
     assert model.misuses == []

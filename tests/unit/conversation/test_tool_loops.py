@@ -128,7 +128,7 @@ def test_a_handler_may_change_a_call_and_a_hook_what_the_model_reads():
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_loop_without_end_is_ended(kept):
     said, model = talk(
-        calls(call("weather")), max_tool_rounds=3, on_tool_limit="keep" if kept else "undo"
+        calls(call("weather")), max_tool_rounds=3, on_tool_limit="keep" if kept else "rollback"
     )
     with pytest.raises(ToolLoopLimitError, match="3 times") as raised:
         said.send_message("Go")
@@ -170,7 +170,7 @@ def test_the_user_may_not_speak_while_calls_wait_for_their_results():
 
 def test_or_the_calls_are_answered_as_cancelled():
     said, _ = talk(
-        calls(call("weather")), "Never mind.", auto_tools=False, answer_missing="cancelled"
+        calls(call("weather")), "Never mind.", auto_tools=False, on_pending_tool_calls="cancel"
     )
     said.send_message("Go")
     assert said.send_message("Forget it").text == "Never mind."
@@ -180,7 +180,7 @@ def test_or_the_calls_are_answered_as_cancelled():
 
 def test_a_result_that_answers_no_open_call_is_refused():
     said, _ = talk(
-        calls(call("weather")), "Never mind.", auto_tools=False, answer_missing="cancelled"
+        calls(call("weather")), "Never mind.", auto_tools=False, on_pending_tool_calls="cancel"
     )
     said.send_message("Go")
     said.send_message("Forget it")
@@ -213,7 +213,7 @@ def test_a_call_that_cannot_be_read_is_told_to_the_model():
 
 
 def test_or_it_ends_the_turn_without_a_trace():
-    said, engine = text_talk(BROKEN, "Sunny.", on_broken_call="raise")
+    said, engine = text_talk(BROKEN, "Sunny.", on_invalid_tool_call="raise")
     with pytest.raises(ReplyFormatError) as raised:
         said.send_message("Go")
     assert raised.value.text == BROKEN

@@ -15,10 +15,10 @@ from langchain_convmem.errors import (
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
+    ModelSession,
     RewindableSession,
     ScoringSession,
     TextEngine,
-    TextSession,
     TokenCountingSession,
 )
 from langchain_convmem.testing import (
@@ -120,7 +120,7 @@ NONE = {"rewindable": False, "clonable": False, "counting": False}
 @pytest.mark.parametrize("ability", ABILITIES)
 def test_a_session_has_the_abilities_that_are_on_and_no_others(ability):
     session = _session(**{**NONE, **ABILITIES[ability][1]})
-    assert isinstance(session, TextSession)
+    assert isinstance(session, ModelSession)
     assert [name for name, (kind, _) in ABILITIES.items() if isinstance(session, kind)] == [ability]
 
 

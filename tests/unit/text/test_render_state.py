@@ -32,7 +32,7 @@ def started(source=PLAIN, **variables):
     """Return a state after a first turn and its reply."""
     state = ChatTemplate(source).start(**variables)
     state.feed([user("a")])
-    state.received("b")
+    state.record_reply("b")
     return state
 
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_taken_back_is_rendered_whole(source, reason):
     stats = state.feed([user("a"), user("b")]).stats
     assert stats.mode == "full"
     assert reason in stats.reason
-    assert state.text() == template.render([user("a"), user("b")])
+    assert state.read_text() == template.render([user("a"), user("b")])
 
 
 def test_what_a_template_remembers_goes_on_with_the_chat():
@@ -118,7 +118,7 @@ def test_what_a_template_remembers_goes_on_with_the_chat():
         new = [user(f"u{n}"), user("x"), reply("y")][: n % 3 + 1]
         chat += new
         state.feed(new)
-        assert state.text() == template.render(chat)
+        assert state.read_text() == template.render(chat)
         assert state.render_stats.rendered <= len(new) + 1
 
 
@@ -139,12 +139,12 @@ def test_a_session_that_can_go_back_only_so_far_is_sent_the_rest():
     increment = state.feed([reply("B"), user("c")])
     checkpoint = 5
     assert checkpoint < increment.kept
-    assert state.text(checkpoint) == state.text()[checkpoint:]
+    assert state.read_text(checkpoint) == state.read_text()[checkpoint:]
 
 
 def test_a_session_that_was_lost_is_filled_anew():
     state = started()
-    state.rewound()
+    state.rewind()
     increment = state.feed([reply("b"), user("c")])
     assert (increment.kept, increment.diverged) == (0, False)
     assert increment.text == "<user>a</><assistant>b</><user>c</><assistant>"
@@ -154,7 +154,7 @@ def test_a_session_that_was_lost_is_filled_anew():
 @pytest.mark.parametrize("length", [-1, 99])
 def test_a_session_cannot_be_taken_to_where_it_never_was(length):
     with pytest.raises(ConfigError, match=f"not {length}"):
-        started().rewound(length)
+        started().rewind(length)
 
 
 # -- variables ------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def test_a_variable_of_one_turn_is_gone_in_the_next():
     state = started(head="[calm]")
     loud = state.feed([reply("b"), user("c")], extra_context={"head": "[loud]"})
     assert (loud.kept, loud.diverged, loud.stats.reason) == (1, True, "the variables changed")
-    assert state.text().startswith("[loud]")
+    assert state.read_text().startswith("[loud]")
     state.feed([user("d")])
-    assert state.text().startswith("[calm]<user>a")
+    assert state.read_text().startswith("[calm]<user>a")
 
 
 def test_a_change_for_good_diverges_once_and_then_goes_on_by_what_is_new():
@@ -190,7 +190,7 @@ def test_the_time_stands_still_within_a_conversation():
     state = template.start()
     state.feed([user("a")])
     assert state.feed([user("b")]).kept > len("06")
-    assert state.text().startswith("06")
+    assert state.read_text().startswith("06")
     assert template.render([]).startswith("07")
 
 
@@ -215,14 +215,14 @@ TAKING_TURNS = (
 )
 def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
     state = started(source)
-    before = (state.text(), state.messages, state.render_stats, state.length)
+    before = (state.read_text(), state.messages, state.render_stats, state.length)
     with pytest.raises(kind):
         state.feed([bad])
-    assert (state.text(), state.messages, state.render_stats, state.length) == before
+    assert (state.read_text(), state.messages, state.render_stats, state.length) == before
     state.feed([reply("b"), user("c")])
     twin = started(source)
     twin.feed([reply("b"), user("c")])
-    assert (state.text(), state.render_stats) == (twin.text(), twin.render_stats)
+    assert (state.read_text(), state.render_stats) == (twin.read_text(), twin.render_stats)
 
 
 # -- copies ---------------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ def test_a_turn_that_fails_leaves_no_trace(source, bad, kind):
 def test_copies_go_on_by_themselves():
     state = started()
     twin = state.copy()
-    twin.received(" and more")
+    twin.record_reply(" and more")
     assert twin.feed([reply("b and more"), user("other")]).stats.rendered == 2
     assert state.feed([reply("b"), user("c")]).stats.rendered == 2
-    assert twin.text() == "<user>a</><assistant>b and more</><user>other</><assistant>"
-    assert state.text() == "<user>a</><assistant>b</><user>c</><assistant>"
+    assert twin.read_text() == "<user>a</><assistant>b and more</><user>other</><assistant>"
+    assert state.read_text() == "<user>a</><assistant>b</><user>c</><assistant>"
 
 
 def test_copies_in_many_threads_do_not_disturb_each_other():
@@ -246,7 +246,7 @@ def test_copies_in_many_threads_do_not_disturb_each_other():
         twin = state.copy()
         for turn in range(20):
             twin.feed([reply("b"), user(f"{number}.{turn}")])
-        return twin.text()
+        return twin.read_text()
 
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(branch, range(8)))
@@ -268,7 +268,7 @@ def test_a_turn_can_come_in_parts():
     ]
     assert [one.stats.mode for one in (first, second, last)] == ["part"] * 3
     assert state.messages[-1]["content"] == "Hello!"
-    state.received("Yes?")
+    state.record_reply("Yes?")
     increment = state.feed([reply("Yes?"), user("No.")])
     assert (increment.text, increment.diverged) == ("</><user>No.</><assistant>", False)
 
@@ -292,12 +292,12 @@ def test_a_part_that_fails_leaves_no_trace():
     source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
     state = ChatTemplate(source).start()
     state.feed([user("Hi")], pending=True)
-    before = state.text()
+    before = state.read_text()
     with pytest.raises(ChatTemplateError):
         state.feed([user(7)])
     with pytest.raises(InvalidMessageError, match="needs a message"):
         state.feed([])
-    assert state.text() == before
+    assert state.read_text() == before
     assert state.feed([user("!")]).text == "!</><assistant>"
 
 
@@ -315,7 +315,7 @@ def test_what_was_said_before_a_conversation_began_again_goes_before_a_first_par
     state.feed([user("a")])
     state.begin_again()
     increment = state.feed([user("b")], pending=True)
-    assert (increment.kept, state.text()) == (0, "<user>b")
+    assert (increment.kept, state.read_text()) == (0, "<user>b")
 
 
 ONLY_PARTS = (
@@ -335,7 +335,7 @@ def test_a_template_that_knows_parts_alone_writes_whole_conversations_of_them():
 def test_the_reply_before_a_part_is_closed_by_a_template_that_knows_parts_alone():
     state = ChatTemplate(ONLY_PARTS).start()
     state.feed([user("a")])
-    state.received("b")
+    state.record_reply("b")
     increment = state.feed([reply("b"), user("c")], pending=True)
     assert (increment.text, increment.diverged) == ("</><user>c", False)
     assert state.feed([user("d")]).text == "d</><assistant>"
@@ -357,7 +357,7 @@ def test_what_is_said_so_far_is_read_before_the_message_ends(source):
     else:
         assert texts == ["</><user>Hel", "lo,", " Ana</><assistant>"]
     whole = ChatTemplate(source).render([user("a"), reply("b"), user("Hello, Ana")])
-    assert state.text() == whole
+    assert state.read_text() == whole
     assert [message["content"] for message in state.messages] == ["a", "b", "Hello, Ana"]
 
 
@@ -372,10 +372,10 @@ def test_a_message_that_goes_on_may_turn_out_otherwise():
 def test_variables_of_one_part_alone_are_not_left_in_the_session():
     state = started(head="A ")
     state.feed_unended([reply("b"), user("c")], extra_context={"head": "B "})
-    assert state.text() == "B <user>a</><assistant>b</><user>c"
+    assert state.read_text() == "B <user>a</><assistant>b</><user>c"
     state.feed([user("cd")])
-    assert state.text() == "A <user>a</><assistant>b</><user>cd</><assistant>"
-    state.received("e")
+    assert state.read_text() == "A <user>a</><assistant>b</><user>cd</><assistant>"
+    state.record_reply("e")
     assert state.feed([reply("e"), user("f")]).text == "</><user>f</><assistant>"
 
 
@@ -393,7 +393,7 @@ def test_a_template_that_hides_the_message_cannot_let_it_go_on(source):
     with pytest.raises(ChatTemplateError) as caught:
         state.feed_unended([user("a")])
     assert caught.value.kind == "NothingToContinue"
-    assert (state.text(), state.messages) == ("", [])
+    assert (state.read_text(), state.messages) == ("", [])
 
 
 def test_what_does_not_end_with_text_cannot_go_on():
@@ -401,4 +401,14 @@ def test_what_does_not_end_with_text_cannot_go_on():
     for messages in ([], [user([{"type": "image"}])]):
         with pytest.raises(InvalidMessageError, match="end with text"):
             state.feed_unended(messages)
-    assert state.text() == ""
+    assert state.read_text() == ""
+
+
+def test_a_part_that_fails_takes_those_back_that_came_with_it():
+    source = IN_PARTS.replace("{{ message.content }}", "{{ message.content + '' }}")
+    state = ChatTemplate(source).start()
+    state.feed([user("Hi")], pending=True)
+    with pytest.raises(ChatTemplateError):
+        state.feed([user(" there"), user(7)], pending=True)
+    state.feed([user("!")])
+    assert state.messages == [user("Hi!")]

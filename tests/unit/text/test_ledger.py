@@ -3,13 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.text.ledger import Ledger
+from langchain_convmem.text.ledger import SessionLedger
 
 PARTS = st.lists(st.text("abé🌍", max_size=6), max_size=8)
 
 
 def ledger_of(parts):
-    ledger = Ledger()
+    ledger = SessionLedger()
     for number, part in enumerate(parts):
         ledger.append(part, "reply" if number % 2 else "prompt")
     return ledger
@@ -20,7 +20,7 @@ def test_a_ledger_reads_as_the_text_that_its_parts_make(parts, start, end):
     text = "".join(parts)
     ledger = ledger_of(parts)
     assert len(ledger) == len(text)
-    assert (ledger.text(start), ledger.text(start, end)) == (text[start:], text[start:end])
+    assert (ledger.read(start), ledger.read(start, end)) == (text[start:], text[start:end])
 
 
 @given(PARTS, st.text("abé🌍", max_size=50), st.data())
@@ -28,7 +28,7 @@ def test_what_is_common_is_found_from_anywhere(parts, other, data):
     text = "".join(parts)
     start = data.draw(st.integers(0, len(text)))
     other = data.draw(st.sampled_from((other, text[start:], text[start:] + other, text[start:-1])))
-    found = ledger_of(parts).common(start, other) - start
+    found = ledger_of(parts).match(start, other) - start
     rest = text[start:]
     assert rest[:found] == other[:found]
     assert found == min(len(rest), len(other)) or rest[found] != other[found]
@@ -41,8 +41,8 @@ def test_a_ledger_that_was_cut_goes_on_from_there(parts, more, data):
     ledger, twin = ledger_of(parts), ledger_of(parts).copy()
     ledger.cut(length)
     ledger.append(more, "reply")
-    assert ledger.text() == text[:length] + more
-    assert twin.text() == text
+    assert ledger.read() == text[:length] + more
+    assert twin.read() == text
 
 
 @given(PARTS)
@@ -53,4 +53,4 @@ def test_a_ledger_tells_who_wrote_what(parts):
         for number, part in enumerate(parts)
         for origin in ["reply" if number % 2 else "prompt"] * len(part)
     ]
-    assert [ledger.origin_at(place) for place in range(len(ledger))] == written
+    assert [ledger.get_origin(place) for place in range(len(ledger))] == written

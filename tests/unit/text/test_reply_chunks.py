@@ -64,7 +64,7 @@ def agrees(parts: Sequence[str], name: str, **options: Any) -> None:
 def marks_of(name: str) -> list[str]:
     form = REPLY_FORMATS[name]
     found = [text for channel in form.channels for text in (channel.start, channel.end)]
-    found += [text for fence in form.fences for text in (fence.start, fence.end) if text]
+    found += [text for block in form.call_blocks for text in (block.start, block.end) if text]
     calls = [text for form, text in WRITTEN.values() if form == name]
     return [*found, *form.marks, *calls, *(text[:-3] for text in calls), '{"name": "f"}']
 
@@ -120,10 +120,10 @@ def test_no_text_raises_anything_but_that_a_call_is_broken(name, data):
     whole = read_reply(text, name)
     if whole.invalid_tool_calls:
         with pytest.raises(ReplyFormatError) as error:
-            read_reply(text, name, broken_calls="raise")
+            read_reply(text, name, on_invalid_tool_call="raise")
         assert error.value.text == text
     else:
-        assert read_reply(text, name, broken_calls="raise").content == whole.content
+        assert read_reply(text, name, on_invalid_tool_call="raise").content == whole.content
 
 
 def test_halves_of_characters_are_replaced_for_no_log_could_hold_them():

@@ -8,7 +8,7 @@ import pytest
 
 from langchain_convmem import ChatTemplate
 from langchain_convmem.text.chat_template import BUILTINS, read_builtin
-from langchain_convmem.text.reply_formats import REPLY_FORMATS, format_of
+from langchain_convmem.text.reply_formats import REPLY_FORMATS, find_reply_format
 
 OURS = {
     "chatml": ("hermes", ("<|im_end|>",)),
@@ -27,7 +27,7 @@ WRITES = {
 
 @pytest.fixture
 def read_back(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4]))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
     from tests.fuzz.reply_formats import read_back
 
     return read_back
@@ -35,7 +35,7 @@ def read_back(monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_our_templates_are_recognised_with_the_texts_that_end_their_replies(name):
-    form = format_of(ChatTemplate.builtin(name))
+    form = find_reply_format(ChatTemplate.builtin(name))
     assert (form.name, form.stop) == OURS[name]
 
 
@@ -50,7 +50,7 @@ def test_what_our_templates_write_is_read_back(read_back, name):
 
 def test_a_template_read_with_another_format_would_be_noticed(read_back, monkeypatch):
     monkeypatch.setattr(
-        "tests.fuzz.reply_formats.format_of", lambda template: REPLY_FORMATS["mistral"]
+        "tests.fuzz.reply_formats.find_reply_format", lambda template: REPLY_FORMATS["mistral"]
     )
     _, outcomes = read_back(read_builtin("qwen")[0])
     assert all(outcome.startswith("misread") for outcome in outcomes.values())
@@ -73,18 +73,18 @@ def test_a_template_read_with_another_format_would_be_noticed(read_back, monkeyp
     ],
 )
 def test_a_family_is_recognised_by_its_marks(source, name):
-    assert format_of(ChatTemplate(source)).name == name
+    assert find_reply_format(ChatTemplate(source)).name == name
 
 
 def test_the_end_of_a_text_comes_first_among_what_stops_a_reply():
     template = ChatTemplate("[INST]</s>{{ eos_token }}", eos_token="<eos>")
-    assert format_of(template).stop == ("<eos>", "</s>")
-    assert format_of(ChatTemplate("[INST]</s>", eos_token="</s>")).stop == ("</s>",)
+    assert find_reply_format(template).stop == ("<eos>", "</s>")
+    assert find_reply_format(ChatTemplate("[INST]</s>", eos_token="</s>")).stop == ("</s>",)
 
 
 def test_what_ends_a_thought_stops_no_reply():
     source = "<|channel|>analysis<|message|><|end|><|return|><|call|>"
-    assert format_of(ChatTemplate(source)).stop == ("<|return|>", "<|call|>")
+    assert find_reply_format(ChatTemplate(source)).stop == ("<|return|>", "<|call|>")
 
 
 def test_special_tokens_are_those_that_were_given():
@@ -93,5 +93,5 @@ def test_special_tokens_are_those_that_were_given():
 
 
 def test_the_page_about_replies_names_every_format():
-    page = (Path(__file__).parents[4] / "docs/replies.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/replies.md").read_text("utf-8")
     assert [name for name in REPLY_FORMATS if f"`{name}`" not in page] == []

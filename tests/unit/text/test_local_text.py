@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError, MissingExtraError, UnknownCheckpointError
-from langchain_convmem.text.checkpoints import Checkpoints
+from langchain_convmem.text.checkpoints import SessionCheckpoints
 from langchain_convmem.text.local import (
     LocalEngine,
     Sampling,
     TokenReader,
-    finished_in_thread,
-    text_of,
-    token_ids,
+    decode_ids,
+    encode,
+    finish_in_thread,
 )
 
 
@@ -56,13 +56,13 @@ def test_every_character_is_told_once_and_none_before_it_is_whole(text, before):
     reader = TokenReader(tokenizer, list(before.encode()))
     pieces = [reader.feed(token) for token in text.encode()]
     assert all(piece in text for piece in pieces)
-    assert "".join(pieces) + reader.rest() == text
+    assert "".join(pieces) + reader.finish() == text
 
 
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_characters_are_told_as_the_tokenizer_writes_them(data):
     reader = TokenReader(ByteTokenizer(), ())
-    told = "".join(map(reader.feed, data)) + reader.rest()
+    told = "".join(map(reader.feed, data)) + reader.finish()
     assert told == data.decode(errors="replace")
 
 
@@ -83,20 +83,20 @@ def test_only_the_latest_tokens_are_decoded():
 
 def test_a_blank_that_the_tokenizer_puts_before_a_text_comes_only_at_the_beginning():
     tokenizer = BlankTokenizer()
-    ids = token_ids(tokenizer, "one", is_first=True)
+    ids = encode(tokenizer, "one", is_first=True)
     for text in (" two", "three", ""):
-        ids += token_ids(tokenizer, text, is_first=False)
-    assert text_of(tokenizer, ids) == "one twothree"
+        ids += encode(tokenizer, text, is_first=False)
+    assert decode_ids(tokenizer, ids) == "one twothree"
 
 
 def test_a_reply_begins_with_the_blank_that_belongs_to_it():
     tokenizer = BlankTokenizer()
-    reader = TokenReader(tokenizer, token_ids(tokenizer, "one", is_first=True))
+    reader = TokenReader(tokenizer, encode(tokenizer, "one", is_first=True))
     assert [reader.feed(ord(letter)) for letter in "\u2581two"] == [" ", "t", "w", "o"]
 
 
 def test_a_checkpoint_is_known_by_itself():
-    checkpoints, other = Checkpoints(), Checkpoints()
+    checkpoints, other = SessionCheckpoints(), SessionCheckpoints()
     first, second = checkpoints.add(1), checkpoints.add(2)
     clone = checkpoints.copy()
     checkpoints.cut(1)
@@ -118,7 +118,7 @@ def test_a_checkpoint_is_known_by_itself():
 )
 def test_settings_that_cannot_be_are_refused(options, told):
     with pytest.raises(ConfigError, match=told):
-        Sampling.of(options)
+        Sampling.parse(options)
 
 
 def test_without_its_extra_it_says_how_to_install_it(monkeypatch):
@@ -137,7 +137,7 @@ async def test_a_cancelled_step_is_waited_for_even_if_it_is_cancelled_twice():
         over.set()
         raise OSError("nobody hears this")
 
-    task = asyncio.create_task(finished_in_thread(step))
+    task = asyncio.create_task(finish_in_thread(step))
     await started.wait()
     for _ in range(2):
         task.cancel()
@@ -150,6 +150,6 @@ async def test_a_cancelled_step_is_waited_for_even_if_it_is_cancelled_twice():
 
 
 async def test_a_step_returns_and_raises_as_it_does_elsewhere():
-    assert await finished_in_thread(lambda: 3) == 3
+    assert await finish_in_thread(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        await finished_in_thread(lambda: 1 // 0)
+        await finish_in_thread(lambda: 1 // 0)

@@ -127,7 +127,7 @@ def test_a_greedy_turn_is_stopped_and_leaves_the_conversation_as_it_was():
     with pytest.raises(ChatTemplateError) as caught:
         state.feed([{"role": "user", "content": "99999"}])
     assert caught.value.kind == "LimitExceeded"
-    assert (state.text(), len(state.messages)) == ("0", 1)
+    assert (state.read_text(), len(state.messages)) == ("0", 1)
 
 
 def test_a_template_that_is_too_long_is_refused():
@@ -176,7 +176,7 @@ def test_functions_and_tools_are_described_and_maps_are_taken_as_they_are():
     assert ChatTemplate(source).render([], tools=[weather, clock, {"name": "own"}]) == (
         "weather clock own "
     )
-    with pytest.raises(TypeError, match="is no tool"):
+    with pytest.raises(TypeError, match="is not a tool"):
         ChatTemplate(source).render([], tools=["weather"])
 
 
@@ -292,7 +292,7 @@ def test_a_template_of_ours_has_the_shape_of_its_family(name):
 def test_a_template_of_ours_writes_what_is_new_and_nothing_else(name):
     state = ChatTemplate.builtin(name).start()
     state.feed(CHAT[:1])
-    state.received("Here.")
+    state.record_reply("Here.")
     increment = state.feed(CHAT[1:])
     assert (increment.stats.mode, increment.stats.rendered) == ("incremental", 2)
     assert not increment.diverged

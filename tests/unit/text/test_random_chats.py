@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from langchain_convmem.text.chat_template import BUILTINS, read_builtin
-from langchain_convmem.text.ledger import Ledger
-from langchain_convmem.text.walking import Chat, MessageView, Walk
+from langchain_convmem.text.ledger import SessionLedger
+from langchain_convmem.text.walking import MessageView, Walk, WalkedChat
 
 REMEMBERING = """\
 {%- set ns = namespace(users=0, open=false) -%}
@@ -49,10 +49,14 @@ def test_half_a_message_is_read_ahead_by_every_template(check_template):
 
 
 FAULTS = {
-    "ends are not seen": (Chat, "end_seen", property(lambda self: False, lambda self, seen: None)),
-    "lengths are not seen": (MessageView, "_whole", lambda self: list(self._chat.messages)),
+    "ends are not seen": (
+        WalkedChat,
+        "end_seen",
+        property(lambda self: False, lambda self, seen: None),
+    ),
+    "lengths are not seen": (MessageView, "_list_all", lambda self: list(self._chat.messages)),
     "nothing is remembered": (Walk, "_restore", lambda self, snapshot: None),
-    "too little is kept": (Ledger, "common", lambda self, start, text: start),
+    "too little is kept": (SessionLedger, "match", lambda self, start, text: start),
 }
 
 

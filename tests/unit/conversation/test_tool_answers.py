@@ -29,11 +29,11 @@ def call(name, number=1, **args):
 
 
 def sync_answers(tools, calls, **options):
-    return run(ToolSet.of(tools).answers_steps(calls, **options))
+    return run(ToolSet.coerce(tools).answer_steps(calls, **options))
 
 
 def async_answers(tools, calls, **options):
-    return asyncio.run(arun(ToolSet.of(tools).answers_steps(calls, **options)))
+    return asyncio.run(arun(ToolSet.coerce(tools).answer_steps(calls, **options)))
 
 
 @pytest.fixture(params=[sync_answers, async_answers], ids=["sync", "async"])
@@ -372,7 +372,9 @@ async def test_tools_that_wait_leave_the_event_loop_free():
     async def free():
         freed.set()
 
-    steps = ToolSet.of([wait]).answers_steps([call("wait")], handler=lambda _call: freed.wait(20))
+    steps = ToolSet.coerce([wait]).answer_steps(
+        [call("wait")], handler=lambda _call: freed.wait(20)
+    )
     [answer], _ = await asyncio.gather(arun(steps), free())
     assert answer.content == "true"
 
@@ -418,7 +420,7 @@ async def test_cancelling_an_async_turn_cancels_its_tools():
         finally:
             left.append(x)
 
-    steps = ToolSet.of([wait]).answers_steps([call("wait", 1, x=1), call("wait", 2, x=2)])
+    steps = ToolSet.coerce([wait]).answer_steps([call("wait", 1, x=1), call("wait", 2, x=2)])
     turn = asyncio.ensure_future(arun(steps))
     await entered.wait()
     turn.cancel()
@@ -444,7 +446,7 @@ async def test_a_turn_that_ends_leaves_no_tool_running():
         await asyncio.sleep(0)
         raise GraphInterrupt
 
-    steps = ToolSet.of([wait, pause]).answers_steps([call("wait", 1), call("pause", 2)])
+    steps = ToolSet.coerce([wait, pause]).answer_steps([call("wait", 1), call("pause", 2)])
     with pytest.raises(GraphInterrupt):
         await arun(steps)
     assert left == ["wait"]
@@ -481,7 +483,7 @@ def test_tools_run_under_the_callers_callbacks(answers, watching):
 
 def test_tools_run_within_the_run_that_called_them():
     calls = [call("double", 1, x=1), call("treble", 2, x=1)]
-    steps = ToolSet.of([double, treble]).answers_steps
+    steps = ToolSet.coerce([double, treble]).answer_steps
 
     def turn(_given, config: RunnableConfig):
         return run(steps(calls, config=config))

@@ -11,7 +11,7 @@ from langchain_convmem.text.replies import StopTexts
 
 def _cut(pieces: list[str], texts: list[str]) -> tuple[str, str]:
     stops = StopTexts(texts)
-    passed = "".join([*map(stops.feed, pieces), stops.rest()])
+    passed = "".join([*map(stops.feed, pieces), stops.finish()])
     return passed, stops.found
 
 

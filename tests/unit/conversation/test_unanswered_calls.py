@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_convmem.conversation.tools import cancelled_answers, unanswered_calls
+from langchain_convmem.conversation.tools import answer_cancelled, find_unanswered_calls
 
 
 def asking(*ids):
@@ -31,14 +31,14 @@ def result(own):
     ],
 )
 def test_calls_without_a_later_result_are_unanswered(history, expected):
-    assert [call["name"] for call in unanswered_calls(history)] == expected
+    assert [call["name"] for call in find_unanswered_calls(history)] == expected
 
 
 def test_unanswered_calls_can_be_closed():
     history = [asking("a", "b"), result("b")]
-    closing = cancelled_answers(unanswered_calls(history))
+    closing = answer_cancelled(find_unanswered_calls(history))
     assert [(answer.tool_call_id, answer.name, answer.status) for answer in closing] == [
         ("a", "tool_0", "error")
     ]
     assert closing[0].content == "Error: the call was cancelled"
-    assert unanswered_calls([*history, *closing]) == []
+    assert find_unanswered_calls([*history, *closing]) == []

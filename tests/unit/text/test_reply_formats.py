@@ -10,14 +10,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from written_calls import CALLS, WRITTEN
 
 from langchain_convmem.errors import ConfigError, ReplyFormatError
-from langchain_convmem.text.call_syntaxes import Call
+from langchain_convmem.text.call_syntaxes import ParsedCall
 from langchain_convmem.text.replies import ReplyReader, read_reply
 from langchain_convmem.text.reply_formats import (
     REPLY_FORMATS,
     Channel,
-    Fence,
     ReplyFormat,
-    reply_format,
+    ToolCallBlock,
+    get_reply_format,
 )
 
 
@@ -119,7 +119,7 @@ def test_a_call_within_reasoning_is_a_thought_and_a_thought_within_a_call_is_its
     ],
 )
 def test_a_mark_in_an_argument_is_part_of_it(name, start, end):
-    marks = [text for fence in REPLY_FORMATS[name].fences for text in (fence.start, fence.end)]
+    marks = [text for block in REPLY_FORMATS[name].call_blocks for text in (block.start, block.end)]
     for mark in filter(None, marks):
         written = {"code": f'say("{mark}")', "more": [mark, "\\"]}
         once = f"{start}{json.dumps(written)}{end}"
@@ -213,7 +213,7 @@ def test_a_broken_call_is_kept_as_an_invalid_one_or_raised_with_the_whole_reply(
     assert message.tool_calls == []
     assert len(message.invalid_tool_calls) == 1
     with pytest.raises(ReplyFormatError) as error:
-        read_reply(text, name, broken_calls="raise")
+        read_reply(text, name, on_invalid_tool_call="raise")
     assert error.value.text == text
 
 
@@ -314,12 +314,12 @@ def test_text_behind_a_bare_call_is_text():
 def test_a_format_of_ones_own_is_read_like_those_that_are_known():
     def words(text):
         name, _, argument = text.partition(" ")
-        return [Call(name, json.dumps({"text": argument}), text)]
+        return [ParsedCall(name, json.dumps({"text": argument}), text)]
 
     form = ReplyFormat(
         name="words",
         channels=(Channel("aside", "(", ")", reasoning=False),),
-        fences=(Fence("!", "!", words),),
+        call_blocks=(ToolCallBlock("!", "!", words),),
     )
     message = read_reply("Well (hm) !find it! then", form)
     assert called(message) == [("find", {"text": "it"})]
@@ -334,7 +334,7 @@ def test_formats_pickle(name):
 
 def test_an_unknown_format_is_refused_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"'gpt'.*'gemma'.*'hermes'"):
-        reply_format("gpt")
+        get_reply_format("gpt")
 
 
 @pytest.mark.parametrize(
