@@ -11,40 +11,6 @@ from typing import ClassVar
 
 from langchain_core.exceptions import LangChainException
 
-__all__ = [
-    "BudgetError",
-    "ChatTemplateError",
-    "ConfigError",
-    "ContextFullError",
-    "ConvMemError",
-    "ConversationBusyError",
-    "ConversationClosedError",
-    "ConversationError",
-    "CorruptEntryError",
-    "DimensionMismatchError",
-    "EmbedderChangedError",
-    "HistoryWriteError",
-    "ImportFormatError",
-    "InvalidMessageError",
-    "LineIndexError",
-    "LineStoreError",
-    "LogClosedError",
-    "LogError",
-    "LogUnavailableError",
-    "MissingExtraError",
-    "PromptSyntaxError",
-    "ReplyFormatError",
-    "SchemaVersionError",
-    "StaleWindowError",
-    "SummaryError",
-    "ThreadBusyError",
-    "ToolLoopLimitError",
-    "TurnCancelledError",
-    "TurnTimeoutError",
-    "UnknownCheckpointError",
-    "UnsupportedError",
-]
-
 
 class ConvMemError(LangChainException):
     """Base of every error raised by langchain_convmem."""
@@ -67,7 +33,7 @@ class MissingExtraError(ConvMemError, ImportError):
 
     @classmethod
     def for_extra(cls, what: str, extra: str) -> MissingExtraError:
-        """Return the error for `what`, which needs `extra`, with the command that mends it."""
+        """Return the error for `what`, which needs `extra`, with the command that fixes it."""
         return cls(
             f"{what} needs the '{extra}' extra. "
             f"Install it with: pip install 'langchain-convmem[{extra}]'",

@@ -1,9 +1,13 @@
-"""One thread, as the application sees it."""
+"""The history of one thread: what was said, read and changed through the views.
+
+`ConversationHistory` is the public class, and `AddedTurn` what it shows. Below stand the steps that
+other hosts of a thread share with it: cutting a reply, forking, and reading its live part.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Self, TypeVar
@@ -11,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.effects import Step, Steps, arun, run, step
+from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.errors import (
     BudgetError,
     ConfigError,
@@ -48,8 +52,9 @@ from langchain_convmem.views.context import (
     narrowed,
     reads_alone,
 )
-from langchain_convmem.views.drafts import Drafting, Heard, WriteHook, content_of
+from langchain_convmem.views.drafts import Drafting, WriteHook, content_of
 from langchain_convmem.views.edits import (
+    Heard,
     check_target,
     clearing,
     find_reply,
@@ -61,7 +66,7 @@ from langchain_convmem.views.edits import (
     replacing,
     undoing,
 )
-from langchain_convmem.views.export import ExportCursor, export, html_table, text_table, turn_maps
+from langchain_convmem.views.export import ExportCursor, export, html_table, text_table, turn_map
 from langchain_convmem.views.live import live_entries, live_summary
 from langchain_convmem.views.messages import MessagesInput, read_messages
 from langchain_convmem.views.providers import Profile
@@ -74,52 +79,213 @@ from langchain_convmem.views.summaries import (
     summary_window,
     undoing_summary,
 )
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.tokens import TokenCounter, count_tokens
 from langchain_convmem.views.turns import model_turns, runs, turn_of, turns
+
+T = TypeVar("T")
+
+DEFAULT_SINK = "default"
 
 _MESSAGES: dict[str, Callable[..., BaseMessage]] = {
     "user": HumanMessage,
     "assistant": AIMessage,
     "system": SystemMessage,
 }
+_logger = logging.getLogger(__name__)
 
 
-# -- What every part of a history stands on: a log, and the key of a thread in it -----------------
+class ConversationHistory(BaseChatMessageHistory):
+    """One thread of a log.
 
+    Holds nothing of its own: every read asks the log, so that several histories of one thread,
+    in several processes, agree. Thread-safe as the log is.
+    """
 
-class LogThread:
-    """A thread of a log. Holds nothing of its own; thread-safe as the log is."""
+    def __init__(
+        self,
+        log: MessageLog,
+        thread_id: str,
+        *,
+        user_id: str | None = None,
+        before_write: WriteHook | None = None,
+    ) -> None:
+        """Look at a thread, which need not exist yet.
 
-    log: MessageLog
-    key: ThreadKey
-    drafting: Drafting
+        Args:
+            log: Where entries are kept; stays the caller's to close.
+            thread_id: The thread.
+            user_id: Its user; None is an anonymous thread, shared with nobody.
+            before_write: Gets a copy of each message before it is stored, and returns what to
+                store, or None; see `WriteHook`. Histories made by a memory have the memory's.
+
+        Raises:
+            ConfigError: If an id is empty, or `before_write` is not a plain function.
+        """
+        super().__init__()
+        self.log = log
+        self.key = ThreadKey(user_id, thread_id)
+        self.drafting = Drafting(before_write)
+
+    def __repr__(self) -> str:
+        return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
+
+    @property
+    def thread_id(self) -> str:
+        """The thread."""
+        return self.key.thread_id
+
+    @property
+    def user_id(self) -> str | None:
+        """The thread's user, if it has one."""
+        return self.key.user_id
+
+    # -- adding -----------------------------------------------------------------------------------
+
+    def add(
+        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
+    ) -> AddedTurn:
+        """Add what one role said and return the turn that now holds it.
+
+        If the write hook stores nothing of it, that turn has no entries.
+
+        Args:
+            role: Who speaks; summaries are added through their own method.
+            contents: One text or several pieces; blank pieces are left out.
+
+        Raises:
+            InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
+        """
+        return run(self._add_steps(_text_message(role, contents)))
+
+    async def aadd(
+        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
+    ) -> AddedTurn:
+        """Add what one role said; see `add`."""
+        return await arun(self._add_steps(_text_message(role, contents)))
+
+    def _add_steps(self, message: BaseMessage) -> Steps[AddedTurn]:
+        draft = self.drafting.draft(message)
+        if draft is None:
+            return AddedTurn.unstored(role_of(message), self.log)
+        [entry] = yield from self._append_drafts([draft])
+        return (yield from AddedTurn.holding_steps(entry, self.log))
+
+    def add_messages(self, messages: MessagesInput) -> None:
+        """Store messages verbatim, all or none.
+
+        Besides messages, it takes what a chain takes: text of the user, dicts and pairs of role and
+        content, `{"messages": [...]}`, the value of a prompt.
+
+        A message whose id the thread already has is stored once; with another payload it replaces
+        the earlier one. Left out is what is marked `additional_kwargs={"remember": False}`, and
+        what the write hook stores nothing of.
+
+        Raises:
+            InvalidMessageError: If one of them cannot be stored; nothing is written.
+        """
+        self.log.append(self.key, self.drafting.drafts(read_messages(messages)))
+
+    async def aadd_messages(self, messages: MessagesInput) -> None:
+        """Store messages verbatim; see `add_messages`."""
+        await self.log.aappend(self.key, self.drafting.drafts(read_messages(messages)))
+
+    # -- what a model gets ------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The model's view: the live summary as one marked system message, then the turns."""
+        return self.context().messages
+
+    @messages.setter
+    def messages(self, value: list[BaseMessage]) -> None:
+        del value
+        msg = "messages is a view; add with add_messages(), start anew with clear()"
+        raise AttributeError(msg)
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Return the model's view."""
+        return (await self.acontext()).messages
+
+    def context(
+        self,
+        *,
+        profile: Profile = "strict",
+        max_tokens: int | None = None,
+        summary: SummaryPlace = "system",
+        token_counter: TokenCounter = count_tokens,
+    ) -> Context:
+        """Return what a model gets: valid messages within budget, and what had to be repaired.
+
+        Args:
+            profile: Whose rules to keep.
+            max_tokens: Budget; whole exchanges are left out, oldest first.
+            summary: The live summary as a system message, or left out.
+            token_counter: Counts the tokens of messages.
+
+        Raises:
+            BudgetError: If the latest exchange alone is larger than the budget.
+        """
+        steps = context_steps(
+            self.log,
+            self.key,
+            profile=profile,
+            max_tokens=max_tokens,
+            summary=summary,
+            token_counter=token_counter,
+        )
+        return run(steps)
+
+    async def acontext(
+        self,
+        *,
+        profile: Profile = "strict",
+        max_tokens: int | None = None,
+        summary: SummaryPlace = "system",
+        token_counter: TokenCounter = count_tokens,
+    ) -> Context:
+        """Return what a model gets; see `context`."""
+        steps = context_steps(
+            self.log,
+            self.key,
+            profile=profile,
+            max_tokens=max_tokens,
+            summary=summary,
+            token_counter=token_counter,
+        )
+        return await arun(steps)
+
+    # -- turns and entries ------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> list[AddedTurn]:
+        """The conversation in display order, summaries and placeholders included."""
+        return self._wrap_turns(turns(self.entries))
+
+    async def aturns(self) -> list[AddedTurn]:
+        """Return the conversation in display order; see `turns`."""
+        return self._wrap_turns(turns(await self.log.aentries(self.key)))
+
+    @property
+    def model_turns(self) -> list[AddedTurn]:
+        """What no summary covers, in order: the turns that `messages` are made of, piece by piece.
+
+        Summaries are left out; a placeholder stands where the assistant would speak first.
+        """
+        return self._wrap_turns(model_turns(self.entries))
+
+    async def amodel_turns(self) -> list[AddedTurn]:
+        """Return what no summary covers, in order; see `model_turns`."""
+        return self._wrap_turns(model_turns(await self.log.aentries(self.key)))
+
+    def _wrap_turns(self, shown: Sequence[Turn]) -> list[AddedTurn]:
+        return [AddedTurn.wrap(turn, self.log) for turn in shown]
 
     @property
     def entries(self) -> list[Entry]:
         """Everything ever added, in order of position, control entries included."""
         return self.log.entries(self.key)
 
-    def _entries(self) -> Steps[list[Entry]]:
-        found: list[Entry] = yield step(self.log, "entries", self.key)
-        return found
-
-    def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
-        """Append, unless there is nothing to append."""
-        if not drafts:
-            return []
-        added: list[Entry] = yield step(self.log, "append", self.key, drafts)
-        return added
-
-    def _viewed(self, view: Callable[[Sequence[Entry]], T]) -> Steps[T]:
-        """Return what a view makes of the entries."""
-        return view((yield from self._entries()))
-
-
-# -- The part of a history that takes back and replaces what was said -----------------------------
-
-
-class EditedThread(LogThread):
-    """Undo, redo, replace, cut and clear. Every view follows; the log keeps everything."""
+    # -- taking back and replacing; the log keeps everything --------------------------------------
 
     def undo(self, exchanges: int = 1) -> list[Turn]:
         """Take back the last exchanges: what the user said and all that followed.
@@ -136,15 +302,15 @@ class EditedThread(LogThread):
         Raises:
             ConfigError: If `exchanges` is not at least 1.
         """
-        return run(self._undoing(exchanges))
+        return run(self._undo_steps(exchanges))
 
     async def aundo(self, exchanges: int = 1) -> list[Turn]:
         """Take back the last exchanges; see `undo`."""
-        return await arun(self._undoing(exchanges))
+        return await arun(self._undo_steps(exchanges))
 
-    def _undoing(self, exchanges: int) -> Steps[list[Turn]]:
-        drafts, undone = undoing((yield from self._entries()), exchanges)
-        yield from self._append(drafts)
+    def _undo_steps(self, exchanges: int) -> Steps[list[Turn]]:
+        drafts, undone = undoing((yield from self._read_entries()), exchanges)
+        yield from self._append_drafts(drafts)
         return [turn_of(parts) for parts in runs(undone)]
 
     def redo(self) -> bool:
@@ -153,22 +319,22 @@ class EditedThread(LogThread):
         Returns:
             Whether anything came back: not if something was said since.
         """
-        return bool(run(self._edited(redoing)))
+        return bool(run(self._apply_edit(redoing)))
 
     async def aredo(self) -> bool:
         """Bring back what the latest undo or clear took out; see `redo`."""
-        return bool(await arun(self._edited(redoing)))
+        return bool(await arun(self._apply_edit(redoing)))
 
     def clear(self) -> None:
         """Let every view start anew; the log keeps what was said (`forget` erases)."""
-        run(self._edited(clearing))
+        run(self._apply_edit(clearing))
 
     async def aclear(self) -> None:
         """Let every view start anew; see `clear`."""
-        await arun(self._edited(clearing))
+        await arun(self._apply_edit(clearing))
 
-    def _edited(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
-        return (yield from self._append(edit((yield from self._entries()))))
+    def _apply_edit(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
+        return (yield from self._append_drafts(edit((yield from self._read_entries()))))
 
     def replace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
@@ -191,18 +357,18 @@ class EditedThread(LogThread):
             InvalidMessageError: If the text is blank or the role another, or if the write hook
                 stores nothing of the new message; nothing is written.
         """
-        return run(self._replacing(message_id, message, keep_later=keep_later))
+        return run(self._replace_steps(message_id, message, keep_later=keep_later))
 
     async def areplace(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
     ) -> AddedTurn:
         """Put another message in the place of one; see `replace`."""
-        return await arun(self._replacing(message_id, message, keep_later=keep_later))
+        return await arun(self._replace_steps(message_id, message, keep_later=keep_later))
 
-    def _replacing(
+    def _replace_steps(
         self, message_id: str, message: BaseMessage | str, *, keep_later: bool
     ) -> Steps[AddedTurn]:
-        entries = yield from self._entries()
+        entries = yield from self._read_entries()
         *edits, draft = replacing(entries, message_id, message, keep_later=keep_later)
         kept = self.drafting.kept(draft)
         if kept is None:
@@ -211,8 +377,8 @@ class EditedThread(LogThread):
                 "take it out with undo() or memory.forget()"
             )
             raise InvalidMessageError(msg)
-        added = yield from self._append([*edits, kept])
-        return AddedTurn.holding(added[-1], (yield from self._entries()), self.log)
+        added = yield from self._append_drafts([*edits, kept])
+        return AddedTurn.holding(added[-1], (yield from self._read_entries()), self.log)
 
     def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
         """Cut a spoken reply to what was heard of it: the rest was never said.
@@ -223,7 +389,7 @@ class EditedThread(LogThread):
 
         Args:
             heard_until: How many characters of the stored text were heard, or the words that
-                were; see `count_heard` in `views.heard` for how these are found, after the write
+                were; see `views.edits.count_heard` for how these are found, after the write
                 hook was asked about them. 0 or blank text takes the reply out, but for its tool
                 calls.
             message_id: Id of the reply; None is the latest one.
@@ -247,17 +413,113 @@ class EditedThread(LogThread):
         cut = yield from cut_reply_steps(self.log, self.key, self.drafting, heard, message_id)
         if cut is None:
             return None
-        return AddedTurn.holding(cut, (yield from self._entries()), self.log)
+        return AddedTurn.holding(cut, (yield from self._read_entries()), self.log)
 
+    # -- summaries --------------------------------------------------------------------------------
 
-# -- The part of a history that hands out maps and tables -----------------------------------------
+    def summary_window(self) -> SummaryWindow:
+        """Return what the next summary must cover, as it is now.
 
+        It ends with the last reply after which no tool is awaited, so that what the user said
+        last stays out; placeholders and system messages stay out too. Empty when there is nothing
+        new. Taking a window changes nothing.
+        """
+        return run(self._read_view(partial(summary_window, self.key)))
 
-DEFAULT_SINK = "default"
+    async def asummary_window(self) -> SummaryWindow:
+        """Return what the next summary must cover; see `summary_window`."""
+        return await arun(self._read_view(partial(summary_window, self.key)))
 
+    def add_summary(
+        self,
+        text: str | Sequence[str],
+        window: SummaryWindow,
+        *,
+        model: str = "",
+        prompt_version: str = "",
+    ) -> AddedTurn:
+        """Put a summary in the place of a window's turns, and return its turn.
 
-class ExportedThread(LogThread):
-    """Turns as maps for a NoSQL log, and as tables for people."""
+        The log keeps what it covers. What was added since the window was taken stays as it is,
+        after the summary. Adding the same text to the same window again changes nothing.
+
+        Args:
+            text: The summary; blank pieces are left out.
+            window: What was summarised.
+            model: Name of the model or procedure that wrote it.
+            prompt_version: Version of the prompt that it was asked for with.
+
+        Raises:
+            InvalidMessageError: If the text is blank or the window empty, or if the write hook
+                stores nothing of the text; nothing is written.
+            StaleWindowError: If something in the window was undone, replaced, forgotten or
+                summarised since; nothing is written.
+            ConfigError: If the window is of another thread.
+        """
+        return run(self._add_summary_steps(text, window, model, prompt_version))
+
+    async def aadd_summary(
+        self,
+        text: str | Sequence[str],
+        window: SummaryWindow,
+        *,
+        model: str = "",
+        prompt_version: str = "",
+    ) -> AddedTurn:
+        """Put a summary in the place of a window's turns; see `add_summary`."""
+        return await arun(self._add_summary_steps(text, window, model, prompt_version))
+
+    def _add_summary_steps(
+        self, text: str | Sequence[str], window: SummaryWindow, model: str, prompt_version: str
+    ) -> Steps[AddedTurn]:
+        if not isinstance(window, SummaryWindow) or window.key != self.key:
+            raise ConfigError(
+                f"window must be one of thread {self.key.thread_id!r}: {window!r:.80}"
+            )
+        pieces = self.drafting.pieces(checked_pieces(text, what="a summary"))
+        if pieces is None:
+            raise InvalidMessageError("before_write stores nothing of the summary; none was added")
+        before = yield from self._read_entries()
+        added = applied_summary(pieces, window, before)
+        if added is not None:
+            return AddedTurn.holding(added, before, self.log)
+        draft = summary_draft(pieces, window, before, model=model, prompt_version=prompt_version)
+        [added] = yield from self._append_drafts([draft])
+        entries = yield from self._read_entries()
+        try:
+            check_kept(window, entries)
+        except StaleWindowError:
+            yield step(self.log, "forget", self.key, [added.id])
+            raise
+        return AddedTurn.holding(added, entries, self.log)
+
+    @property
+    def last_summary(self) -> Turn | None:
+        """The live summary, which stands for all that it and those before it cover, if any."""
+        return run(self._read_view(_find_last_summary))
+
+    async def alast_summary(self) -> Turn | None:
+        """Return the live summary, if any; see `last_summary`."""
+        return await arun(self._read_view(_find_last_summary))
+
+    def undo_summary(self) -> Turn | None:
+        """Take back the live summary: what it covers is shown again, or the summary before it.
+
+        Returns:
+            What was taken back; None if there was no summary.
+        """
+        return run(self._undo_summary_steps())
+
+    async def aundo_summary(self) -> Turn | None:
+        """Take back the live summary; see `undo_summary`."""
+        return await arun(self._undo_summary_steps())
+
+    def _undo_summary_steps(self) -> Steps[Turn | None]:
+        entries = yield from self._read_entries()
+        yield from self._append_drafts(undoing_summary(entries))
+        return _find_last_summary(entries)
+
+    # -- maps for a NoSQL log, and tables for people ----------------------------------------------
 
     def to_maps(
         self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
@@ -284,48 +546,40 @@ class ExportedThread(LogThread):
         Raises:
             ConfigError: If `sink` is empty, or the log cannot keep cursors.
         """
-        return run(self._exporting(incremental, exclude_last, sink))
+        return run(self._export_steps(incremental, exclude_last, sink))
 
     async def ato_maps(
         self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
     ) -> list[dict[str, Any]]:
         """Return the conversation's turns as maps; see `to_maps`."""
-        return await arun(self._exporting(incremental, exclude_last, sink))
+        return await arun(self._export_steps(incremental, exclude_last, sink))
 
-    def _exporting(
+    def _export_steps(
         self, incremental: bool, exclude_last: bool, sink: str
     ) -> Steps[list[dict[str, Any]]]:
         if not incremental:
-            shown = turns((yield from self._entries()))
-            return turn_maps(shown[:-1] if exclude_last else shown)
+            shown = turns((yield from self._read_entries()))
+            return [turn_map(turn) for turn in (shown[:-1] if exclude_last else shown)]
         if not isinstance(self.log, ThreadState):
             msg = f"{self.log!r} keeps no cursors (ThreadState); export with incremental=False"
             raise ConfigError(msg)
         while True:
             # The cursor first: entries read after it hold all that it counts.
-            document = yield from self._cursor(sink)
-            before = ExportCursor.of(None if document is None else document.value)
-            entries = yield from self._entries()
+            before, version = yield from self._read_cursor(sink)
+            entries = yield from self._read_entries()
             maps, after = export(entries, before, exclude_last=exclude_last)
             if after == before:
                 return maps
-            version = None if document is None else document.version
             written = yield step(
                 self.log,
                 "set_state",
                 self.key,
-                _name_of(sink),
+                _name_cursor(sink),
                 after.to_document(),
                 expected=version,
             )
             if written is not None:
                 return maps
-
-    def _cursor(self, sink: str) -> Steps[StateDocument | None]:
-        found: StateDocument | None = yield step(self.log, "get_state", self.key, _name_of(sink))
-        return found
-
-    # -- tables ---------------------------------------------------------------------------------
 
     def table(self) -> str:
         """Return the conversation as text, one line per turn; `print(history)` shows the same.
@@ -333,318 +587,49 @@ class ExportedThread(LogThread):
         Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
         sink, `^` the live summary.
         """
-        return text_table(*run(self._table()))
+        return text_table(*run(self._read_table()))
 
     async def atable(self) -> str:
         """Return the conversation as text; see `table`."""
-        return text_table(*await arun(self._table()))
+        return text_table(*await arun(self._read_table()))
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
         """Return the latest turns as a table, for notebooks; what was said is escaped."""
-        return html_table(*run(self._table()))
+        return html_table(*run(self._read_table()))
 
-    def _table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
+    def _read_table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
         if not isinstance(self.log, ThreadState):
-            return (yield from self._entries()), None
-        document = yield from self._cursor(DEFAULT_SINK)
-        entries = yield from self._entries()
-        return entries, ExportCursor.of(None if document is None else document.value)
+            return (yield from self._read_entries()), None
+        cursor, _ = yield from self._read_cursor(DEFAULT_SINK)
+        return (yield from self._read_entries()), cursor
 
+    def _read_cursor(self, sink: str) -> Steps[tuple[ExportCursor, int | None]]:
+        """Return how far a sink was served, and the version of the document that says so."""
+        document: StateDocument | None
+        document = yield step(self.log, "get_state", self.key, _name_cursor(sink))
+        if document is None:
+            return ExportCursor(), None
+        return ExportCursor.read(document.value), document.version
 
-# -- The part of a history that deals with summaries ----------------------------------------------
+    # -- reading and writing the log --------------------------------------------------------------
 
+    def _read_entries(self) -> Steps[list[Entry]]:
+        found: list[Entry] = yield step(self.log, "entries", self.key)
+        return found
 
-class SummarizedThread(LogThread):
-    """Windows to summarise, and the summaries that were made of them."""
+    def _read_view(self, view: Callable[[Sequence[Entry]], T]) -> Steps[T]:
+        """Return what a view makes of the entries."""
+        return view((yield from self._read_entries()))
 
-    def summary_window(self) -> SummaryWindow:
-        """Return what the next summary must cover, as it is now.
-
-        It ends with the last reply behind which no tool is awaited, so that what the user said
-        last stays out; placeholders and system messages stay out too. Empty when there is nothing
-        new. Taking a window changes nothing.
-        """
-        return run(self._viewed(partial(summary_window, self.key)))
-
-    async def asummary_window(self) -> SummaryWindow:
-        """Return what the next summary must cover; see `summary_window`."""
-        return await arun(self._viewed(partial(summary_window, self.key)))
-
-    def add_summary(
-        self,
-        text: str | Sequence[str],
-        window: SummaryWindow,
-        *,
-        model: str = "",
-        prompt_version: str = "",
-    ) -> AddedTurn:
-        """Put a summary in the place of a window's turns, and return its turn.
-
-        The log keeps what it covers. What was added since the window was taken stays as it is,
-        behind the summary. Adding the same text to the same window again changes nothing.
-
-        Args:
-            text: The summary; blank pieces are left out.
-            window: What was summarised.
-            model: Name of the model or procedure that wrote it.
-            prompt_version: Version of the prompt that it was asked for with.
-
-        Raises:
-            InvalidMessageError: If the text is blank or the window empty, or if the write hook
-                stores nothing of the text; nothing is written.
-            StaleWindowError: If something in the window was undone, replaced, forgotten or
-                summarised since; nothing is written.
-            ConfigError: If the window is of another thread.
-        """
-        return run(self._summarizing(text, window, model, prompt_version))
-
-    async def aadd_summary(
-        self,
-        text: str | Sequence[str],
-        window: SummaryWindow,
-        *,
-        model: str = "",
-        prompt_version: str = "",
-    ) -> AddedTurn:
-        """Put a summary in the place of a window's turns; see `add_summary`."""
-        return await arun(self._summarizing(text, window, model, prompt_version))
-
-    def _summarizing(
-        self, text: str | Sequence[str], window: SummaryWindow, model: str, prompt_version: str
-    ) -> Steps[AddedTurn]:
-        if not isinstance(window, SummaryWindow) or window.key != self.key:
-            raise ConfigError(
-                f"window must be one of thread {self.key.thread_id!r}: {window!r:.80}"
-            )
-        pieces = self.drafting.pieces(checked_pieces(text, what="a summary"))
-        if pieces is None:
-            raise InvalidMessageError("before_write stores nothing of the summary; none was added")
-        before = yield from self._entries()
-        added = applied_summary(pieces, window, before)
-        if added is not None:
-            return AddedTurn.holding(added, before, self.log)
-        draft = summary_draft(pieces, window, before, model=model, prompt_version=prompt_version)
-        [added] = yield from self._append([draft])
-        entries = yield from self._entries()
-        try:
-            check_kept(window, entries)
-        except StaleWindowError:
-            yield step(self.log, "forget", self.key, [added.id])
-            raise
-        return AddedTurn.holding(added, entries, self.log)
-
-    @property
-    def last_summary(self) -> Turn | None:
-        """The live summary, which stands for all that it and those before it cover, if any."""
-        return run(self._viewed(_last_summary))
-
-    async def alast_summary(self) -> Turn | None:
-        """Return the live summary, if any; see `last_summary`."""
-        return await arun(self._viewed(_last_summary))
-
-    def undo_summary(self) -> Turn | None:
-        """Take back the live summary: what it covers is shown again, or the summary before it.
-
-        Returns:
-            What was taken back; None if there was no summary.
-        """
-        return run(self._undoing_summary())
-
-    async def aundo_summary(self) -> Turn | None:
-        """Take back the live summary; see `undo_summary`."""
-        return await arun(self._undoing_summary())
-
-    def _undoing_summary(self) -> Steps[Turn | None]:
-        entries = yield from self._entries()
-        yield from self._append(undoing_summary(entries))
-        return _last_summary(entries)
-
-
-# -- `ConversationHistory`: one thread of a log, read through the views ---------------------------
-
-
-class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseChatMessageHistory):
-    """One thread of a log.
-
-    Holds nothing of its own: every read asks the log, so that several histories of one thread,
-    in several processes, agree. Thread-safe as the log is.
-    """
-
-    def __init__(
-        self,
-        log: MessageLog,
-        thread_id: str,
-        *,
-        user_id: str | None = None,
-        before_write: WriteHook | None = None,
-    ) -> None:
-        """Look at a thread, which need not exist yet.
-
-        Args:
-            log: Where entries are kept; stays the caller's to close.
-            thread_id: The thread.
-            user_id: Its user; None is a thread of its own, shared with nobody.
-            before_write: Gets a copy of each message before it is stored, and returns what to
-                store, or None; see `WriteHook`. Histories made by a memory have the memory's.
-
-        Raises:
-            ConfigError: If an id is empty, or `before_write` is no plain function.
-        """
-        super().__init__()
-        self.log = log
-        self.key = ThreadKey(user_id, thread_id)
-        self.drafting = Drafting(before_write)
-
-    def __repr__(self) -> str:
-        return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
-
-    @property
-    def thread_id(self) -> str:
-        """The thread."""
-        return self.key.thread_id
-
-    @property
-    def user_id(self) -> str | None:
-        """The thread's user, if it has one."""
-        return self.key.user_id
-
-    # -- writing --------------------------------------------------------------------------------
-
-    def add(
-        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
-    ) -> AddedTurn:
-        """Add what one role said and return the turn that now holds it.
-
-        If the write hook stores nothing of it, that turn has no entries.
-
-        Args:
-            role: Who speaks; summaries are added through their own method.
-            contents: One text or several pieces; blank pieces are left out.
-
-        Raises:
-            InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
-        """
-        return run(self._adding(_text_message(role, contents)))
-
-    async def aadd(
-        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
-    ) -> AddedTurn:
-        """Add what one role said; see `add`."""
-        return await arun(self._adding(_text_message(role, contents)))
-
-    def _adding(self, message: BaseMessage) -> Steps[AddedTurn]:
-        draft = self.drafting.draft(message)
-        if draft is None:
-            return AddedTurn.unstored(role_of(message), self.log)
-        [entry] = yield from self._append([draft])
-        return (yield from AddedTurn.holding_steps(entry, self.log))
-
-    def add_messages(self, messages: MessagesInput) -> None:
-        """Store messages verbatim, all or none.
-
-        Besides messages, it takes what a chain takes: text of the user, dicts and pairs of role and
-        content, `{"messages": [...]}`, the value of a prompt.
-
-        A message whose id the thread already has is stored once; with another payload it replaces
-        the earlier one. Left out is what is marked `additional_kwargs={"remember": False}`, and
-        what the write hook stores nothing of.
-
-        Raises:
-            InvalidMessageError: If one of them cannot be stored; nothing is written.
-        """
-        self.log.append(self.key, self.drafting.drafts(read_messages(messages)))
-
-    async def aadd_messages(self, messages: MessagesInput) -> None:
-        """Store messages verbatim; see `add_messages`."""
-        await self.log.aappend(self.key, self.drafting.drafts(read_messages(messages)))
-
-    # -- reading --------------------------------------------------------------------------------
-
-    @property
-    def turns(self) -> list[AddedTurn]:
-        """The conversation in display order, summaries and placeholders included."""
-        return self._added(turns(self.entries))
-
-    async def aturns(self) -> list[AddedTurn]:
-        """Return the conversation in display order; see `turns`."""
-        return self._added(turns(await self.log.aentries(self.key)))
-
-    @property
-    def model_turns(self) -> list[AddedTurn]:
-        """What no summary covers, in order: the turns that `messages` are made of, piece by piece.
-
-        Summaries are left out; a placeholder stands where the assistant would speak first.
-        """
-        return self._added(model_turns(self.entries))
-
-    async def amodel_turns(self) -> list[AddedTurn]:
-        """Return what no summary covers, in order; see `model_turns`."""
-        return self._added(model_turns(await self.log.aentries(self.key)))
-
-    def _added(self, shown: Sequence[Turn]) -> list[AddedTurn]:
-        return [AddedTurn.of(turn, self.log) for turn in shown]
-
-    @property
-    def messages(self) -> list[BaseMessage]:
-        """The model's view: the live summary as one marked system message, then the turns."""
-        return self.context().messages
-
-    @messages.setter
-    def messages(self, value: list[BaseMessage]) -> None:
-        del value
-        msg = "messages is a view; add with add_messages(), start anew with clear()"
-        raise AttributeError(msg)
-
-    async def aget_messages(self) -> list[BaseMessage]:
-        """Return the model's view."""
-        return (await self.acontext()).messages
-
-    def context(
-        self,
-        *,
-        profile: Profile = "strict",
-        max_tokens: int | None = None,
-        summary: SummaryPlace = "system",
-        token_counter: Callable[[Sequence[BaseMessage]], int] = count_tokens,
-    ) -> Context:
-        """Return what a model gets: valid messages within budget, and what had to be mended.
-
-        Args:
-            profile: Whose rules to keep.
-            max_tokens: Budget; whole exchanges are left out, oldest first.
-            summary: The live summary as a system message, or left out.
-            token_counter: Counts the tokens of messages.
-
-        Raises:
-            BudgetError: If the latest exchange alone is larger than the budget.
-        """
-        options = {
-            "profile": profile,
-            "max_tokens": max_tokens,
-            "summary": summary,
-            "token_counter": token_counter,
-        }
-        return run(context_steps(self.log, self.key, **options))
-
-    async def acontext(
-        self,
-        *,
-        profile: Profile = "strict",
-        max_tokens: int | None = None,
-        summary: SummaryPlace = "system",
-        token_counter: Callable[[Sequence[BaseMessage]], int] = count_tokens,
-    ) -> Context:
-        """Return what a model gets; see `context`."""
-        options = {
-            "profile": profile,
-            "max_tokens": max_tokens,
-            "summary": summary,
-            "token_counter": token_counter,
-        }
-        return await arun(context_steps(self.log, self.key, **options))
+    def _append_drafts(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
+        """Append, unless there is nothing to append."""
+        if not drafts:
+            return []
+        added: list[Entry] = yield step(self.log, "append", self.key, drafts)
+        return added
 
 
 def _text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
@@ -655,21 +640,113 @@ def _text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
     return make(content_of(spoken))
 
 
-# -- What every part of a history stands on: a log, and the key of a thread in it -----------------
+def _find_last_summary(entries: Sequence[Entry]) -> Turn | None:
+    summary = live_summary(live_entries(entries))
+    return None if summary is None else turn_of([summary])
 
 
-T = TypeVar("T")
+def _name_cursor(sink: str) -> str:
+    if not isinstance(sink, str) or not sink:
+        raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
+    return f"export:{sink}"
 
 
-# -- The part of a history that takes back and replaces what was said -----------------------------
+# -- A turn whose metadata can be extended, durably -----------------------------------------------
+_PAGE = 64
+"""How many of the latest entries are read first: most turns are much shorter."""
 
 
+@dataclass(frozen=True, slots=True)
+class AddedTurn(Turn):
+    """A turn whose metadata can be extended, durably.
+
+    Marks, times and data go to the newest part of the turn. What this object itself shows stays
+    what it was when it was read; read `turns` again to see them. A placeholder has no part in the
+    log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
+    """
+
+    log: MessageLog = field(kw_only=True, repr=False, compare=False)
+
+    @classmethod
+    def wrap(cls, turn: Turn, log: MessageLog) -> Self:
+        """Return the turn, as one of the log."""
+        return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
+
+    @classmethod
+    def unstored(cls, role: Role, log: MessageLog) -> Self:
+        """Return what stands for a turn of which nothing was stored: it has no entries."""
+        return cls(new_ulid(), role, (), (), Metadata(), log=log)
+
+    @classmethod
+    def holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
+        """Return the turn among `entries` that holds the entry."""
+        # Another process may have cleared or forgotten it already; it was added all the same.
+        return cls.wrap(_find_holder(added, turns(entries)) or turn_of([added]), log)
+
+    @classmethod
+    def holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
+        """Return the turn that holds an entry just added, without reading more than it takes."""
+        page: list[Entry] = yield step(log, "entries", added.key, last=_PAGE)
+        if len(page) < _PAGE:
+            return cls.holding(added, page, log)
+        latest = turns(page[1:]) if reads_alone(page) else []
+        holder = _find_holder(added, latest[1:])  # after another turn it begins where it seems to
+        if holder is not None:
+            return cls.wrap(holder, log)
+        return cls.holding(added, (yield step(log, "entries", added.key)), log)
+
+    def add_attribute(self, name: str) -> None:
+        """Append a mark."""
+        run(self._annotate_steps(attributes=(name,)))
+
+    async def aadd_attribute(self, name: str) -> None:
+        """Append a mark."""
+        await arun(self._annotate_steps(attributes=(name,)))
+
+    def add_timing(self, name: str, at_ms: int | None = None) -> None:
+        """Set a time, milliseconds since the epoch; None is now."""
+        run(self._annotate_steps(timing={name: now_ms() if at_ms is None else at_ms}))
+
+    async def aadd_timing(self, name: str, at_ms: int | None = None) -> None:
+        """Set a time; see `add_timing`."""
+        await arun(self._annotate_steps(timing={name: now_ms() if at_ms is None else at_ms}))
+
+    def add_data(self, name: str, value: Any) -> None:
+        """Set a plain value under `aux`.
+
+        Raises:
+            InvalidMessageError: If the value is not made of plain values.
+        """
+        run(self._annotate_steps(aux={name: value}))
+
+    async def aadd_data(self, name: str, value: Any) -> None:
+        """Set a plain value under `aux`; see `add_data`."""
+        await arun(self._annotate_steps(aux={name: value}))
+
+    def _annotate_steps(self, **changes: Any) -> Steps[None]:
+        if not self.entries:
+            msg = (
+                "a placeholder, or a turn of which nothing was stored, is not in the log; "
+                "nothing can be added to it"
+            )
+            raise InvalidMessageError(msg)
+        newest = self.entries[-1]
+        yield step(self.log, "annotate", newest.key, newest.id, **changes)
+
+
+def _find_holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
+    holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
+    return next(holders, None)
+
+
+# -- A spoken reply, cut to what was heard of it --------------------------------------------------
 def cut_reply_steps(
     log: MessageLog, key: ThreadKey, drafting: Drafting, heard: Heard, message_id: str | None
 ) -> Steps[Entry | None]:
     """Cut a reply of a thread; return its entry, None if nothing is left of it.
 
-    See `EditedThread.cut_reply`. If the write hook stores nothing of what is left, nothing is.
+    If the write hook stores nothing of what is left, nothing is; see
+    `ConversationHistory.cut_reply`.
     """
     entries: list[Entry] = yield step(log, "entries", key)
     reply = find_reply(entries, message_id)
@@ -691,122 +768,7 @@ def _hook_words(heard: Heard, drafting: Drafting) -> Heard:
     return heard if kept is None else str(kept.text)
 
 
-# -- The part of a history that deals with summaries ----------------------------------------------
-
-
-def _last_summary(entries: Sequence[Entry]) -> Turn | None:
-    summary = live_summary(live_entries(entries))
-    return None if summary is None else turn_of([summary])
-
-
-# -- The part of a history that hands out maps and tables -----------------------------------------
-
-
-def _name_of(sink: str) -> str:
-    if not isinstance(sink, str) or not sink:
-        raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
-    return f"export:{sink}"
-
-
-# -- `AddedTurn`: a turn of a thread whose metadata can be extended, durably ----------------------
-
-
-_PAGE = 64
-
-
-"""So many of the latest entries are read first: most turns are much shorter."""
-
-
-@dataclass(frozen=True, slots=True)
-class AddedTurn(Turn):
-    """A turn whose metadata can be extended, durably.
-
-    Marks, times and data go to the newest part of the turn. What this object itself shows stays
-    what it was when it was read; read `turns` again to see them. A placeholder has no part in the
-    log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
-    """
-
-    log: MessageLog = field(kw_only=True, repr=False, compare=False)
-
-    @classmethod
-    def of(cls, turn: Turn, log: MessageLog) -> Self:
-        """Return the turn, as one of the log."""
-        return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
-
-    @classmethod
-    def unstored(cls, role: Role, log: MessageLog) -> Self:
-        """Return what stands for a turn of which nothing was stored: it has no entries."""
-        return cls(new_ulid(), role, (), (), Metadata(), log=log)
-
-    @classmethod
-    def holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
-        """Return the turn among `entries` that holds the entry."""
-        # Another process may have cleared or forgotten it already; it was added all the same.
-        return cls.of(_holder(added, turns(entries)) or turn_of([added]), log)
-
-    @classmethod
-    def holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
-        """Return the turn that holds an entry just added, without reading more than it takes."""
-        page: list[Entry] = yield step(log, "entries", added.key, last=_PAGE)
-        if len(page) < _PAGE:
-            return cls.holding(added, page, log)
-        latest = turns(page[1:]) if reads_alone(page) else []
-        holder = _holder(added, latest[1:])  # behind another turn it begins where it seems to
-        if holder is not None:
-            return cls.of(holder, log)
-        return cls.holding(added, (yield step(log, "entries", added.key)), log)
-
-    def add_attribute(self, name: str) -> None:
-        """Append a mark."""
-        run(self._annotating(attributes=(name,)))
-
-    async def aadd_attribute(self, name: str) -> None:
-        """Append a mark."""
-        await arun(self._annotating(attributes=(name,)))
-
-    def add_timing(self, name: str, at_ms: int | None = None) -> None:
-        """Set a time, milliseconds since the epoch; None is now."""
-        run(self._annotating(timing={name: now_ms() if at_ms is None else at_ms}))
-
-    async def aadd_timing(self, name: str, at_ms: int | None = None) -> None:
-        """Set a time; see `add_timing`."""
-        await arun(self._annotating(timing={name: now_ms() if at_ms is None else at_ms}))
-
-    def add_data(self, name: str, value: Any) -> None:
-        """Set a plain value under `aux`.
-
-        Raises:
-            InvalidMessageError: If the value is not made of plain values.
-        """
-        run(self._annotating(aux={name: value}))
-
-    async def aadd_data(self, name: str, value: Any) -> None:
-        """Set a plain value under `aux`; see `add_data`."""
-        await arun(self._annotating(aux={name: value}))
-
-    def _annotating(self, **changes: Any) -> Any:
-        if not self.entries:
-            msg = (
-                "a placeholder, or a turn of which nothing was stored, is not in the log; "
-                "nothing can be added to it"
-            )
-            raise InvalidMessageError(msg)
-        newest = self.entries[-1]
-        return _only(step(self.log, "annotate", newest.key, newest.id, **changes))
-
-
-def _holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
-    holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
-    return next(holders, None)
-
-
-def _only(one: Step) -> Any:
-    yield one
-
-
 # -- Forking: a new thread that goes on from a point of an old one --------------------------------
-
-
 def fork_steps(
     log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
 ) -> Steps[ThreadKey]:
@@ -840,16 +802,10 @@ def fork_steps(
     return target
 
 
-# -- Reading a thread for its next view -----------------------------------------------------------
-
-
+# -- The live part of a thread: what its next view needs, read without the archive before it ------
 _DOCUMENT = "cache:live"
-
-
 _MANY = 40
-
-
-"""So many entries read beyond those that a view shows make it worth noting what it needs."""
+"""From this many entries read beyond those shown on, it is worth noting what a view needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -912,9 +868,9 @@ def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
 
     The entries may be shared with others: read them, and change nothing.
     """
-    document, entries = yield from read_thread_steps(log, key, _DOCUMENT, _needed)
+    document, entries = yield from read_thread_steps(log, key, _DOCUMENT, _find_needed)
     version = None if document is None else document.version
-    part = _part_of(document)
+    part = _read_part(document)
     if part is None or is_current(part, entries):
         return LiveThread(key, entries, part, version)
     return LiveThread(key, (yield step(log, "entries", key)), None, version)
@@ -955,35 +911,30 @@ def note_of(thread: LiveThread, view: Context, options: dict[str, Any]) -> Cache
     return None if part is None else CacheDraft(_DOCUMENT, part.to_document(), thread.version)
 
 
-def _part_of(document: StateDocument | None) -> LivePart | None:
-    return None if document is None else LivePart.of(document.value)
+def _read_part(document: StateDocument | None) -> LivePart | None:
+    return None if document is None else LivePart.read(document.value)
 
 
-def _needed(document: StateDocument | None) -> list[Stretch]:
+def _find_needed(document: StateDocument | None) -> list[Stretch]:
     """Return where the entries stand that a note says are needed; without one, all of them."""
-    part = _part_of(document)
+    part = _read_part(document)
     if part is None:
         return [(0, None)]
-    return [*_stretches(part.kept), (part.floor, None)]
+    return [*_find_stretches(part.kept), (part.floor, None)]
 
 
-def _stretches(positions: Sequence[int]) -> Iterator[Stretch]:
-    """Yield every run of consecutive positions, ascending."""
-    runs: list[list[int]] = []
+def _find_stretches(positions: Sequence[int]) -> list[Stretch]:
+    """Return every run of consecutive positions, ascending."""
+    found: list[tuple[int, int]] = []
     for position in positions:
-        if runs and position == runs[-1][-1] + 1:
-            runs[-1].append(position)
+        if found and position == found[-1][1] + 1:
+            found[-1] = (found[-1][0], position)
         else:
-            runs.append([position])
-    return ((run[0] - 1, run[-1]) for run in runs)
+            found.append((position - 1, position))
+    return list(found)
 
 
-# -- What a turn reads and writes, in one transaction where the log can, else call by call --------
-
-
-_logger = logging.getLogger(__name__)
-
-
+# -- What a turn reads and writes: one transaction where the log can, else call by call -----------
 def read_thread_steps(
     log: MessageLog,
     key: ThreadKey,

@@ -15,18 +15,6 @@ from struct import Struct
 
 from ulid import ULID
 
-__all__ = [
-    "derived_ulid",
-    "is_ulid",
-    "new_ulid",
-    "now_ms",
-    "numbered_ulid",
-    "ulid_bytes",
-    "ulid_ms",
-    "ulid_number",
-    "ulid_text",
-]
-
 _ULID_TEXT = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # A log reads and writes several ids per entry: int() knows the 32 digits under other letters, and
@@ -89,7 +77,7 @@ def _text_of(value: int) -> str:
     return ulid_text(value.to_bytes(_BYTES, "big"))
 
 
-class _Clock:
+class _UlidClock:
     """Hands out increasing ULIDs; thread-safe, and safe after fork."""
 
     def __init__(self) -> None:
@@ -97,7 +85,7 @@ class _Clock:
         self._last = 0
         self._pid = 0
 
-    def next(self) -> int:
+    def advance(self) -> int:
         with self._lock:
             # A forked child must not count up from the parent's last value as its siblings do.
             if self._pid != os.getpid():
@@ -109,7 +97,7 @@ class _Clock:
         return fresh
 
 
-_CLOCK = _Clock()
+_CLOCK = _UlidClock()
 if hasattr(os, "register_at_fork"):
     # The lock may be held by another thread of the parent at the moment of the fork.
     os.register_at_fork(after_in_child=_CLOCK.__init__)  # type: ignore[misc]
@@ -117,15 +105,15 @@ if hasattr(os, "register_at_fork"):
 
 def new_ulid() -> str:
     """Return a new ULID (26 characters), greater than every earlier one of this process."""
-    return _text_of(_CLOCK.next())
+    return _text_of(_CLOCK.advance())
 
 
 def numbered_ulid(number: int) -> str:
     """Return a new ULID that `ulid_number` reads `number` from; half of its randomness is left.
 
-    Among those of one time the higher number sorts behind the lower.
+    Among those of one time the higher number sorts after the lower.
     """
-    fresh = _CLOCK.next()
+    fresh = _CLOCK.advance()
     time_bits = fresh >> _RANDOM_BITS << _RANDOM_BITS
     return _text_of(time_bits | (number & _NUMBER_MASK) << _NUMBER_BITS | fresh & _NUMBER_MASK)
 

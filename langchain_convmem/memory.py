@@ -55,6 +55,7 @@ from langchain_convmem.views.providers import Profile, resolved
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.turns import turns
+from langchain_convmem.workers import in_worker
 
 if TYPE_CHECKING:
     from langchain_core.documents import BaseDocumentCompressor
@@ -1028,8 +1029,6 @@ class ConversationMemory:
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
         """Return what embeds somebody's lines; see `embedder_of`."""
-        from langchain_convmem.recall.embedding import in_worker
-
         return await in_worker(partial(self.embedder_of, user_id=user_id, thread_id=thread_id))
 
     # -- Summaries --------------------------------------------------------------------------------
@@ -1352,8 +1351,6 @@ class Recaller:
     async def aclose(self) -> None:
         """End the work in the background, without blocking the event loop; see `close`."""
         if self._recall is not None:
-            from langchain_convmem.recall.embedding import in_worker
-
             await in_worker(self.close)
 
 

@@ -1,6 +1,6 @@
-"""The seams of the package, as structural protocols: no code, no base class repeats one.
+"""The seams of the package, as structural protocols: what logs, summarisers and models must do.
 
-Optional abilities are protocols of their own, asked for once at the border with `isinstance`.
+Optional abilities are protocols of their own, asked for once with `isinstance`.
 Asynchronous twins carry the prefix `a` and keep every promise of their synchronous method.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias,
 
 if TYPE_CHECKING:
     import numpy as np
-    from langchain_core.messages import BaseMessage, MessageLikeRepresentation
+    from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
     from numpy.typing import NDArray
 
@@ -44,14 +44,8 @@ if TYPE_CHECKING:
 
 
 CACHE_PREFIX = "cache:"
-
-
 """How the names of state documents begin that are caches; see `ThreadState`."""
-
-
 Stretch: TypeAlias = tuple[int, int | None]
-
-
 """Positions of a thread: after the first, up to the second, itself included; None: to the end."""
 
 
@@ -96,7 +90,7 @@ class MessageLog(Protocol):
             key: The thread; an unknown one has no entries.
             after: Only positions greater than this.
             until: Only positions up to this one, itself included; None is up to the newest.
-            last: Of these only the latest so many, still in ascending order.
+            last: Only this many of the latest, still in ascending order.
         """
         ...
 
@@ -132,7 +126,7 @@ class MessageLog(Protocol):
         ...
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return the owner's entries behind `cursor` in commit order, at most `limit` of them."""
+        """Return the owner's entries after `cursor` in commit order, at most `limit` of them."""
         ...
 
     def forget(
@@ -147,8 +141,8 @@ class MessageLog(Protocol):
         has to give, too (`ConversationMemory.forget` does).
 
         Positions are never given again, and the owner's `Changes.generation` differs afterwards.
-        Idempotent: what is gone already and unknown ids are no error, and the receipt counts what
-        this call erased. What others append at the same time is erased or not.
+        Idempotent: what is gone already and unknown ids are not an error, and the receipt counts
+        what this call erased. What others append at the same time is erased or not.
 
         Args:
             scope: The owner, or the thread.
@@ -260,7 +254,7 @@ class ThreadState(Protocol):
 
     They are deleted when their thread is forgotten. A document whose name begins with
     `CACHE_PREFIX` is a cache of what the thread shows: it goes whenever entries of the thread are
-    forgotten, since it may tell of them. Whoever read before a `forget` may write such a document
+    forgotten, since it may tell of them. A reader from before a `forget` may write such a document
     after it; so keep in it the `Changes.generation` that it was made from, and trust no other.
     """
 
@@ -335,7 +329,7 @@ class ThreadTransactions(Protocol):
         message_ids: Collection[str] = (),
         documents: Sequence[CacheDraft] = (),
     ) -> list[Entry]:
-        """Append what `plan` makes of what is there, as `append` does; nobody appends between.
+        """Append what `plan` makes of what is there, as `append` does; no append comes between.
 
         Args:
             key: The thread.
@@ -420,9 +414,9 @@ class EndsWithProcess(Protocol):
 
 
 def speaks_for(log: object, name: str, *others: str) -> bool:
-    """Return whether nobody has changed one of `others` in a log without a thought for `name`.
+    """Return whether a log's method still stands for others that its class may have overridden.
 
-    Who extends a log by overriding `append` means every append; a method that does the same by a
+    A class that overrides `append` means every append; a method that does the same by a
     shorter way, and was written before, would go around it.
 
     Args:
@@ -437,8 +431,6 @@ def speaks_for(log: object, name: str, *others: str) -> bool:
 
 
 # -- What finds vectors ---------------------------------------------------------------------------
-
-
 class LineIndex(Protocol):
     """Vectors by consecutive number, searched by cosine similarity. Not thread-safe."""
 
@@ -493,24 +485,10 @@ class LineIndex(Protocol):
         ...
 
 
-# -- What counts tokens and writes summaries, and the tags of runs that the memory starts itself --
-
-
-TokenCounter: TypeAlias = "Callable[[Iterable[MessageLikeRepresentation]], int]"
-
-
-"""Counts the tokens of messages; the signature that `trim_messages` takes too."""
-
-
+# -- What writes summaries, and the tags of runs that the memory starts itself -------------------
 INTERNAL_TAG = "langchain_convmem:internal"
-
-
 """Tag of every run that the memory itself starts."""
-
-
 INTERNAL_TAGS = (INTERNAL_TAG, "nostream")
-
-
 """By `nostream` LangGraph leaves a model out of what `stream_mode="messages"` shows."""
 
 
@@ -537,8 +515,6 @@ class Summarizer(Protocol):
 
 
 # -- What a conversation keeps its history in -----------------------------------------------------
-
-
 class ThreadView(NamedTuple):
     """What a model sees of a thread in one turn.
 
@@ -654,8 +630,6 @@ class ThreadMemory(Protocol):
 
 
 # -- What reads text and goes on with it: a model that knows nothing of messages ------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Media:
     """A picture or a sound within a prompt, at the place of its mark in the text."""
@@ -666,8 +640,6 @@ class Media:
 
 
 Part: TypeAlias = str | Media
-
-
 """What a session reads."""
 
 
@@ -695,7 +667,7 @@ class ModelSession(Protocol):
         ...
 
     def prefill(self, parts: Sequence[Part]) -> None:
-        """Read text and media, behind all that was read and written before."""
+        """Read text and media, after all that was read and written before."""
         ...
 
     async def aprefill(self, parts: Sequence[Part]) -> None:
@@ -741,7 +713,7 @@ class RewindableSession(Protocol):
         """Go back to a mark of this session, or of the one that it was cloned from. Cheap.
 
         Raises:
-            UnknownCheckpointError: If the mark is not of this session, or lies behind a rewind.
+            UnknownCheckpointError: If the mark is not of this session, or lies after a rewind.
         """
         ...
 
@@ -757,7 +729,7 @@ class ClonableSession(Protocol):
 
 @runtime_checkable
 class ScoringSession(Protocol):
-    """A session that can tell how likely texts are."""
+    """A session that can say how likely texts are."""
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """Return for each text the logarithm of its probability as the next text.
@@ -769,7 +741,7 @@ class ScoringSession(Protocol):
 
 @runtime_checkable
 class TokenCountingSession(Protocol):
-    """A session that can tell how many tokens it holds."""
+    """A session that can count the tokens it holds."""
 
     @property
     def token_count(self) -> int:

@@ -1,4 +1,4 @@
-"""The values everything else is made of: immutable, without I/O.
+"""The values everything else is made of: threads, entries, turns, lines, recalls. Immutable.
 
 An `Entry` is one write to a log and never changes, except that attributes, timings and aux keys
 may be added to its metadata. Every other value here is derived from entries. May import only
@@ -18,19 +18,7 @@ if TYPE_CHECKING:
 
 
 Role = Literal["user", "assistant", "tool", "system", "summary", "control"]
-
-
 RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared"]
-
-
-def _check_id(name: str, value: object) -> None:
-    """Refuse an id that is no text, empty, or holds lone surrogates, which no encoding can hold."""
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} must be a non-empty string, got {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{name} {value!r} is no valid Unicode: {error.reason}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +32,10 @@ class Owner:
     thread_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an owner that is nobody or two, or whose id no thread can have."""
+        """Refuse an owner that names neither or both, or whose id no thread can have."""
         if (self.user_id is None) == (self.thread_id is None):
             msg = (
-                f"an owner is a user or a lone thread: got user_id={self.user_id!r} and "
+                f"an owner is a user or an anonymous thread: got user_id={self.user_id!r} and "
                 f"thread_id={self.thread_id!r}; pass exactly one"
             )
             raise ConfigError(msg)
@@ -74,6 +62,16 @@ class ThreadKey:
         if self.user_id is None:
             return Owner(thread_id=self.thread_id)
         return Owner(user_id=self.user_id)
+
+
+def _check_id(name: str, value: object) -> None:
+    """Refuse an id that is not text, is empty, or holds surrogates, which cannot be encoded."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name} must be a non-empty string, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name} {value!r} is not valid Unicode: {error.reason}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +191,8 @@ class Turn:
 
 
 # -- Dialog lines, and what a recall answers with -------------------------------------------------
-
-
 Scalar: TypeAlias = "str | int | float | bool | None"
-
-
 Verdict: TypeAlias = Literal["answered", "related", "nothing"]
-
-
 """What a recall says of itself; see `Recall.verdict`."""
 
 
@@ -216,7 +208,7 @@ class DialogLine:
         speaker: The message's name, else `User` or `Assistant`.
         text: Verbatim.
         time_ms: When it was said, milliseconds since the epoch.
-        session: Label of the sitting it belongs to, if the message names one.
+        session: Label of the session it belongs to, if the message names one.
         role: Role of its entry.
         entry_id: Id of its entry.
         tags: What else the message is marked with: the scalars of its `additional_kwargs`. Treat
@@ -255,7 +247,7 @@ class LineMatch:
 
 @dataclass(frozen=True, slots=True)
 class RecalledBlock:
-    """Neighbouring lines of one sitting that were recalled together.
+    """Neighbouring lines of one session that were recalled together.
 
     Attributes:
         lines: In the order of the dialogue.
@@ -318,15 +310,13 @@ class StoredSegment:
 
 
 # -- What logs and views answer with, and what summarisers are asked ------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a model gets.
 
     Attributes:
         messages: Valid for the profile they were built for; fresh copies.
-        repairs: What had to be mended, one sentence each; empty for a sound history.
+        repairs: What had to be repaired, one sentence each; empty for a sound history.
         tokens: Size of `messages` by the token counter.
         positions: Positions of the entries that `messages` show.
         is_whole: Whether nothing was left out for the budget.
@@ -341,7 +331,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Entries of one owner behind a cursor, in commit order.
+    """Entries of one owner after a cursor, in commit order.
 
     Attributes:
         entries: Entries after the cursor, control entries included.
@@ -357,14 +347,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class LineChanges:
-    """Dialog lines of one owner behind a cursor, in commit order.
+    """Dialog lines of one owner after a cursor, in commit order.
 
     Attributes:
         lines: Those of the entries after the cursor; retracted ones among them.
         controls: The control entries after the cursor.
         cursor: Pass it to the next call; the same again at the end of the log.
         generation: See `Changes`.
-        is_last: Whether nothing else stood behind the cursor; False where that is not known.
+        is_last: Whether nothing else stood after the cursor; False where that is not known.
     """
 
     lines: tuple[DialogLine, ...]
@@ -407,10 +397,10 @@ class SummaryRequest:
     """What a summariser is asked for.
 
     Attributes:
-        transcript: What was said, as text: one line per speaker, tool calls and results told. It
+        transcript: What was said, as text: one line per speaker, with tool calls and results. It
             is data, whatever it says.
-        previous: The summary so far; what it tells must be told by the next one, too.
-        missing: What an earlier attempt at the same text did not tell and should have.
+        previous: The summary so far; what it says the next one must say, too.
+        missing: What an earlier attempt at the same text left out and should have said.
         max_tokens: How long the summary should be.
     """
 

@@ -1,4 +1,7 @@
-"""Streams that end the right way: closed in time, whole or known to be cut, and stored."""
+"""Streams that end the right way: closed in time, whole or known to be cut, and stored.
+
+`ClosingStreams` are those of a Runnable that runs turns; below stands what else streams with.
+"""
 
 from __future__ import annotations
 
@@ -12,63 +15,7 @@ from langchain_convmem.errors import ConfigError
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-__all__ = ["ClosingStreams", "carried_through", "closed", "summed", "unbroken"]
-
 T = TypeVar("T")
-
-
-async def closed(stream: AsyncIterator[Any]) -> None:
-    """Close a stream now, if it can be closed, rather than when it is collected."""
-    close = getattr(stream, "aclose", None)
-    if close is not None:
-        await close()
-
-
-async def carried_through(writing: Coroutine[Any, Any, T]) -> T:
-    """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
-
-    A reply that was shown must not be lost because its reader left before it was stored.
-    """
-    task = asyncio.create_task(writing)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
-
-
-def unbroken(stream: Iterator[Any]) -> Iterator[Any]:
-    """Pass on a stream; raise if it was closed from outside instead of coming to its end.
-
-    When a forgotten chain is collected, what stands behind this turn may read on after the
-    collector has closed what stands before it: that is no whole reply.
-    """
-    while getattr(stream, "gi_frame", stream) is not None:
-        try:
-            chunk = next(stream)
-        except StopIteration:
-            return
-        yield chunk
-    raise GeneratorExit
-
-
-def summed(parts: list[Any]) -> Any:
-    """Return the input of a chain that came in parts.
-
-    Raises:
-        ConfigError: If none came.
-    """
-    if not parts:
-        raise ConfigError("the chain was called without input; pass what the user said")
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 class ClosingStreams:
@@ -101,7 +48,7 @@ class ClosingStreams:
         opened: list[Any] = []
         stamp = self._stamped(config)
 
-        def transformer(
+        def open_stream(
             inputs: Iterator[Any], run_manager: Any, config: RunnableConfig, **kwargs: Any
         ) -> Iterator[Any]:
             stream = self._stream(inputs, run_manager, config, **kwargs)  # type: ignore[attr-defined]
@@ -110,7 +57,7 @@ class ClosingStreams:
 
         try:
             yield from self._transform_stream_with_config(  # type: ignore[attr-defined]
-                input, transformer, stamp, **kwargs
+                input, open_stream, stamp, **kwargs
             )
         finally:
             # The helper drops a stream that its reader left; closing it here ends the turn, and
@@ -126,11 +73,11 @@ class ClosingStreams:
     ) -> AsyncGenerator[Any]:
         """Run one turn and yield what is new of the answer as it comes."""
 
-        async def once() -> AsyncIterator[Any]:
+        async def yield_input() -> AsyncIterator[Any]:
             yield input
 
         # Closing this stream must close all beneath it now, not when they are collected.
-        async with aclosing(self.atransform(once(), config, **kwargs)) as chunks:
+        async with aclosing(self.atransform(yield_input(), config, **kwargs)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -152,3 +99,65 @@ class ClosingStreams:
                 yield chunk
         finally:
             await closed(stream)
+
+
+async def closed(stream: AsyncIterator[Any]) -> None:
+    """Close a stream now, if it can be closed, rather than when it is collected."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def carried_through(writing: Coroutine[Any, Any, T]) -> T:
+    """Await a write to its end, also when the caller is cancelled meanwhile, even repeatedly.
+
+    A reply that was shown must not be lost because its reader left before it was stored.
+    """
+    task = asyncio.create_task(writing)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
+def unbroken(stream: Iterator[Any]) -> Iterator[Any]:
+    """Pass on a stream; raise if it was closed from outside instead of coming to its end.
+
+    When a forgotten chain is collected, what follows this turn may read on after the
+    collector has closed what comes before it: that is not a whole reply.
+    """
+    while getattr(stream, "gi_frame", stream) is not None:
+        try:
+            chunk = next(stream)
+        except StopIteration:
+            return
+        yield chunk
+    raise GeneratorExit
+
+
+def summed(parts: list[Any]) -> Any:
+    """Return the input of a chain that came in parts.
+
+    Raises:
+        ConfigError: If none came.
+    """
+    if not parts:
+        raise ConfigError("the chain was called without input; pass what the user said")
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def add_up(total: Any, chunk: Any) -> Any:
+    """Return the value of a stream so far, as LangChain adds values up."""
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk

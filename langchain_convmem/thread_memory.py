@@ -45,10 +45,10 @@ from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
 from langchain_convmem.turns.turn import TURN_QUEUE, entry_said, start_of
 from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, folded
 from langchain_convmem.views.codec import make_storable, role_of, text_pieces
-from langchain_convmem.views.drafts import INTERRUPTED, is_remembered
-from langchain_convmem.views.edits import rewinding, undoing
+from langchain_convmem.views.drafts import is_remembered
+from langchain_convmem.views.edits import INTERRUPTED, rewinding, undoing
 from langchain_convmem.views.live import live_entries, retracted_ids
-from langchain_convmem.views.messages import handed_out, message_key
+from langchain_convmem.views.messages import handed_out
 from langchain_convmem.views.providers import Profile
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class MemoryThread:
     def mark_steps(self) -> Steps[Any]:
         """Return the id of the last message; None if nothing was said."""
         said = yield from self._read_said_steps()
-        return message_key(said[-1]) if said else None
+        return said[-1].message_id if said else None
 
     def rewind_steps(self, mark: Any) -> Steps[None]:
         """Take back what was said since a mark; see `ThreadMemory`."""

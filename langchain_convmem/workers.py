@@ -1,18 +1,20 @@
-"""Threads for what may block: tools, functions of the caller, files.
+"""Threads for what may block: recalls, tools, functions of the caller, files.
 
-Each call gets a thread of its own that nobody has to wait for. An event loop's own executor may be
-full of turns which wait for the very turn that waits here, and the threads of a pool are waited
-for when the process ends, even if one of them never will.
+Neither kind uses an event loop's own executor, which may be full of turns that wait for the very
+turn that waits here. Work of our own that is sure to end runs in a small pool (`in_worker`). Code
+that may never return gets a thread of its own, which nobody has to wait for (`in_thread`): the
+threads of a pool are waited for when the process ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,30 +22,14 @@ from langchain_convmem.errors import TurnCancelledError
 
 T = TypeVar("T")
 
+_WORKERS = 4
 
-def started(call: Callable[[], T]) -> Future[T]:
-    """Start a call in a thread with the caller's context variables, and return its outcome.
 
-    Whoever does not want the outcome any more may forget it; the process does not wait for it.
-    """
-    outcome: Future[T] = Future()
+async def in_worker(call: Callable[[], T]) -> T:
+    """Return what the call returns, made in a worker with the caller's context variables."""
     context = contextvars.copy_context()
-    run = partial(context.run, _settle, outcome, call)
-    threading.Thread(target=run, name="convmem-conversation", daemon=True).start()
-    return outcome
-
-
-def _settle(outcome: Future[T], call: Callable[[], T]) -> None:
-    if not outcome.set_running_or_notify_cancel():
-        return
-    try:
-        outcome.set_result(call())
-    except StopIteration as error:  # no future can carry it
-        failure = RuntimeError("the call raised StopIteration")
-        failure.__cause__ = error
-        outcome.set_exception(failure)
-    except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-        outcome.set_exception(error)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_POOL.get_executor(), partial(context.run, call))
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -54,10 +40,10 @@ async def in_thread(call: Callable[[], T]) -> T:
 def in_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Return what an asynchronous call returns, made in a thread with an event loop of its own."""
 
-    async def awaited() -> T:
+    async def await_call() -> T:
         return await call()
 
-    return started(lambda: asyncio.run(awaited())).result()
+    return started(lambda: asyncio.run(await_call())).result()
 
 
 def in_threads(
@@ -94,3 +80,48 @@ def _give_up(cancelled: Future[Any] | None) -> None:
     if cancelled is not None and not cancelled.cancelled():
         cancelled.result()
     raise TurnCancelledError("the turn was cancelled while tools ran; their results are dropped")
+
+
+def started(call: Callable[[], T]) -> Future[T]:
+    """Start a call in a thread with the caller's context variables, and return its outcome.
+
+    A caller that no longer wants the outcome may drop it; the process does not wait for it.
+    """
+    outcome: Future[T] = Future()
+    context = contextvars.copy_context()
+    run = partial(context.run, _settle, outcome, call)
+    threading.Thread(target=run, name="convmem-conversation", daemon=True).start()
+    return outcome
+
+
+def _settle(outcome: Future[T], call: Callable[[], T]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        outcome.set_result(call())
+    except StopIteration as error:  # no future can carry it
+        failure = RuntimeError("the call raised StopIteration")
+        failure.__cause__ = error
+        outcome.set_exception(failure)
+    except BaseException as error:  # noqa: BLE001 - handed to the waiter
+        outcome.set_exception(error)
+
+
+class _Pool:
+    """The process's workers; a forked child gets its own, since threads do not survive a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def get_executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="convmem-recall")
+            return self._executor
+
+
+_POOL = _Pool()
+if hasattr(os, "register_at_fork"):
+    # The lock may be held by another thread of the parent at the moment of the fork.
+    os.register_at_fork(after_in_child=_POOL.__init__)  # type: ignore[misc]

@@ -25,13 +25,13 @@ from langchain_convmem.conversation.tools import ToolSet
 from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError, UnsupportedError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.streams import closed
+from langchain_convmem.streams import add_up, closed
 from langchain_convmem.text import RenderStats
-from langchain_convmem.views.codec import add_up, to_json
-from langchain_convmem.views.drafts import INTERRUPTED
+from langchain_convmem.views.codec import to_json
+from langchain_convmem.views.edits import INTERRUPTED
 from langchain_convmem.views.messages import merge_pieces
+from langchain_convmem.views.providers import cut_off_reason
 from langchain_convmem.views.tokens import count_tokens
-from langchain_convmem.views.tool_calls import cut_off_reason
 
 T = TypeVar("T")
 

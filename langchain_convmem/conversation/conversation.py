@@ -92,7 +92,7 @@ from langchain_convmem.streams import ClosingStreams, summed
 from langchain_convmem.text import ChatTemplate, RenderStats
 from langchain_convmem.text.messages import join_content
 from langchain_convmem.text.reply_formats import find_reply_format, get_reply_format
-from langchain_convmem.views.drafts import Heard, cut_to_heard
+from langchain_convmem.views.edits import Heard, cut_to_heard
 from langchain_convmem.workers import in_thread, started
 
 T = TypeVar("T")

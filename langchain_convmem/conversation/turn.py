@@ -46,7 +46,7 @@ from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import ThreadMemory, ThreadView
 from langchain_convmem.streams import carried_through
 from langchain_convmem.text import RenderStats
-from langchain_convmem.views.drafts import INTERRUPTED
+from langchain_convmem.views.edits import INTERRUPTED
 
 T = TypeVar("T")
 _CANCELS = (TurnCancelledError, asyncio.CancelledError)

@@ -25,11 +25,12 @@ from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError, ConvMemError, LineStoreError, LogError
 from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import MessageLog, ThreadState
-from langchain_convmem.recall.embedding import encodable, in_worker
+from langchain_convmem.recall.embedding import encodable
 from langchain_convmem.recall.segments import split_line
 from langchain_convmem.records import Changes, DialogLine, Entry, Owner, Scalar, ThreadKey
 from langchain_convmem.views.lines import dialog_lines
 from langchain_convmem.views.live import retracted_ids
+from langchain_convmem.workers import in_worker
 
 Progress = Callable[[int, int], None]
 

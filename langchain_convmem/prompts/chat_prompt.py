@@ -6,7 +6,6 @@ namespace `langchain_convmem`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -42,6 +41,7 @@ from langchain_convmem.prompts.variables import (
     fill_pieces,
     split_pieces,
 )
+from langchain_convmem.views.messages import escape_tag
 from langchain_convmem.views.summaries import shown_summary
 
 if TYPE_CHECKING:
@@ -188,8 +188,6 @@ _MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
     "ai": AIMessage,
 }
 
-_FENCE = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
-
 
 class SectionText(Serializable):
     """Sections as a part of a message, under their headings."""
@@ -325,7 +323,7 @@ class InputPlaceholder(MessagesPlaceholder):
     def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
         values = yield from self.sections.evaluate_steps(given)
         # What the file says is left as it is; only a value could end the block against its will.
-        defused = {name: _FENCE.sub("&lt;", value) for name, value in values.items()}
+        defused = {name: escape_tag(value, "context") for name, value in values.items()}
         texts = [_fence(join_blocks(self.sections.fill_blocks(defused))), _read_recalled(given)]
         return _fold_in(_read_messages(given[self.variable_name]), [text for text in texts if text])
 

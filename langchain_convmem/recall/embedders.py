@@ -19,7 +19,7 @@ import numpy as np
 from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import ConfigError, LogError
 from langchain_convmem.protocols import EndsWithProcess, MessageLog, SegmentCache
-from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable, in_worker
+from langchain_convmem.recall.embedding import EmbeddedEmbeddings, encodable
 from langchain_convmem.recall.encoder import (
     INSTALL_COMMAND,
     MiniLMEmbeddings,
@@ -27,6 +27,7 @@ from langchain_convmem.recall.encoder import (
 )
 from langchain_convmem.recall.vectors import rounded
 from langchain_convmem.records import Owner
+from langchain_convmem.workers import in_worker
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings

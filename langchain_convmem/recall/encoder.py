@@ -23,7 +23,8 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.recall.embedding import encodable, in_worker
+from langchain_convmem.recall.embedding import encodable
+from langchain_convmem.workers import in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

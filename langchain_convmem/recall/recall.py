@@ -28,7 +28,6 @@ from langchain_convmem.recall.buffer import (
 )
 from langchain_convmem.recall.dialog_recall import DialogRecall, EmbedderUse, Progress
 from langchain_convmem.recall.embedders import Embedder, EmbedderChoice, embed_question
-from langchain_convmem.recall.embedding import in_worker
 from langchain_convmem.recall.index import (
     BACKLOG,
     IndexRegistry,
@@ -44,6 +43,7 @@ from langchain_convmem.recall.scores import Columns, Ranking
 from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, Recall
+from langchain_convmem.workers import in_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

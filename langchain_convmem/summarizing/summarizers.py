@@ -28,9 +28,9 @@ from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import line_time_ms
 from langchain_convmem.views.facts import Fact, untold
 from langchain_convmem.views.lines import day_text
+from langchain_convmem.views.providers import cut_off_reason
 from langchain_convmem.views.summaries import SummaryWindow, TextStyle, turn_lines
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.views.tool_calls import cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -325,12 +325,9 @@ _INDENT = "  "
 
 _STYLE = TextStyle(
     tags={"user": "User", "assistant": "Assistant", "tool": "Tool"},
-    summary_tag="Summary",
     prefix="",
     postfix=": ",
     separator=" ",
-    closure="\n",
-    summary_closure="\n\n",
     transformer=lambda piece: f"\n{_INDENT}".join(piece.splitlines()),
 )
 

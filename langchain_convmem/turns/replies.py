@@ -26,7 +26,8 @@ from langchain_core.runnables.config import merge_configs, var_child_runnable_co
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.views.codec import add_up, make_storable, to_json
+from langchain_convmem.streams import add_up
+from langchain_convmem.views.codec import make_storable, to_json
 from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import calls_of
 

@@ -5,7 +5,6 @@ The thread's view and the recalled lines share one budget, where there is one.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -40,6 +39,7 @@ from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, context
 from langchain_convmem.views.drafts import Drafting
 from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.views.messages import escape_tag
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
@@ -516,9 +516,6 @@ _NOTICE = (
 )
 
 
-_FENCE = re.compile(r"<(?=\s*/?\s*recalled\b)", re.IGNORECASE)
-
-
 class MessageList(list[BaseMessage]):
     """Messages that also read well where a prompt formats them as text."""
 
@@ -549,7 +546,7 @@ def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> st
         return ""
     if by_time:
         blocks = sorted(blocks, key=lambda one: (one.lines[0].time_ms, one.lines[0].position))
-    body = "\n\n".join(_FENCE.sub("&lt;", block.text) for block in blocks)
+    body = "\n\n".join(escape_tag(block.text, "recalled") for block in blocks)
     return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
 
 

@@ -1,4 +1,4 @@
-"""LangChain messages to plain JSON and back, exactly.
+"""Messages, entries and plain values to JSON text and back, exactly.
 
 The encoding keeps every field that differs from its default, under a fixed table of message types:
 nothing is ever imported by a name found in data. What cannot be kept, or could not be read back,
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -27,11 +27,10 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
 from langchain_convmem.views.messages import plain_value
 
+V = TypeVar("V")
+
 CODEC_VERSION = 1
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TYPES: dict[str, type[BaseMessage]] = {
     "human": lc.HumanMessage,
@@ -48,12 +47,8 @@ _TYPES: dict[str, type[BaseMessage]] = {
     "FunctionMessageChunk": lc.FunctionMessageChunk,
 }
 
-
 _NAMES = {cls: name for name, cls in _TYPES.items()}
-
-
 _DERIVED = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
-
 
 _ROLES: dict[type[BaseMessage], Role] = {
     lc.HumanMessage: "user",
@@ -62,7 +57,6 @@ _ROLES: dict[type[BaseMessage], Role] = {
     lc.ToolMessage: "tool",
     lc.FunctionMessage: "tool",
 }
-
 
 _CHAT_ROLES: dict[str, Role] = {
     "user": "user",
@@ -77,19 +71,7 @@ _CHAT_ROLES: dict[str, Role] = {
 }
 
 
-# -- messages -----------------------------------------------------------------------------------
-def _type_name(message: BaseMessage) -> str:
-    for cls in type(message).__mro__:
-        name = _NAMES.get(cls)
-        if name is not None:
-            return name
-    msg = (
-        f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
-        "function messages (removals are made with undo or forget)"
-    )
-    raise InvalidMessageError(msg)
-
-
+# -- Messages -------------------------------------------------------------------------------------
 def encode_message(message: BaseMessage) -> dict[str, Any]:
     """Return the message's type and every field that differs from its default."""
     name = _type_name(message)
@@ -130,7 +112,7 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     values.setdefault("content", "")
     # Chunks change their content while they are made.
     message = cls(**(copy.deepcopy(values) if issubclass(cls, lc.AIMessageChunk) else values))
-    # The constructor refuses what is no such message, but it also completes and derives fields
+    # The constructor refuses what is not such a message, but also completes and derives fields
     # (tool calls from raw ones, for instance); what comes back is what was stored.
     for key in message.__dict__:
         if key in values:
@@ -140,12 +122,31 @@ def decode_message(fields: Mapping[str, Any]) -> BaseMessage:
     return message
 
 
+def _type_name(message: BaseMessage) -> str:
+    name = _find_by_class(_NAMES, message)
+    if name is None:
+        msg = (
+            f"a {type(message).__name__} cannot be stored; store human, ai, system, tool, chat or "
+            "function messages (removals are made with undo or forget)"
+        )
+        raise InvalidMessageError(msg)
+    return name
+
+
+def _find_by_class(table: Mapping[type[BaseMessage], V], message: BaseMessage) -> V | None:
+    """Return what a table holds for the nearest class of a message."""
+    for cls in type(message).__mro__:
+        found = table.get(cls)
+        if found is not None:
+            return found
+    return None
+
+
 def role_of(message: BaseMessage) -> Role:
     """Return the role a message is logged under; an unfamiliar chat role counts as a user's."""
-    for cls in type(message).__mro__:
-        role = _ROLES.get(cls)
-        if role is not None:
-            return role
+    role = _find_by_class(_ROLES, message)
+    if role is not None:
+        return role
     return _CHAT_ROLES.get(str(getattr(message, "role", "user")).lower(), "user")
 
 
@@ -154,17 +155,11 @@ def text_pieces(message: BaseMessage) -> tuple[str, ...]:
     content = message.content
     if isinstance(content, str):
         return (content,) if content.strip() else ()
-    pieces = []
-    for block in content:
-        if isinstance(block, str):
-            pieces.append(block)
-        elif isinstance(block, Mapping) and _is_text(block):
-            pieces.append(block["text"])
-    return tuple(piece for piece in pieces if piece.strip())
-
-
-def _is_text(block: Mapping[Any, Any]) -> bool:
-    return block.get("type") == "text" and isinstance(block.get("text"), str)
+    pieces = (
+        block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else block
+        for block in content
+    )
+    return tuple(piece for piece in pieces if isinstance(piece, str) and piece.strip())
 
 
 def line_time_ms(message: BaseMessage) -> int | None:
@@ -188,7 +183,7 @@ def time_ms_of(stamp: Any) -> int | None:
     try:
         moment = stamp if isinstance(stamp, datetime) else datetime.fromisoformat(stamp)
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return (zoned - _EPOCH) // timedelta(milliseconds=1)
+        return (zoned - EPOCH) // timedelta(milliseconds=1)
     except (TypeError, ValueError, OverflowError) as error:
         msg = (
             f'additional_kwargs["timestamp"] is {stamp!r}; pass ISO 8601 text such as '
@@ -203,7 +198,7 @@ def draft_of(
     """Return the draft that logs `message` verbatim.
 
     Raises:
-        InvalidMessageError: If it is no message or carries a timestamp nobody can read.
+        InvalidMessageError: If it is not a message or carries a timestamp that cannot be read.
     """
     if not isinstance(message, BaseMessage):
         msg = f"expected a LangChain message, got a value of type {type(message).__name__}"
@@ -222,10 +217,8 @@ def draft_of(
     )
 
 
-# -- entries ------------------------------------------------------------------------------------
+# -- Entries --------------------------------------------------------------------------------------
 DecodedBody: TypeAlias = tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]
-
-
 """Message, contents, control and cover of an entry."""
 
 
@@ -339,29 +332,13 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
 
 
 # -- Plain values to JSON text and back, exactly --------------------------------------------------
-
-
 MAX_DEPTH = 100
-
-
 """Levels of lists and maps within each other."""
-
-
 _PLAIN = frozenset({str, int, bool, type(None)})
-
-
 """What JSON has too, subclasses apart."""
-
-
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
 _SECOND_TIME = "~"
-
-
 """Behind an hour that the clock shows twice, when summer time ends."""
-
-
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -382,9 +359,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     Decimal: lambda value: {"$decimal": str(value)},
 }
 
-
 _COLLECTIONS: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
-
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$float": float,
@@ -504,23 +479,13 @@ def loads(text: str) -> Any:
     return _from_json(text)
 
 
-# -- Values that are no messages: what stands for them in a log, as JSON and text -----------------
-
-
+# -- Values that are not messages, as a log keeps them --------------------------------------------
 def to_json(value: Any) -> str:
     """Return a value as JSON; what has no plain form is named by its type."""
     try:
         return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
     except (RecursionError, TypeError, ValueError, AttributeError):
         return f"[{type(value).__name__}]"
-
-
-def add_up(total: Any, chunk: Any) -> Any:
-    """Return the value of a stream so far, as LangChain adds values up."""
-    try:
-        return total + chunk
-    except TypeError:
-        return chunk
 
 
 def make_storable(message: BaseMessage) -> BaseMessage:

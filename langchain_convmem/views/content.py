@@ -17,28 +17,25 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.media import (
-    Media,
-    accepts,
+    MediaBlock,
+    is_accepted,
     media_note,
     read_media,
     text_of_file,
-    written,
+    write_block,
 )
 from langchain_convmem.views.messages import block_type, clean_text, handed_out, plain_value
 from langchain_convmem.views.providers import Kind, Place, ProviderProfile, fits
-from langchain_convmem.views.reasoning import (
-    has_reasoning,
-    is_reasoning,
+from langchain_convmem.views.reasoning import find_reasoning_blocks, has_reasoning, is_reasoning
+from langchain_convmem.views.tool_calls import (
+    CALL_BLOCKS,
+    find_sendable_server_tool,
     is_server_tool,
     is_told_by_its_use,
-    reasoning_blocks,
-    sendable_server_tool,
     server_tool_name,
 )
-from langchain_convmem.views.tool_calls import CALL_BLOCKS
 
 NO_OUTPUT = "[no output]"
-
 
 _TEXT_BLOCKS = frozenset(
     {
@@ -55,19 +52,10 @@ _TEXT_BLOCKS = frozenset(
     }
 )
 
-
 _NOT_IN_FILE_NAMES = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+")
-
-
 _LONGEST_FILE_NAME = 120
-
-
 _MAX_NESTING = 8
-
-
 _Place = Place | Literal["system"]
-
-
 _Block = Mapping[Any, Any]
 
 
@@ -87,7 +75,7 @@ class BlockFitter:
             message: The message; it is changed.
             place: Whose message it is.
             key: What the repairs call it.
-            stale: Whether it was made behind a beginning other than the view's.
+            stale: Whether it was made after a beginning other than the view's.
         """
         lost: list[str] = []
         whole = _as_blocks(message)
@@ -162,7 +150,7 @@ class BlockFitter:
         return {"cache_control": {"type": "ephemeral", **ttl}}
 
     def _medium(
-        self, media: Media, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
+        self, media: MediaBlock, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> dict[str, Any]:
         text = None if self._takes(media, message, place) else text_of_file(media)
         if text is not None and text.strip():
@@ -172,10 +160,10 @@ class BlockFitter:
             return _text(media_note(media))
         if media.kind == "file":
             name = self._file_name(media) if self._profile.files_need_text else ""
-            return written(media, name=name)
-        return dict(block) if media.is_plain else written(media)
+            return write_block(media, name=name)
+        return dict(block) if media.is_plain else write_block(media)
 
-    def _takes(self, media: Media, message: BaseMessage, place: _Place) -> bool:
+    def _takes(self, media: MediaBlock, message: BaseMessage, place: _Place) -> bool:
         if place == "system" or (
             self._profile.errors_are_text
             and isinstance(message, ToolMessage)
@@ -183,9 +171,9 @@ class BlockFitter:
         ):
             return False
         rule = self._profile.media.get(place, {}).get(media.kind)
-        return accepts(rule, media, self._profile)
+        return is_accepted(rule, media, self._profile)
 
-    def _file_name(self, media: Media) -> str:
+    def _file_name(self, media: MediaBlock) -> str:
         """Return a name of letters and digits that no earlier file of the view has."""
         stem = media.name.rpartition(".")[0] or media.name or "file"
         plain = " ".join(_NOT_IN_FILE_NAMES.sub("-", stem).split())[:_LONGEST_FILE_NAME].strip()
@@ -207,7 +195,7 @@ class BlockFitter:
             return iter(())
         shown = None
         if place == "assistant" and isinstance(message, AIMessage) and not stale:
-            shown = reasoning_blocks(message, self._profile)
+            shown = find_reasoning_blocks(message, self._profile)
         if shown is None:
             lost.append("left out the reasoning")
         return iter(shown or ())
@@ -216,7 +204,7 @@ class BlockFitter:
         self, block: _Block, message: BaseMessage, place: _Place, lost: list[str]
     ) -> Iterator[dict[str, Any]]:
         if place == "assistant":
-            whole = sendable_server_tool(block, message, self._profile)
+            whole = find_sendable_server_tool(block, message, self._profile)
             if whole is not None:
                 yield whole
                 return
@@ -226,7 +214,7 @@ class BlockFitter:
             yield _text(f"[{name}: not shown]")
 
 
-# -- shapes of blocks -----------------------------------------------------------------------------
+# -- Shapes of blocks -----------------------------------------------------------------------------
 def _as_blocks(message: BaseMessage) -> str | list[Any]:
     """Return the content; sound that a model spoke is its transcript."""
     spoken = message.additional_kwargs.pop("audio", None)  # sent back by an id that expires
@@ -316,26 +304,17 @@ def _with_text(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 # -- Who speaks: the names of several people in one thread, visible to every provider -------------
-
-
 _ROLE_KEY = "__openai_role__"
-
-
 _SEVERAL = 2
 
 
-def has_several_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> bool:
-    """Return whether user messages of the thread bear different names.
+def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the first two names that user messages of the thread bear, or fewer.
 
     Args:
         live: Live entries.
         earlier: Names that entries before these bear.
     """
-    return len(first_speakers(live, earlier)) == _SEVERAL
-
-
-def first_speakers(live: Iterable[Entry], earlier: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the first two names that user messages of the thread bear, or fewer."""
     found = list(earlier)
     for entry in live:
         if len(found) >= _SEVERAL:
@@ -354,7 +333,7 @@ def speaker_of(entry: Entry) -> str | None:
     return handed_out(entry).name if message.type == "chat" else None
 
 
-def named(
+def place_name(
     message: BaseMessage, profile: ProviderProfile, *, is_user: bool, several: bool
 ) -> str | None:
     """Put the speaker's name where the model will see it.
@@ -377,9 +356,8 @@ def named(
     if is_valid and (profile.sends_names or not (is_user and several)):
         return None
     message.name = None
-    label = clean_text(" ".join(name.split()))
-    if is_user and label:
-        message.content = introduced(message.content, label)
+    if is_user and name.strip():
+        message.content = introduced(message.content, name)
         return None
     return name
 
@@ -407,8 +385,6 @@ def introduced(content: Any, name: str) -> Any:
 
 
 # -- What a provider counts over a whole request --------------------------------------------------
-
-
 _KINDS = {
     "image": "image",
     "image_url": "image",
@@ -428,15 +404,15 @@ def keep_newest(
         profile: Whose limits to keep.
         repairs: Receives a sentence for each kind of media that had to go.
     """
-    newest = _Newest(profile)
+    newest = _MediaLimiter(profile)
     for message in reversed(messages):
         if isinstance(message.content, list):
-            kept = [newest.shown(block) for block in reversed(message.content)]
+            kept = [newest.show_block(block) for block in reversed(message.content)]
             message.content = kept[::-1]
-    repairs.extend(newest.repairs())
+    repairs.extend(newest.list_repairs())
 
 
-class _Newest:
+class _MediaLimiter:
     """Counts from the newest block on. Not thread-safe."""
 
     def __init__(self, profile: ProviderProfile) -> None:
@@ -445,7 +421,7 @@ class _Newest:
         self._marks = profile.cache_marks
         self._gone: Counter[Kind] = Counter()
 
-    def shown(self, block: Any) -> Any:
+    def show_block(self, block: Any) -> Any:
         """Return the block, or what stands in its place."""
         kind = _KINDS.get(block_type(block))
         if kind in self._room:
@@ -461,7 +437,7 @@ class _Newest:
                 return {key: item for key, item in block.items() if key != "cache_control"}
         return block
 
-    def repairs(self) -> Iterator[str]:
+    def list_repairs(self) -> Iterator[str]:
         """Yield a sentence for each kind of which some had to go."""
         for kind, number in sorted(self._gone.items()):
             limit = self._profile.max_media[kind]

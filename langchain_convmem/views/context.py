@@ -1,15 +1,15 @@
 """What a model gets: a list of messages that its provider accepts, within a token budget.
 
 System text first, then a user turn, roles alternating around tool loops, every call answered right
-behind it and every result owned, no empty text, nothing the provider does not take (see
-`profiles`). What had to be mended is reported, never written back.
+after it and every result owned, no empty text, nothing the provider does not take (see
+`views.providers`). What had to be fixed is reported, never written back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Self, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
@@ -19,10 +19,9 @@ from langchain_convmem.records import Context, Entry, Role
 from langchain_convmem.views.content import (
     BlockFitter,
     first_speakers,
-    has_several_speakers,
     introduced,
     keep_newest,
-    named,
+    place_name,
     speaker_of,
 )
 from langchain_convmem.views.live import (
@@ -38,18 +37,16 @@ from langchain_convmem.views.messages import (
     handed_out,
     is_blank_message,
     is_plain_text,
-    message_key,
 )
 from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolved
 from langchain_convmem.views.reasoning import (
+    drop_idle_reasoning,
     forget_dialect,
-    has_reasoning,
     made_behind_another_beginning,
-    without_idle_reasoning,
     without_reasoning,
 )
 from langchain_convmem.views.summaries import shown_summary
-from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.tokens import TokenCounter, count_tokens
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
     ToolCalls,
@@ -58,11 +55,7 @@ from langchain_convmem.views.tool_calls import (
 from langchain_convmem.views.turns import PLACEHOLDER_TEXT, placeholder_turn
 
 SummaryPlace = Literal["system", "omit"]
-
-
 SUMMARY_SOURCE = "convmem_summary"
-
-
 """Marks the message that carries the summary: `additional_kwargs["source"]`."""
 
 
@@ -72,7 +65,7 @@ def context(
     profile: Profile = "strict",
     max_tokens: int | None = None,
     summary: SummaryPlace = "system",
-    token_counter: TokenCount = count_tokens,
+    token_counter: TokenCounter = count_tokens,
     earlier_speakers: Collection[str] = (),
 ) -> Context:
     """Return the model's view of a thread.
@@ -100,32 +93,21 @@ def context(
     repairs: list[str] = []
     live = live_entries(entries)
     shown = uncovered(live)
-    several = has_several_speakers(live, earlier_speakers)
-    view = _View(rules, repairs, shown, several=several)
-    view.stale = _stale(entries, live, shown, rules)
-    head, body = view.pieces()
+    several = len(first_speakers(live, earlier_speakers)) > 1
+    stale = made_behind_another_beginning(entries, live, shown, hoists=rules.system == "head")
+    head, body = _ContextBuilder(rules, repairs, shown, stale, several=several).build_pieces()
     latest = live_summary(live)
     if summary == "system" and latest is not None and "".join(latest.contents).strip():
         head.append(_summary_piece(latest))
     keep_newest([piece.message for piece in (*head, *body)], rules, repairs)
-    pieces, tokens = within(head, body, max_tokens, token_counter, repairs)
+    pieces, tokens = fit_budget(head, body, max_tokens, token_counter, repairs)
     messages = [piece.message for piece in pieces]
     positions = frozenset(position for piece in pieces for position in piece.positions)
     is_whole = len(pieces) == len(head) + len(body)
     return Context(messages, tuple(repairs), tokens, positions, is_whole)
 
 
-def _stale(
-    entries: Sequence[Entry], live: Sequence[Entry], shown: Sequence[Entry], rules: ProviderProfile
-) -> frozenset[str]:
-    """Return the ids of entries whose reasoning may no longer be sent."""
-    if not any(has_reasoning(entry.message) for entry in shown if entry.role == "assistant"):
-        return frozenset()
-    hoists = rules.system == "head"
-    return made_behind_another_beginning(entries, live, shown, hoists=hoists)
-
-
-class _View:
+class _ContextBuilder:
     """Entries on their way to messages. Not thread-safe."""
 
     def __init__(
@@ -133,66 +115,68 @@ class _View:
         rules: ProviderProfile,
         repairs: list[str],
         shown: Sequence[Entry],
+        stale: Collection[str],
         *,
         several: bool,
     ) -> None:
-        self.stale: frozenset[str] = frozenset()
+        self._stale = stale
         self._rules = rules
         self._repairs = repairs
         self._shown = shown
         self._several = several
         self._fitter = BlockFitter(rules, repairs)
-        self._head: list[Piece] = []
-        self._body: list[Piece] = []
+        self._head: list[ContextPiece] = []
+        self._body: list[ContextPiece] = []
         self._ids: set[str] = set()
 
-    def pieces(self) -> tuple[list[Piece], list[Piece]]:
+    def build_pieces(self) -> tuple[list[ContextPiece], list[ContextPiece]]:
         """Return what stands before the conversation, and the conversation."""
         calls = ToolCalls(self._shown, self._repairs, self._rules)
         for entry in self._shown:
             if entry.role == "tool":
-                continue  # pulled up behind its call
+                continue  # pulled up to stand after its call
             message = handed_out(entry)
             calls.settle(message, entry)
             self._fit(message, entry)
             if is_blank_message(message):
-                self._repairs.append(f"left out {message_key(entry)}: it is blank")
+                self._repairs.append(f"left out {entry.message_id}: it is blank")
                 continue
-            piece = Piece(entry.role, message, {entry.position}, speaker_of(entry))
+            piece = ContextPiece(entry.role, message, {entry.position}, speaker_of(entry))
             self._add(piece, entry)
-            for result, positions in calls.results(message, entry, self._fit):
-                self._body.append(Piece("tool", result, positions))
+            for result, positions in calls.find_results(message, entry, self._fit):
+                self._body.append(ContextPiece("tool", result, positions))
         return self._head, self._body
 
     def _fit(self, message: BaseMessage, entry: Entry) -> None:
         """Give the message content, and a name, that the provider takes."""
-        key = message_key(entry)
+        key = entry.message_id
         if key in self._ids:
-            message.id = entry.id  # one id twice would be one message to whoever merges by id
+            message.id = entry.id  # one id twice would be one message to callers that merge by id
         self._ids.add(key)
         if is_plain_text(message) and entry.role != "tool":
             return  # as most are
-        self._fitter.fit(message, _PLACES[entry.role], key, stale=entry.id in self.stale)
-        if without_idle_reasoning(message):
+        self._fitter.fit(message, cast("Place", entry.role), key, stale=entry.id in self._stale)
+        if drop_idle_reasoning(message):
             self._repairs.append(f"left out the reasoning of {key}: nothing follows it")
         forget_dialect(message, self._rules)
         if entry.role == "tool":
             return
-        lost = named(message, self._rules, is_user=entry.role == "user", several=self._several)
+        lost = place_name(message, self._rules, is_user=entry.role == "user", several=self._several)
         if lost is not None:
             self._repairs.append(f"left out the name {lost!r} of {key}")
 
     # -- joining --------------------------------------------------------------------------------
 
-    def _add(self, piece: Piece, entry: Entry) -> None:
+    def _add(self, piece: ContextPiece, entry: Entry) -> None:
         if piece.role == "system":
             self._add_system(piece)
             return
         if piece.role == "assistant" and not any(one.role == "user" for one in self._body):
-            self._body.append(_placeholder(entry))
+            opening = HumanMessage(PLACEHOLDER_TEXT, id=placeholder_turn(entry).id)
+            self._body.append(ContextPiece("user", opening))
             self._repairs.append("opened with a placeholder user turn: the assistant spoke first")
         before = self._body[-1] if self._body else None
-        if before is None or before.role != piece.role or not self._may_join(before, piece):
+        if before is None or not _may_join(before, piece):
             self._body.append(piece)
             return
         if [one for one in (before, piece) if without_reasoning(one.message)]:
@@ -203,7 +187,7 @@ class _View:
         before.message = _merge(before.message, piece.message)
         forget_dialect(before.message, self._rules)
 
-    def _add_system(self, piece: Piece) -> None:
+    def _add_system(self, piece: ContextPiece) -> None:
         if self._rules.system == "in_place" and self._body:
             self._body.append(piece)
         elif not self._head:
@@ -213,26 +197,15 @@ class _View:
             first.positions |= piece.positions
             first.message = _merge(first.message, piece.message, between="\n\n")
 
-    def _may_join(self, before: Piece, piece: Piece) -> bool:
-        """Return whether one message can stand for both without losing who spoke."""
-        names = {one.message.name for one in (before, piece)} - {None}
-        return piece.role != "user" or len(names) < 2  # noqa: PLR2004 - two people
+
+def _may_join(before: ContextPiece, piece: ContextPiece) -> bool:
+    """Return whether one message can stand for both without losing who spoke."""
+    if before.role != piece.role or piece.role != "user":
+        return before.role == piece.role
+    return len({before.message.name, piece.message.name} - {None}) < 2  # noqa: PLR2004 - two people
 
 
-_PLACES: dict[str, Place | Literal["system"]] = {
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "system": "system",
-}
-
-
-def _placeholder(entry: Entry) -> Piece:
-    turn = placeholder_turn(entry)
-    return Piece("user", HumanMessage(PLACEHOLDER_TEXT, id=turn.id))
-
-
-def _tell_apart(before: Piece, piece: Piece) -> None:
+def _tell_apart(before: ContextPiece, piece: ContextPiece) -> None:
     """Have the text say who speaks, where two assistants do in one message."""
     if piece.speaker is None or piece.speaker == before.speaker:
         return
@@ -244,7 +217,7 @@ def _tell_apart(before: Piece, piece: Piece) -> None:
 
 
 def _merge(first: BaseMessage, second: BaseMessage, *, between: str = "\n") -> BaseMessage:
-    """Return `first` with the content of `second` behind its own; nothing is summed up."""
+    """Return `first` with the content of `second` after its own; nothing is summarised."""
     merged = first.model_copy()
     if isinstance(first.content, str) and isinstance(second.content, str):
         merged.content = between.join(text for text in (first.content, second.content) if text)
@@ -264,23 +237,20 @@ def _blocks(message: BaseMessage) -> list[str | dict[Any, Any]]:
     return list(message.content)
 
 
-def _summary_piece(entry: Entry) -> Piece:
+def _summary_piece(entry: Entry) -> ContextPiece:
     message = SystemMessage(
         shown_summary([clean_text(piece) for piece in entry.contents]),
         id=entry.id,
         additional_kwargs={"source": SUMMARY_SOURCE},
     )
-    return Piece("system", message, {entry.position})
+    return ContextPiece("system", message, {entry.position})
 
 
 # -- A view within a token budget -----------------------------------------------------------------
 
 
-TokenCount: TypeAlias = Callable[[Sequence[BaseMessage]], int]
-
-
 @dataclass(slots=True)
-class Piece:
+class ContextPiece:
     """A message of a view under construction.
 
     Attributes:
@@ -307,7 +277,7 @@ class ContextBudget:
 
     Attributes:
         tokens: All of it.
-        reserved: Of these so many stay free for what stands outside the messages, such as the
+        reserved: How many of these stay free for what stands outside the messages, such as the
             prompt's own words and the descriptions of tools.
     """
 
@@ -333,21 +303,21 @@ class ContextBudget:
         return (room - wished, room) if 0 < wished < room else (room,)
 
     def without(self, tokens: int) -> ContextBudget:
-        """Return the budget with so many more tokens reserved, as far as there are any."""
+        """Return the budget with more tokens reserved, as far as there are any."""
         return replace(self, reserved=min(self.reserved + tokens, self.tokens - 1))
 
     def of_recall(self, wished: int, messages: int) -> int:
-        """Return how many tokens of recalled lines fit behind messages of so many tokens."""
+        """Return how many tokens of recalled lines fit beside messages of a known size."""
         return max(min(wished, self.tokens - self.reserved - messages), 0)
 
 
-def within(
-    head: Sequence[Piece],
-    body: Sequence[Piece],
+def fit_budget(
+    head: Sequence[ContextPiece],
+    body: Sequence[ContextPiece],
     max_tokens: int | None,
-    count: TokenCount,
+    count: TokenCounter,
     repairs: list[str],
-) -> tuple[list[Piece], int]:
+) -> tuple[list[ContextPiece], int]:
     """Return the head and the latest exchanges that fit, and how many tokens they are.
 
     Args:
@@ -371,7 +341,7 @@ def within(
             f"more than the budget of {max_tokens}; raise it or shorten them"
         )
         raise BudgetError(msg, needed=needed, available=max_tokens)
-    start = _first_that_fits(body, starts, max_tokens - needed, count)
+    start = _find_start(body, starts, max_tokens - needed, count)
     kept = _kept(head, body, start)
     weight = _weight(kept, count)
     # Counters need not be additive: the whole may weigh more than its parts.
@@ -386,8 +356,8 @@ def within(
     return kept, weight
 
 
-def _first_that_fits(
-    body: Sequence[Piece], starts: Sequence[int], room: int, count: TokenCount
+def _find_start(
+    body: Sequence[ContextPiece], starts: Sequence[int], room: int, count: TokenCounter
 ) -> int:
     start = starts[-1]
     for earlier in reversed(starts[:-1]):
@@ -398,41 +368,35 @@ def _first_that_fits(
     return start
 
 
-def _kept(head: Sequence[Piece], body: Sequence[Piece], start: int) -> list[Piece]:
+def _kept(
+    head: Sequence[ContextPiece], body: Sequence[ContextPiece], start: int
+) -> list[ContextPiece]:
     earlier = (piece for piece in body[:start] if piece.role == "system")
     return [*head, *earlier, *body[start:]]
 
 
-def _weight(pieces: Sequence[Piece], count: TokenCount) -> int:
+def _weight(pieces: Sequence[ContextPiece], count: TokenCounter) -> int:
     return count([piece.message for piece in pieces])
 
 
-def _forget_thoughts(pieces: Sequence[Piece], repairs: list[str]) -> bool:
-    """Take reasoning out of earlier exchanges: they were thought behind what is cut now.
+def _forget_thoughts(pieces: Sequence[ContextPiece], repairs: list[str]) -> bool:
+    """Take reasoning out of earlier exchanges: they were thought after what is cut now.
 
     Returns:
         Whether there was any.
     """
     forgotten = [piece.message.id for piece in pieces if without_reasoning(piece.message)]
     repairs.extend(
-        f"left out the reasoning of {name}: it was thought behind what is cut" for name in forgotten
+        f"left out the reasoning of {name}: it was thought after what is cut" for name in forgotten
     )
     return bool(forgotten)
 
 
-# -- Where the part of a thread begins that its next view needs, so that no view reads an archive --
-
-
+# -- The live part of a thread: what its next view needs, so that no view reads an archive --------
 _FORM = 1
-
-
 _MOST_KEPT = 32
-
-
 _RESERVE = 1.25
-
-
-"""A note made for a budget reaches back so many times as far, since budgets and threads change."""
+"""How much further than its budget a note reaches back, since budgets and threads change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,7 +412,7 @@ class LivePart:
         speakers: Up to two names that messages up to `floor` bear.
         is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
             views that leave something of it out for their budget.
-        reach: So many tokens lie behind `floor` at least; 0 if all that counts does.
+        reach: At least this many tokens lie after `floor`; 0 if all that counts does.
     """
 
     upto: int
@@ -461,7 +425,7 @@ class LivePart:
     reach: int
 
     @classmethod
-    def of(cls, document: Any) -> Self | None:
+    def read(cls, document: Any) -> Self | None:
         """Return the note of a state document; None if it is none that this release wrote."""
         if not isinstance(document, dict) or document.get("form") != _FORM:
             return None
@@ -471,26 +435,17 @@ class LivePart:
 
     def to_document(self) -> dict[str, Any]:
         """Return the note as a state document."""
-        return {
-            "form": _FORM,
-            "upto": self.upto,
-            "newest_id": self.newest_id,
-            "floor": self.floor,
-            "kept": list(self.kept),
-            "summary_id": self.summary_id,
-            "speakers": list(self.speakers),
-            "is_whole": self.is_whole,
-            "reach": self.reach,
-        }
+        lists = {"kept": list(self.kept), "speakers": list(self.speakers)}
+        return {"form": _FORM, **asdict(self), **lists}
 
 
-# -- reading on from a note -----------------------------------------------------------------------
+# -- Reading on from a note -----------------------------------------------------------------------
 def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
     """Return whether a view of these entries is the view of the whole thread.
 
     Args:
         part: What was noted.
-        entries: The thread's entries at `part.kept` and behind `part.floor`, by position.
+        entries: The thread's entries at `part.kept` and after `part.floor`, by position.
     """
     by_id = {entry.id: entry for entry in entries}
     positions = {entry.position for entry in entries}
@@ -552,13 +507,13 @@ def reads_alone(page: Sequence[Entry]) -> bool:
     return is_current(part, page[1:])
 
 
-# -- noting ---------------------------------------------------------------------------------------
+# -- Noting ---------------------------------------------------------------------------------------
 def narrowed(
     entries: Sequence[Entry],
     before: LivePart | None,
     *,
     max_tokens: int | None,
-    token_counter: TokenCount,
+    token_counter: TokenCounter,
     min_saved: int = 32,
 ) -> LivePart | None:
     """Return a note of what the next view needs; None where it would save too little.
@@ -599,7 +554,7 @@ def narrowed(
     )
 
 
-def _latest(said: Sequence[Entry], tokens: int, count: TokenCount) -> Sequence[Entry]:
+def _latest(said: Sequence[Entry], tokens: int, count: TokenCounter) -> Sequence[Entry]:
     """Return the latest exchanges that weigh so much, or all there are."""
     weight = 0
     for number in range(len(said) - 1, 0, -1):
@@ -614,7 +569,9 @@ def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
     """Return the position up to which nothing is needed, and no turn or tool loop is cut."""
     end = entries[-1].position if entries else 0
     floor = min(_origins(entries, needed), default=end + 1) - 1
-    reaches = [*_turn_spans(entries), *_call_spans(entries)]
+    at = {entry.id: entry.position for entry in entries}
+    calls = answered_calls(live_entries(entries))
+    reaches = [*_turn_spans(entries), *((at[call], at[result]) for call, result in calls)]
     while True:
         cut = [first for first, last in reaches if first <= floor < last]
         if not cut:
@@ -622,19 +579,13 @@ def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
         floor = min(cut) - 1
 
 
-def _turn_spans(entries: Iterable[Entry]) -> Iterator[tuple[int, int]]:
+def _turn_spans(entries: Iterable[Entry]) -> Iterable[tuple[int, int]]:
     spans: dict[str, tuple[int, int]] = {}
     for entry in entries:
         if entry.control is None and entry.role not in ("system", "summary"):
             first, _ = spans.get(entry.turn_id, (entry.position, 0))
             spans[entry.turn_id] = (first, entry.position)
-    return iter(spans.values())
-
-
-def _call_spans(entries: Sequence[Entry]) -> Iterator[tuple[int, int]]:
-    at = {entry.id: entry.position for entry in entries}
-    for call, result in answered_calls(live_entries(entries)):
-        yield at[call], at[result]
+    return spans.values()
 
 
 def _origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:

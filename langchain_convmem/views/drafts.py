@@ -7,8 +7,7 @@ entries hold no words and pass; so does what is copied out of a log, which was a
 from __future__ import annotations
 
 import inspect
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -19,28 +18,14 @@ from langchain_convmem.records import Draft, Entry, Metadata
 from langchain_convmem.views.codec import draft_of, encode_checked, role_of, text_pieces
 
 WriteHook: TypeAlias = Callable[[BaseMessage], BaseMessage | None]
-
-
 """Gets a copy of a message before it is stored or embedded; returns what to store, or None.
 
-A plain function, called in the thread or event loop of whoever writes, so it must be quick; perhaps
+A plain function, called in the writer's thread or event loop, so it must be quick; perhaps
 more than once for one message. It must return equal messages for equal messages, or what is said
 twice under one id is not recognised, and must leave alone what it returned itself. The message
 keeps its role and, whatever the hook does, its id. What the hook raises goes to the caller as it
 is, and nothing is written.
 """
-
-
-def is_remembered(message: BaseMessage | None) -> bool:
-    """Return whether there is a message, and not one marked as not to be stored."""
-    return message is not None and message.additional_kwargs.get("remember") is not False
-
-
-def content_of(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
-    """Return the content of a message that says these pieces."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return [{"type": "text", "text": piece} for piece in pieces]
 
 
 class Drafting:
@@ -50,7 +35,7 @@ class Drafting:
         """Take the hook; None stores every message as it is.
 
         Raises:
-            ConfigError: If it is no plain function.
+            ConfigError: If it is not a plain function.
         """
         if hook is not None and not callable(hook):
             raise ConfigError(f"before_write must be a function of a message, got {hook!r:.80}")
@@ -196,139 +181,13 @@ def _check_returned(new: Any, message: BaseMessage) -> None:
         raise InvalidMessageError(msg)
 
 
-# -- A spoken reply, cut to what was heard of it: the rest was never said -------------------------
+def is_remembered(message: BaseMessage | None) -> bool:
+    """Return whether there is a message, and not one marked as not to be stored."""
+    return message is not None and message.additional_kwargs.get("remember") is not False
 
 
-INTERRUPTED = "interrupted"
-
-
-"""Mark of a reply that was cut off: among the attributes of its entry, and in the message's
-`response_metadata`."""
-
-
-Heard = int | str
-
-
-"""How much of a reply was heard: characters of its text, or the words themselves."""
-
-
-_AUDIO = "audio"
-
-
-"""Key of `additional_kwargs` by which a provider finds what it has spoken, all of it."""
-
-
-def count_heard(text: str, heard: Heard) -> int:
-    """Return how many characters of a text were heard.
-
-    Words are found by their letters and digits alone: what speaks a text, or listens to it, is
-    free with case, accents, spaces, punctuation and marks of emphasis. They stand at the beginning
-    of the text or, where the voice reports its latest utterance only, at the first beginning of a
-    word where they fit; what comes before them was heard as well.
-
-    Args:
-        text: What was to be said.
-        heard: Characters (code points) from the beginning, or what was heard.
-
-    Raises:
-        ConfigError: If it is neither, or negative.
-        InvalidMessageError: If the words are not in the text.
-    """
-    if isinstance(heard, str):
-        return _find_end_of_words(text, heard)
-    if isinstance(heard, bool) or not isinstance(heard, int) or heard < 0:
-        raise ConfigError(
-            f"heard_until must be a number of characters or the words heard, got {heard!r}"
-        )
-    return min(heard, len(text))
-
-
-def cut_to_heard(message: BaseMessage, heard: Heard) -> BaseMessage | None:
-    """Return a reply as far as it was heard, marked `interrupted`; its tool calls stay.
-
-    Id, usage and what else the model's provider told are kept.
-
-    Args:
-        message: The reply.
-        heard: See `count_heard`.
-
-    Returns:
-        A new message; the message itself if all of it was heard, None if nothing was.
-    """
-    text = str(message.text)
-    count = count_heard(text, heard)
-    if count >= len(text.rstrip()):
-        return message
-    content = _keep_characters(message.content, len(text[:count].rstrip()))
-    if not text[:count].strip() and not getattr(message, "tool_calls", None):
-        return None
-    kwargs = {key: one for key, one in message.additional_kwargs.items() if key != _AUDIO}
-    metadata = {**message.response_metadata, INTERRUPTED: True}
-    return message.model_copy(
-        update={"content": content, "additional_kwargs": kwargs, "response_metadata": metadata}
-    )
-
-
-def _keep_characters(content: str | list[str | dict[str, object]], count: int) -> object:
-    """Return content with the first characters of its text; what is not text stays."""
-    if isinstance(content, str):
-        return content[:count]
-    kept: list[object] = []
-    for block in content:
-        text = block if isinstance(block, str) else block.get("text")
-        if not isinstance(text, str) or (isinstance(block, dict) and block.get("type") != "text"):
-            kept.append(block)
-        elif count:
-            part = text[:count]
-            kept.append(part if isinstance(block, str) else {**block, "text": part})
-            count -= len(part)
-    return kept
-
-
-# -- words ----------------------------------------------------------------------------------------
-def _find_end_of_words(text: str, heard: str) -> int:
-    """Return where in a text the words end that were heard.
-
-    Raises:
-        InvalidMessageError: If they are not in it.
-    """
-    if text.startswith(heard):
-        return len(heard)
-    spoken = list(_iterate_letters(text))
-    wanted = "".join(letter for _, letter in _iterate_letters(heard))
-    if not wanted:
-        return 0
-    letters = "".join(letter for _, letter in spoken)
-    place = letters.find(wanted)
-    while place >= 0 and not _begins_word(text, spoken[place][0]):
-        place = letters.find(wanted, place + 1)
-    if place < 0:
-        raise InvalidMessageError(
-            "what was heard is not in the reply; pass the reply's own words, or how many of its "
-            "characters were heard"
-        )
-    return _skip_marks(text, spoken[place + len(wanted) - 1][0] + 1, heard)
-
-
-def _iterate_letters(text: str) -> Iterator[tuple[int, str]]:
-    """Yield letters and digits without case and accents, each with its place."""
-    for place, character in enumerate(text):
-        for letter in unicodedata.normalize("NFKD", character).casefold():
-            if letter.isalnum():
-                yield place, letter
-
-
-def _begins_word(text: str, place: int) -> bool:
-    # In scripts without spaces a word may begin anywhere.
-    return place == 0 or not (text[place - 1].isalnum() and text[place].isascii())
-
-
-def _skip_marks(text: str, end: int, heard: str) -> int:
-    """Return where the punctuation ends that was heard with the last word."""
-    while end < len(text) and unicodedata.combining(text[end]):
-        end += 1
-    last = max(place for place, _ in _iterate_letters(heard))
-    for mark in "".join(heard[last + 1 :].split()):
-        if text.startswith(mark, end):
-            end += 1
-    return end
+def content_of(pieces: Sequence[str]) -> str | list[str | dict[str, str]]:
+    """Return the content of a message that says these pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return [{"type": "text", "text": piece} for piece in pieces]

@@ -1,9 +1,14 @@
-"""Undo, redo, replace, cut and clear, as entries to append: nothing is taken out of a log."""
+"""Undo, redo, rewind, replace, cut, clear and fork, as entries to append.
+
+Nothing is taken out of a log: every edit adds entries that the views obey.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import (
@@ -25,9 +30,8 @@ from langchain_convmem.records import (
     Turn,
 )
 from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.drafts import INTERRUPTED, Heard, cut_to_heard
 from langchain_convmem.views.live import Places, live_entries, retracted_ids
-from langchain_convmem.views.messages import handed_out, message_key
+from langchain_convmem.views.messages import handed_out
 from langchain_convmem.views.summaries import (
     checked_pieces,
     cover_of,
@@ -36,27 +40,24 @@ from langchain_convmem.views.summaries import (
 )
 from langchain_convmem.views.turns import is_blank
 
+FORKED_FROM = "forked_from"
+"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
+INTERRUPTED = "interrupted"
+"""Mark of a reply that was cut off: among the attributes of its entry, and in the message's
+`response_metadata`."""
+Heard = int | str
+"""How much of a reply was heard: characters of its text, or the words themselves."""
 _SAID = frozenset({"user", "assistant", "tool"})
-
-
 _REDOABLE = frozenset({"undo", "cleared"})
-
-
 _OF_THE_WORDS = frozenset({"audio", "function_call", "reasoning_content", "refusal", "tool_calls"})
-
-
 """Keys of `additional_kwargs` that belong to the words of a message, and go with them."""
-
-
-_OF_THE_ENTRY = frozenset({"attempt_of", "forked_from", "own_tokens", "provenance"})
-
-
-"""Keys of `aux` that tell how an entry came into the log; what takes its place came otherwise."""
+_OF_THE_ENTRY = frozenset({"attempt_of", FORKED_FROM, "own_tokens", "provenance"})
+"""Keys of `aux` that say how an entry came into the log; what takes its place came otherwise."""
 
 
 def clearing(entries: Sequence[Entry]) -> list[Draft]:
     """Return the control entry that empties every view; nothing if they are empty."""
-    return _retracting([entry.id for entry in live_entries(entries)], "cleared")
+    return _retract([entry.id for entry in live_entries(entries)], "cleared")
 
 
 def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list[Entry]]:
@@ -72,12 +73,12 @@ def undoing(entries: Sequence[Entry], exchanges: int) -> tuple[list[Draft], list
         raise ConfigError(f"exchanges must be a whole number of at least 1, got {exchanges!r}")
     live = live_entries(entries)
     said = [entry for entry in live if entry.role in _SAID]
-    starts = _starts([entry for entry in said if not is_blank(entry)])
+    starts = _find_starts([entry for entry in said if not is_blank(entry)])
     if not starts:
         return [], []
     first = starts[-exchanges] if exchanges <= len(starts) else said[0]
     undone = said[said.index(first) :]
-    return _retracting_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
+    return _retract_with_summaries(live, {entry.id for entry in undone}, "undo"), undone
 
 
 def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
@@ -99,30 +100,22 @@ def rewinding(entries: Sequence[Entry], message_id: str | None) -> list[Draft]:
         kept = 1 + next((n for n, one in enumerate(said) if _is_named(one, message_id)), -2)
         if kept < 1:
             raise LookupError(message_id)
-    return _retracting_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
+    return _retract_with_summaries(live, {entry.id for entry in said[kept:]}, "rewind")
 
 
-def _starts(said: Sequence[Entry]) -> list[Entry]:
+def _find_starts(said: Sequence[Entry]) -> list[Entry]:
     """Return the entries that exchanges begin with.
 
     Several messages of the user in a row are one beginning, unless they are known to belong to
     turns of their own, such as a question that was never answered before the next one.
     """
     answered = {entry.turn_id for entry in said if entry.role != "user"}
-    return [
-        entry
-        for number, entry in enumerate(said)
-        if number == 0
-        or (
-            entry.role == "user"
-            and (said[number - 1].role != "user" or _begins_turn(said, number, answered))
-        )
-    ]
-
-
-def _begins_turn(said: Sequence[Entry], number: int, answered: Collection[str]) -> bool:
-    turn_id = said[number].turn_id
-    return turn_id in answered and said[number - 1].turn_id != turn_id
+    starts = list(said[:1])
+    for before, entry in pairwise(said):
+        is_own_turn = entry.turn_id in answered and entry.turn_id != before.turn_id
+        if entry.role == "user" and (before.role != "user" or is_own_turn):
+            starts.append(entry)
+    return starts
 
 
 def redoing(entries: Sequence[Entry]) -> list[Draft]:
@@ -138,7 +131,7 @@ def redoing(entries: Sequence[Entry]) -> list[Draft]:
         if entry.control is None and entry.role != "summary":
             return []
         if _can_be_redone(entry, shown):
-            return _retracting([entry.id], "undo")
+            return _retract([entry.id], "undo")
     return []
 
 
@@ -165,10 +158,11 @@ def replacing(
     live = live_entries(entries)
     old = entry_named(live, message_id)
     new = _message_like(old, message)
-    # An instruction is no part of the dialogue: nothing was said because of its place.
-    later = [] if keep_later or old.role == "system" else _later(live, old)
-    named = {entry.id for entry in later}
-    drafts = _retracting_with_summaries(live, named | {old.id}, "rewind", kept={old.id})
+    # An instruction is not part of the dialogue: nothing was said because of its place.
+    ends_here = keep_later or old.role == "system"
+    later = [] if ends_here else live[live.index(old) + 1 :]
+    named = {old.id, *(entry.id for entry in later if entry.role in _SAID)}
+    drafts = _retract_with_summaries(live, named, "rewind", kept={old.id})
     return [*drafts, draft_of(new, turn_id=old.turn_id, metadata=_keep_metadata(old))]
 
 
@@ -193,11 +187,11 @@ def plan_cut(entries: Sequence[Entry], reply: Entry, heard: Heard) -> list[Draft
     if cut is said:
         return []
     if cut is None:
-        return _retracting_with_summaries(live, {reply.id}, "cancelled")
+        return _retract_with_summaries(live, {reply.id}, "cancelled")
     known = _keep_metadata(reply)
     marks = [mark for mark in known.attributes if mark != INTERRUPTED]
     metadata = replace(known, attributes=(*marks, INTERRUPTED))
-    drafts = _retracting_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
+    drafts = _retract_with_summaries(live, {reply.id}, "rewind", kept={reply.id})
     return [*drafts, draft_of(cut, turn_id=reply.turn_id, metadata=metadata)]
 
 
@@ -218,11 +212,6 @@ def find_reply(entries: Sequence[Entry], message_id: str | None) -> Entry:
         if entry.role == "assistant" and not is_blank(entry):
             return entry
     raise ConfigError("the thread shows no reply that could be cut")
-
-
-def _later(live: Sequence[Entry], old: Entry) -> list[Entry]:
-    at = next(number for number, entry in enumerate(live) if entry.id == old.id)
-    return [entry for entry in live[at + 1 :] if entry.role in _SAID]
 
 
 def entry_named(live: Sequence[Entry], message_id: str) -> Entry:
@@ -247,7 +236,7 @@ def _keep_metadata(entry: Entry) -> Metadata:
 
 
 def _is_named(entry: Entry, message_id: str) -> bool:
-    return message_id in (entry.id, message_key(entry))
+    return message_id in (entry.id, entry.message_id)
 
 
 def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
@@ -258,8 +247,9 @@ def _message_like(old: Entry, message: BaseMessage | str) -> BaseMessage:
         msg = f"a message of the role {old.role} cannot become one of {role_of(message)}"
         raise InvalidMessageError(msg)
     if not isinstance(message, BaseMessage):
-        raise InvalidMessageError(f"expected a message or a text, got {message!r:.80}")
-    return message.model_copy(update={"id": message_key(old)})
+        kind = type(message).__name__
+        raise InvalidMessageError(f"expected a message or a text, got a value of type {kind}")
+    return message.model_copy(update={"id": old.message_id})
 
 
 def _text_message(old: Entry, text: str) -> BaseMessage:
@@ -279,12 +269,11 @@ def _text_message(old: Entry, text: str) -> BaseMessage:
     return HumanMessage(text, **more) if old.role == "user" else SystemMessage(text, **more)
 
 
-# -- control entries ----------------------------------------------------------------------------
-def _retracting(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
+def _retract(ids: Sequence[str], reason: RetractReason) -> list[Draft]:
     return [Draft(role="control", control=Control(tuple(ids), reason))] if ids else []
 
 
-def _retracting_with_summaries(
+def _retract_with_summaries(
     live: Sequence[Entry],
     ids: Collection[str],
     reason: RetractReason,
@@ -299,18 +288,127 @@ def _retracting_with_summaries(
         kept: Those of `ids` that something else retracts.
     """
     named = [entry.id for entry in live if entry.id in ids and entry.id not in kept]
-    return _retracting([*named, *summaries_over(live, ids)], reason)
+    return _retract([*named, *summaries_over(live, ids)], reason)
 
 
-# -- What a new thread holds that goes on from a point of an old one ------------------------------
+# -- A spoken reply, cut to what was heard of it: the rest was never said -------------------------
+def count_heard(text: str, heard: Heard) -> int:
+    """Return how many characters of a text were heard.
+
+    Words are found by their letters and digits alone: what speaks a text, or listens to it, is
+    free with case, accents, spaces, punctuation and marks of emphasis. They stand at the beginning
+    of the text or, where the voice reports its latest utterance only, at the first beginning of a
+    word where they fit; what comes before them was heard as well.
+
+    Args:
+        text: What was to be said.
+        heard: Characters (code points) from the beginning, or what was heard.
+
+    Raises:
+        ConfigError: If it is neither, or negative.
+        InvalidMessageError: If the words are not in the text.
+    """
+    if isinstance(heard, str):
+        return _find_end_of_words(text, heard)
+    if isinstance(heard, bool) or not isinstance(heard, int) or heard < 0:
+        raise ConfigError(
+            f"heard_until must be a number of characters or the words heard, got {heard!r}"
+        )
+    return min(heard, len(text))
 
 
-FORKED_FROM = "forked_from"
+def cut_to_heard(message: BaseMessage, heard: Heard) -> BaseMessage | None:
+    """Return a reply as far as it was heard, marked `interrupted`; its tool calls stay.
+
+    Id, usage and what else the model's provider reported are kept.
+
+    Args:
+        message: The reply.
+        heard: See `count_heard`.
+
+    Returns:
+        A new message; the message itself if all of it was heard, None if nothing was.
+    """
+    text = str(message.text)
+    count = count_heard(text, heard)
+    if count >= len(text.rstrip()):
+        return message
+    content = _keep_characters(message.content, len(text[:count].rstrip()))
+    if not text[:count].strip() and not getattr(message, "tool_calls", None):
+        return None
+    # By this key a provider finds what it has spoken, all of it.
+    kwargs = {key: one for key, one in message.additional_kwargs.items() if key != "audio"}
+    metadata = {**message.response_metadata, INTERRUPTED: True}
+    return message.model_copy(
+        update={"content": content, "additional_kwargs": kwargs, "response_metadata": metadata}
+    )
 
 
-"""Key in `aux` of a forked entry: `thread_id` and `entry_id` of what it is a copy of."""
+def _keep_characters(content: str | list[str | dict[str, object]], count: int) -> object:
+    """Return content with the first characters of its text; what is not text stays."""
+    if isinstance(content, str):
+        return content[:count]
+    kept: list[object] = []
+    for block in content:
+        text = block if isinstance(block, str) else block.get("text")
+        if not isinstance(text, str) or (isinstance(block, dict) and block.get("type") != "text"):
+            kept.append(block)
+        elif count:
+            part = text[:count]
+            kept.append(part if isinstance(block, str) else {**block, "text": part})
+            count -= len(part)
+    return kept
 
 
+def _find_end_of_words(text: str, heard: str) -> int:
+    """Return where in a text the words end that were heard.
+
+    Raises:
+        InvalidMessageError: If they are not in it.
+    """
+    if text.startswith(heard):
+        return len(heard)
+    spoken = list(_iterate_letters(text))
+    wanted = "".join(letter for _, letter in _iterate_letters(heard))
+    if not wanted:
+        return 0
+    letters = "".join(letter for _, letter in spoken)
+    place = letters.find(wanted)
+    while place >= 0 and not _begins_word(text, spoken[place][0]):
+        place = letters.find(wanted, place + 1)
+    if place < 0:
+        raise InvalidMessageError(
+            "what was heard is not in the reply; pass the reply's own words, or how many of its "
+            "characters were heard"
+        )
+    return _skip_marks(text, spoken[place + len(wanted) - 1][0] + 1, heard)
+
+
+def _iterate_letters(text: str) -> Iterator[tuple[int, str]]:
+    """Yield letters and digits without case and accents, each with its place."""
+    for place, character in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", character).casefold():
+            if letter.isalnum():
+                yield place, letter
+
+
+def _begins_word(text: str, place: int) -> bool:
+    # In scripts without spaces a word may begin anywhere.
+    return place == 0 or not (text[place - 1].isalnum() and text[place].isascii())
+
+
+def _skip_marks(text: str, end: int, heard: str) -> int:
+    """Return where the punctuation ends that was heard with the last word."""
+    while end < len(text) and unicodedata.combining(text[end]):
+        end += 1
+    last = max(place for place, _ in _iterate_letters(heard))
+    for mark in "".join(heard[last + 1 :].split()):
+        if text.startswith(mark, end):
+            end += 1
+    return end
+
+
+# -- Forking: what a new thread holds that goes on from a point of an old one ---------------------
 def kept_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
     """Return the live entries up to a point, in display order.
 
@@ -326,7 +424,7 @@ def kept_until(entries: Sequence[Entry], at: str | Turn | None) -> list[Entry]:
         return live
     if isinstance(at, Turn):
         if not at.entries:
-            raise ConfigError("a placeholder is not in the log; fork at the turn behind it")
+            raise ConfigError("a placeholder is not in the log; fork at the turn after it")
         at = at.entries[-1].id
     last = entry_named(live, at)
     return live[: live.index(last) + 1]
@@ -336,7 +434,7 @@ def check_target(key: ThreadKey, entries: Sequence[Entry], origin: ThreadKey) ->
     """Refuse to mix a fork with another conversation; a fork that was cut short may go on.
 
     Raises:
-        ConfigError: If the thread holds anything that is no copy from `origin`.
+        ConfigError: If the thread holds anything that is not a copy from `origin`.
     """
     for entry in entries:
         known = entry.metadata.aux.get(FORKED_FROM)
@@ -349,13 +447,13 @@ def forked(entry: Entry) -> Draft:
     """Return the draft that says the same in the new thread: same message, id, times and marks."""
     message = entry.message
     if isinstance(message, BaseMessage):
-        message = message.model_copy(update={"id": message_key(entry)})
+        message = message.model_copy(update={"id": entry.message_id})
     return Draft(
         role=entry.role,
         message=message,
         contents=entry.contents,
         turn_id=entry.turn_id,
-        metadata=_with_origin(entry),
+        metadata=_add_origin(entry),
     )
 
 
@@ -369,7 +467,7 @@ def forked_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, E
     """
     covered = [copies[kept[number].id] for number in sorted(Places(kept).under(summary.cover))]
     spoken = [copies[entry.id] for entry in kept]
-    known = _with_origin(summary)
+    known = _add_origin(summary)
     names = tuple(copies[name].id for name in known.summary_ids if name in copies)
     cover = cover_of(spoken, covered)
     if summary.cover is not None:
@@ -380,6 +478,6 @@ def forked_summary(summary: Entry, kept: Sequence[Entry], copies: Mapping[str, E
     return written_summary(summary.contents, cover, replace(known, summary_ids=names))
 
 
-def _with_origin(entry: Entry) -> Metadata:
+def _add_origin(entry: Entry) -> Metadata:
     origin = {"thread_id": entry.key.thread_id, "entry_id": entry.id}
     return replace(entry.metadata, aux={**entry.metadata.aux, FORKED_FROM: origin})

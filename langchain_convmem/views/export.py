@@ -1,6 +1,6 @@
 """Export: turns as plain maps, in the shape a NoSQL log stores, and what a sink has not got yet.
 
-A sink is whoever takes the maps and keeps them by id. What it was given is not remembered map by
+A sink takes the maps and keeps them by id. What it was given is not remembered map by
 map: since a log only grows, the view that it was given can be computed again from the position up
 to which the log was read.
 """
@@ -18,14 +18,7 @@ from langchain_convmem.views.live import live_entries, live_summary
 from langchain_convmem.views.turns import model_turns, turns
 
 RETRACTED = "retracted"
-
-
 """Mark of a turn that a sink was given and that no longer counts."""
-
-
-def turn_maps(turns: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return one map per turn, in order; see `turn_map`."""
-    return [turn_map(turn) for turn in turns]
 
 
 def turn_map(turn: Turn) -> dict[str, Any]:
@@ -50,7 +43,7 @@ def turn_map(turn: Turn) -> dict[str, Any]:
     }
 
 
-# -- increments ---------------------------------------------------------------------------------
+# -- Increments -----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ExportCursor:
     """How far a sink was served; a few numbers and ids, whatever the length of the thread.
@@ -65,10 +58,8 @@ class ExportCursor:
     held: Mapping[str, bool] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, document: Any) -> ExportCursor:
-        """Return the cursor of a state document; of None, that of a new sink."""
-        if document is None:
-            return cls()
+    def read(cls, document: Any) -> ExportCursor:
+        """Return the cursor of a state document."""
         return cls(document["position"], document["held"])
 
     def to_document(self) -> dict[str, Any]:
@@ -102,7 +93,7 @@ def export(
 
 
 def first_unexported(entries: Sequence[Entry], cursor: ExportCursor) -> int:
-    """Return the number of the first turn that the sink lacks; behind the last if it has all."""
+    """Return the number of the first turn that the sink lacks; one past the last if it has all."""
     sink = _Sink(entries, cursor)
     shown = turns(entries)
     return next((n for n, turn in enumerate(shown) if not sink.has(turn)), len(shown))
@@ -141,33 +132,19 @@ def _retracted(turn: Turn) -> dict[str, Any]:
 
 
 # -- A thread as a table: for people who look into it, on a terminal or in a notebook -------------
-
-
 MAX_HTML_ROWS = 200
-
-
 """How many of the latest turns a notebook shows."""
-
-
 _NOTHING = "---"
-
-
 _HEADER = "TURNS ('*' first for the model, '-' next to export, '^' last summary):"
-
-
 _CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})
-
-
 _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b"})
 
 
 def text_table(entries: Sequence[Entry], cursor: ExportCursor | None) -> str:
     """Return one line per turn: number, marks, role, pieces, id and metadata.
 
-    Line ends, tabs and other control characters are escaped. A mark that stands behind the last
+    Line ends, tabs and other control characters are escaped. A mark that stands after the last
     turn is named in a line of its own.
 
     Args:

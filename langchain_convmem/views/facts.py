@@ -1,6 +1,6 @@
 """What a summary must not lose: names, numbers, dates, ids and open promises. Pure.
 
-Everything here compares texts, and asks no model. A fact is told by a text that holds its key, so
+Everything here compares texts, and asks no model. A text states a fact if it holds its key, so
 a summary may say it in any words; what cannot be found by its key counts as missing.
 """
 
@@ -33,11 +33,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that a summary has to tell.
+    """Something that a summary has to say.
 
     Attributes:
         kind: What it is.
-        key: What a text that tells it holds, normalised.
+        key: What a text that states it holds, normalised.
         text: As it was said.
         sentence: Where it was said.
         said: Who said it where.
@@ -50,39 +50,25 @@ class Fact:
     said: Said
 
 
-# Behind a mark only before a blank, so that "3.5", "a.b" and "e.g." inside a word stay whole.
+# After a mark only before a blank, so that "3.5", "a.b" and "e.g." inside a word stay whole.
 _SENTENCE = re.compile(
     r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
 )
 
-
 _COLON = re.compile(r":\s")
-
-
 _MOST_CHARS = 240
-
-
 _URL = r"https?://[^\s<>\"')\]]+"
-
-
 _MAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-
-
 # Codes are of ASCII letters: where words are not parted by blanks, a number stands alone.
 _CODE = r"(?=[\w/#-]*\d)(?=[\w/#-]*[a-z])[\w#](?:[\w/#-]*\w)"
-
-
 _ID = re.compile(rf"{_URL}|{_MAIL}|(?a:(?<![\w.]){_CODE}(?!\w))", re.IGNORECASE)
-
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
 
-
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-
 
 _DATE = re.compile(
     rf"\b\d{{4}}-\d\d?-\d\d?\b|\b\d\d?[./]\d\d?[./]\d\d(?:\d\d)?\b|\b\d\d?:\d\d(?::\d\d)?\b"
@@ -92,17 +78,12 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 
-
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,])[+-]?(?:\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:[.,\u2019']\d+)*(?![A-Za-z0-9_])"
 )
 
-
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
-
-
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-
 
 _PROMISE = re.compile(
     r"\b(?:i(?:'|\u2019)ll|i will|we(?:'|\u2019)ll|we will|i promise|promised? (?:to|you|me)"
@@ -112,12 +93,8 @@ _PROMISE = re.compile(
     re.IGNORECASE,
 )
 
-
 _PROMISE_SHARE = 0.6
-
-
-"""A promise is told by a text that holds so much of its words."""
-
+"""A text states a promise if it holds this share of its words."""
 
 # Capitalised as a matter of grammar, not because they name somebody.
 _NO_NAMES_TEXT = """
@@ -130,20 +107,11 @@ _NO_NAMES_TEXT = """
     with would wow yeah yes yesterday yet you you'll you're you've your assistant tool system
 """
 
-
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
-
-
 _NOUN_SHARE = 0.3
-
-
-"""Where so many words inside sentences begin with a capital, capitals say little (German)."""
-
-
+"""Where this share of the words inside sentences is capitalised, capitals say little (German)."""
 _ENOUGH_WORDS = 60
-
-
-"""Of fewer words no share can be told; then a capital counts."""
+"""Fewer words give no share; then a capital counts."""
 
 
 def facts_in(texts: Sequence[Said]) -> list[Fact]:
@@ -183,7 +151,7 @@ def _in_sentence(sentence: str, names: frozenset[str]) -> Iterator[tuple[Kind, s
     for kind, pattern in patterns:
         for match in pattern.finditer(rest):
             yield kind, match.group()
-        # A year inside a date is no number of its own, and a number no part of an id.
+        # A year inside a date is not a number of its own, nor is a number inside an id.
         rest = _blanked(pattern, rest)
     for word in _WORD.findall(rest):
         if _fold(word) in names and word[0].isupper():
@@ -196,7 +164,7 @@ def _blanked(pattern: re.Pattern[str], text: str) -> str:
     return pattern.sub(lambda match: " " * len(match.group()), text)
 
 
-# -- names -----------------------------------------------------------------------------------
+# -- Names ----------------------------------------------------------------------------------------
 def _capitalises_nouns(texts: Iterable[Said]) -> bool:
     inside = [word for said in texts for word in _inside(said.text)]
     upper = sum(word[0].isupper() for word in inside)
@@ -213,19 +181,19 @@ def _sure_names(texts: Sequence[Said]) -> frozenset[str]:
 def _inside(text: str) -> Iterator[str]:
     """Yield the words that do not open a sentence."""
     for sentence in sentences(text):
-        for clause in _COLON.split(sentence):  # behind a colon, too, a capital is grammar
+        for clause in _COLON.split(sentence):  # after a colon, too, a capital is grammar
             yield from (word for word in _WORD.findall(clause)[1:] if len(word) > 1)
 
 
-# -- comparing -------------------------------------------------------------------------------
+# -- Comparing ------------------------------------------------------------------------------------
 def told(facts: Sequence[Fact], text: str) -> list[bool]:
-    """Return for each fact whether a text tells it."""
+    """Return for each fact whether a text states it."""
     body = _Body(text)
     return [body.tells(fact) for fact in facts]
 
 
 def untold(facts: Sequence[Fact], text: str) -> list[Fact]:
-    """Return the facts that a text does not tell."""
+    """Return the facts that a text does not state."""
     return [fact for fact, is_told in zip(facts, told(facts, text), strict=True) if not is_told]
 
 
@@ -239,7 +207,7 @@ class KnownFacts:
             self._by_kind.setdefault(fact.kind, {})[fact.key] = fact
 
     def told_in(self, text: str) -> list[Fact]:
-        """Return those that a text tells; promises only where it promises something."""
+        """Return those that a text states; promises only where it promises something."""
         body = _Body(text)
         kind: Kind
         kinds: list[Kind] = ["id", "date"] if body.dates else ["id"]
@@ -261,7 +229,7 @@ class _Body:
     def __init__(self, text: str) -> None:
         self._folded = _fold(text)
         self.words = frozenset(map(_bare, _words_in(self._folded)))
-        # Facts are read sentence by sentence; a summary may also tell a date across a line's end.
+        # Facts are read sentence by sentence; a summary may also state a date across a line's end.
         parts = dict.fromkeys((text, *sentences(text)))
         self.dates = [_date_parts(date) for part in parts for date in _DATE.findall(part)]
         self.numbers = frozenset(_key("number", number) for number in _numbers_in(text))

@@ -1,35 +1,30 @@
-"""Dialog lines: the strings of an entry that recall searches."""
+"""Dialog lines: the strings of an entry that recall searches, and their times as text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.ids import ulid_ms
 from langchain_convmem.records import DialogLine, Entry, Role, Scalar, ThreadKey
-from langchain_convmem.views.codec import CODEC_VERSION, decode_metadata, line_time_ms, time_ms_of
-from langchain_convmem.views.messages import message_key
+from langchain_convmem.views.codec import (
+    CODEC_VERSION,
+    EPOCH,
+    decode_metadata,
+    line_time_ms,
+    time_ms_of,
+)
 
 DEFAULT_SPEAKERS = {"user": "User", "assistant": "Assistant"}
-
-
 """Labels of lines whose message has no name."""
-
-
 LINE_FIELDS = ("speaker", "role", "session", "thread_id", "user_id")
-
-
 """What every line has a value for; no tag has such a name."""
-
-
 # The time is a field of its own, too.
 _NO_TAGS = frozenset((*LINE_FIELDS, "timestamp"))
-
-
-# Providers put whole reasonings beside a message; nobody filters by one.
+# Providers put whole chains of thought beside a message; nobody filters by those.
 _LONGEST_TAG = 256
 
 
@@ -45,7 +40,7 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
         return []
     session = session_of(message.additional_kwargs)
     time_ms = line_time_ms(message)
-    message_id = message_key(entry)
+    message_id = entry.message_id
     tags = tags_of(message.additional_kwargs)
     return [
         DialogLine(
@@ -66,7 +61,7 @@ def dialog_lines(entry: Entry) -> list[DialogLine]:
 
 
 def session_of(marks: Mapping[str, Any]) -> str | None:
-    """Return the sitting that a message's `additional_kwargs` name, if they do."""
+    """Return the session that a message's `additional_kwargs` name, if they do."""
     session = marks.get("session")
     return None if session is None else str(session)
 
@@ -83,16 +78,9 @@ def _is_tag(value: object) -> bool:
 
 
 # -- Dialog lines of what a log has stored, without making a message of it ------------------------
-
-
 _BODY = frozenset({"v", "m"})
-
-
 _TYPES = ("human", "ai")
-
-
 _NONE = type(None)
-
 
 _KINDS: dict[str, frozenset[type]] = {
     "content": frozenset({str}),
@@ -103,21 +91,12 @@ _KINDS: dict[str, frozenset[type]] = {
     "response_metadata": frozenset({dict}),
     "usage_metadata": frozenset({dict, _NONE}),
 }
-
-
 """What the fields of a message may hold that is certain to be one."""
 
-
 _NO_KIND: frozenset[type] = frozenset()
-
-
 _TOKENS = frozenset({"input_tokens", "output_tokens", "total_tokens"})
-
-
 _DETAILS = frozenset({"input_token_details", "output_token_details"})
-
-
-_decoded = json.JSONDecoder().raw_decode
+_decode_json = json.JSONDecoder().raw_decode
 
 
 def plain_lines(
@@ -139,15 +118,16 @@ def plain_lines(
     if label is None or ("$" in body and '"$' in body) or ("\\" in body and "\\u" in body):
         return None
     try:
-        message = _plain_message(_from_json(body))
+        fields, end = _decode_json(body)
+        message = _plain_message(fields) if end == len(body) else None
         if message is None:
             return None
         marks = message.get("additional_kwargs", {})
         stamp = marks.get("timestamp")
         time_ms = stamp if type(stamp) is int else time_ms_of(stamp)
         if time_ms is None or metadata is not None:
-            created_ms = _created_ms(entry_id, metadata)
-            time_ms = created_ms if time_ms is None else time_ms
+            known = decode_metadata(metadata, created_ms=ulid_ms(entry_id))
+            time_ms = known.timing["creation"] if time_ms is None else time_ms
     except (ValueError, InvalidMessageError):
         return None
     text = message.get("content", "")
@@ -167,16 +147,6 @@ def plain_lines(
         tags=tags_of(marks),
     )
     return [line]
-
-
-def _from_json(text: str) -> Any:
-    """Return the value of JSON text without blanks around it; None for what is not quite that."""
-    value, end = _decoded(text)
-    return value if end == len(text) else None
-
-
-def _created_ms(entry_id: str, metadata: str | None) -> int:
-    return decode_metadata(metadata, created_ms=ulid_ms(entry_id)).timing["creation"]
 
 
 def _plain_message(body: Any) -> dict[str, Any] | None:
@@ -209,15 +179,10 @@ def _is_usage(value: Any) -> bool:
 
 
 # -- Times of lines and entries as moments and as text, in UTC ------------------------------------
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def moment_at(time_ms: int) -> datetime | None:
-    """Return the moment so many milliseconds after the epoch; None outside the calendar."""
+    """Return the moment of a time in milliseconds since the epoch; None outside the calendar."""
     try:
-        return _EPOCH + timedelta(milliseconds=time_ms)
+        return EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
         return None
 

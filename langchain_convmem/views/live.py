@@ -7,16 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_convmem.records import Cover, Entry
 
-__all__ = [
-    "Places",
-    "covered_by",
-    "live_entries",
-    "live_summary",
-    "retracted_ids",
-    "summary_chain",
-    "uncovered",
-]
-
 
 def retracted_ids(entries: Sequence[Entry]) -> frozenset[str]:
     """Return the ids that control entries take out of every view.
@@ -35,7 +25,7 @@ def live_entries(entries: Sequence[Entry]) -> list[Entry]:
 
     Entries of one turn stand together, turns in the order of their first entry: two turns that
     ran at once read question, answer, question, answer. A replacement takes the place of what it
-    replaces. A summary stands right behind the last entry it covers.
+    replaces. A summary stands right after the last entry it covers.
 
     Args:
         entries: A thread's entries by ascending position, control entries included.
@@ -76,15 +66,13 @@ def _is_in_order(entries: Iterable[Entry]) -> bool:
 
 
 def _place_of(entry_id: str, place: Mapping[str, int]) -> int:
-    """Return where an entry stood; one that was forgotten stood behind the ids before its own."""
+    """Return where an entry stood; one that was forgotten stood after the ids before its own."""
     if entry_id in place:
         return place[entry_id]
     return max((at for other, at in place.items() if other < entry_id), default=0)
 
 
-# -- summaries ----------------------------------------------------------------------------------
-
-
+# -- Summaries ------------------------------------------------------------------------------------
 class Places:
     """Spoken entries by position, so that what a summary covers is found without a scan."""
 
@@ -102,25 +90,25 @@ class Places:
             found.extend(self._numbers[start : bisect_right(self._positions, last)])
         return found
 
-    def up_to(self, position: int) -> list[int]:
+    def find_up_to(self, position: int) -> list[int]:
         """Return the numbers of the entries at this position and before it."""
         return self._numbers[: bisect_right(self._positions, position)]
 
 
 def _with_summaries(spoken: list[Entry], summaries: Sequence[Entry]) -> list[Entry]:
-    """Return both in one list; a later summary of the same stretch stands behind the earlier."""
+    """Return both in one list; a later summary of the same stretch stands after the earlier."""
     if not summaries:
         return spoken
     places = Places(spoken)
-    behind: dict[int, list[Entry]] = {}
+    following: dict[int, list[Entry]] = {}
     for summary in summaries:
-        # Where nothing it covers is left, it stays behind what was said before it.
-        covered = places.under(summary.cover) or places.up_to(_end_of(summary))
-        behind.setdefault(max(covered, default=-1), []).append(summary)
-    ordered = list(behind.get(-1, ()))
+        # Where nothing it covers is left, it stays after what was said before it.
+        covered = places.under(summary.cover) or places.find_up_to(_end_of(summary))
+        following.setdefault(max(covered, default=-1), []).append(summary)
+    ordered = list(following.get(-1, ()))
     for number, entry in enumerate(spoken):
         ordered.append(entry)
-        ordered.extend(behind.get(number, ()))
+        ordered.extend(following.get(number, ()))
     return ordered
 
 

@@ -12,13 +12,12 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any, TypeGuard, get_args
 
 from langchain_convmem.views.messages import block_type, clean_text
 from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
 
 _KINDS: frozenset[str] = frozenset(get_args(Kind))
-
 
 _ALIASES = {
     "image/jpg": "image/jpeg",
@@ -42,18 +41,10 @@ _ALIASES = {
     "pdf": "application/pdf",
 }
 
-
 _DATA_URI = re.compile(r"data:([^;,\s]*)(?:;[^;,\s]*)*;base64,(.*)", re.DOTALL)
-
-
 _ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")
-
-
 _BLANKS = re.compile(r"\s+")
-
-
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/x-yaml"})
-
 
 _KNOWN_KEYS = frozenset(
     {
@@ -72,25 +63,20 @@ _KNOWN_KEYS = frozenset(
     }
 )
 
-
 _DETAILS = frozenset({"auto", "low", "high"})
-
-
 _ADDRESS_SHOWN = 200
-
-
 _HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Media:
+class MediaBlock:
     """A picture, clip or file in a message.
 
     Attributes:
         kind: What it is.
         form: How its data comes.
         data: Base64 text, an address or a file id; empty where it cannot be read.
-        type: Media type in its usual spelling; empty where nobody said and its bytes do not tell.
+        type: Media type in its usual spelling; empty where neither the block nor its bytes say.
         name: Its file name, if any.
         is_plain: Whether its block is already one that every integration translates.
     """
@@ -120,8 +106,8 @@ class _Found:
     name: object = None
 
 
-# -- reading --------------------------------------------------------------------------------------
-def read_media(block: Mapping[Any, Any]) -> Media | None:
+# -- Reading --------------------------------------------------------------------------------------
+def read_media(block: Mapping[Any, Any]) -> MediaBlock | None:
     """Return the media a content block holds; None for a block of another sort."""
     for shape in (_anthropic, _openai, _bedrock, _gemini, _standard):
         found = shape(block)
@@ -219,8 +205,8 @@ def _is_kind(value: object) -> TypeGuard[Kind]:
     return isinstance(value, str) and value in _KINDS
 
 
-# -- checking -------------------------------------------------------------------------------------
-def _checked(found: _Found, block: Mapping[Any, Any]) -> Media:
+# -- Checking -------------------------------------------------------------------------------------
+def _checked(found: _Found, block: Mapping[Any, Any]) -> MediaBlock:
     named = _usual_type(found.type)
     kind: Kind = found.kind if _is_kind(found.kind) else "file"
     name = clean_text(_BLANKS.sub(" ", found.name).strip()) if isinstance(found.name, str) else ""
@@ -231,10 +217,10 @@ def _checked(found: _Found, block: Mapping[Any, Any]) -> Media:
         if uri is not None:
             return _with_data(kind, uri[2], _usual_type(uri[1]) or named, name, block)
         is_plain = _is_plain(block) and (not named or named == found.type)
-        return Media(kind, "url", found.url.strip(), named, name, is_plain)
+        return MediaBlock(kind, "url", found.url.strip(), named, name, is_plain)
     if isinstance(found.file_id, str):
-        return Media(kind, "id", found.file_id, named, name)
-    return Media(kind, "base64", "", named, name)
+        return MediaBlock(kind, "id", found.file_id, named, name)
+    return MediaBlock(kind, "base64", "", named, name)
 
 
 def _usual_type(value: object) -> str:
@@ -244,7 +230,9 @@ def _usual_type(value: object) -> str:
     return _ALIASES.get(plain, plain)
 
 
-def _with_data(kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]) -> Media:
+def _with_data(
+    kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]
+) -> MediaBlock:
     text, head = _base64(data)
     told = media_type_of(head)
     media_type = told or named
@@ -255,7 +243,7 @@ def _with_data(kind: Kind, data: object, named: str, name: str, block: Mapping[A
         and kind in block_type(block)
         and (text, media_type) == (_given(block), _declared(block))
     )
-    return Media(kind, "base64", text, media_type, name, is_plain)
+    return MediaBlock(kind, "base64", text, media_type, name, is_plain)
 
 
 def _base64(data: object) -> tuple[str, bytes]:
@@ -302,8 +290,8 @@ def _declared(block: Mapping[Any, Any]) -> object:
     return block.get("mime_type")
 
 
-# -- deciding and writing -------------------------------------------------------------------------
-def accepts(rule: MediaRule | None, media: Media, profile: ProviderProfile) -> bool:
+# -- Deciding and writing -------------------------------------------------------------------------
+def is_accepted(rule: MediaRule | None, media: MediaBlock, profile: ProviderProfile) -> bool:
     """Return whether a place whose rule this is takes the media."""
     if rule is None or media.form not in rule.forms or not media.data:
         return False
@@ -315,7 +303,7 @@ def accepts(rule: MediaRule | None, media: Media, profile: ProviderProfile) -> b
     return media.type in rule.types and (rule.max_bytes is None or media.size <= rule.max_bytes)
 
 
-def written(media: Media, *, name: str = "") -> dict[str, Any]:
+def write_block(media: MediaBlock, *, name: str = "") -> dict[str, Any]:
     """Return the media as LangChain's content block.
 
     Args:
@@ -332,7 +320,7 @@ def written(media: Media, *, name: str = "") -> dict[str, Any]:
     return block
 
 
-def text_of_file(media: Media) -> str | None:
+def text_of_file(media: MediaBlock) -> str | None:
     """Return a text file as text under its name; None for files of another sort."""
     is_text = media.type.startswith("text/") or media.type in _TEXT_TYPES
     if media.form != "base64" or not is_text:
@@ -344,7 +332,7 @@ def text_of_file(media: Media) -> str | None:
     return f"[file {media.name}]\n{text}" if media.name else text
 
 
-def media_note(media: Media) -> str:
+def media_note(media: MediaBlock) -> str:
     """Return what is shown in the media's place."""
     about = [f"{media.kind} {media.name}".strip()]
     if media.type:
@@ -364,8 +352,6 @@ def _readable(size: int) -> str:
 
 
 # -- What bytes say of themselves: the media type, by how a file begins ---------------------------
-
-
 _STARTS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -381,7 +367,6 @@ _STARTS = (
     (b"\x1aE\xdf\xa3", "video/webm"),
 )
 
-
 _CONTAINERS = {
     (b"RIFF", b"WEBP"): "image/webp",
     (b"RIFF", b"WAVE"): "audio/wav",
@@ -390,10 +375,7 @@ _CONTAINERS = {
     (b"FORM", b"AIFF"): "audio/aiff",
     (b"FORM", b"AIFC"): "audio/aiff",
 }
-
-
 """Formats that say in bytes 8 to 12 what the container holds."""
-
 
 _BRANDS = {
     b"M4A ": "audio/mp4",
@@ -404,32 +386,16 @@ _BRANDS = {
     b"mif1": "image/heic",
     b"qt  ": "video/quicktime",
 }
-
-
 """What the containers of ISO hold, by their brand; the others are taken for video."""
 
-
-_FAMILIES: dict[str, Literal["audio", "image", "video"]] = {
-    "audio": "audio",
-    "image": "image",
-    "video": "video",
-}
-
-
 _BMP_RESERVED = slice(6, 10)
-
-
 _FRAME = b"\xff"
-
-
 _SYNC = 0xE0
-
-
 _MPEG_LAYER = 0x06
 
 
 def media_type_of(data: bytes) -> str:
-    """Return the media type that the first bytes tell; empty if they tell none."""
+    """Return the media type that the first bytes show; empty if they show none."""
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "video/mp4")
     held = _CONTAINERS.get((data[:4], data[8:12]))
@@ -448,6 +414,7 @@ def _mpeg_audio(data: bytes) -> str:
     return "audio/mp3" if data[1] & _MPEG_LAYER else "audio/aac"
 
 
-def family_of(media_type: str) -> Literal["audio", "file", "image", "video"]:
+def family_of(media_type: str) -> Kind:
     """Return what a media type is of; `file` for all others."""
-    return _FAMILIES.get(media_type.partition("/")[0], "file")
+    family = media_type.partition("/")[0]
+    return family if _is_kind(family) else "file"

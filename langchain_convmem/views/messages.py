@@ -1,13 +1,15 @@
-"""Messages out of whatever callers pass for them: the one place where forms become messages.
+"""Messages: read out of whatever callers pass for them, and copied for those who get them.
 
-LangChain's own conversion comes first; what it refuses with the words of the message in its error
-is refused here by its type, since what was said belongs in no error and no log.
+The one place where forms become messages. LangChain's own conversion comes first; what it refuses
+with the words of the message in its error is refused here by its type, since what was said belongs
+in no error and no log.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import NoneType
@@ -31,31 +33,20 @@ from langchain_core.prompt_values import PromptValue
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Entry, Role
 
-C = TypeVar("C", bound=BaseMessage)
-
-
+M = TypeVar("M", bound=BaseMessage)
 OneMessage: TypeAlias = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
-
-
 MessagesInput: TypeAlias = OneMessage | PromptValue | Sequence[OneMessage] | Iterator[OneMessage]
-
-
 """Text is the user's; a pair is role and content; a map holds `role` and `content`; or several."""
-
 
 MESSAGE_FORMS = (
     "pass text, a LangChain message, a dict with 'role' and 'content', a pair of role and content, "
     "a list of these, {'messages': [...]}, or a prompt's value"
 )
-
-
 """What callers may pass, for errors."""
-
 
 _ROLES = frozenset(
     {"ai", "assistant", "developer", "function", "human", "model", "system", "tool", "user"}
 )
-
 
 _PAIR = 2
 
@@ -72,7 +63,7 @@ def read_messages(value: Any) -> list[BaseMessage]:
             `{"messages": ...}` with any of these; or the value of a prompt.
 
     Raises:
-        InvalidMessageError: If a part of it is no message. The error names types and places,
+        InvalidMessageError: If a part of it is not a message. The error names types and places,
             never the text.
     """
     items = unpack_messages(value)
@@ -158,7 +149,7 @@ def _convert(item: Any) -> list[BaseMessage]:
     return convert_to_messages([item])
 
 
-# -- chunks ---------------------------------------------------------------------------------------
+# -- Chunks ---------------------------------------------------------------------------------------
 def _merge_chunks(items: Iterable[Any]) -> Iterator[Any]:
     """Yield the items, chunks of one message as that message."""
     pieces: list[BaseMessage] = []
@@ -180,7 +171,7 @@ def _continues(before: BaseMessage, item: Any) -> bool:
     return before.id is None or item.id is None or before.id == item.id
 
 
-def change_class(message: BaseMessage, kind: type[C]) -> C:
+def change_class(message: BaseMessage, kind: type[M]) -> M:
     """Return a message as one of another class, which says the same under the same id and name."""
     return kind(
         message.content,
@@ -191,7 +182,7 @@ def change_class(message: BaseMessage, kind: type[C]) -> C:
     )
 
 
-def merge_pieces(pieces: Sequence[C]) -> C:
+def merge_pieces(pieces: Sequence[M]) -> M:
     """Return the sum of the chunks of one message; nothing of their text is lost.
 
     An empty list as first content would swallow text that follows; so all empty contents are made
@@ -204,16 +195,12 @@ def merge_pieces(pieces: Sequence[C]) -> C:
     even = [
         piece if piece.content else piece.model_copy(update={"content": kind()}) for piece in pieces
     ]
-    total: C = even[0] + even[1:]  # type: ignore[assignment]  # chunks add up
+    total: M = even[0] + even[1:]  # type: ignore[assignment]  # chunks add up
     total.name = next((piece.name for piece in pieces if piece.name), None)
     return total
 
 
 # -- Messages as they are handed out --------------------------------------------------------------
-
-
-M = TypeVar("M", bound=BaseMessage)
-
 
 _PLAIN: dict[Role, type[BaseMessage]] = {
     "user": HumanMessage,
@@ -222,17 +209,10 @@ _PLAIN: dict[Role, type[BaseMessage]] = {
     "tool": ToolMessage,
 }
 
-
 _USER_ROLES = frozenset({"user", "human"})
-
-
 _MESSAGES = frozenset(_PLAIN.values())
-
-
 _UNSHAREABLE = frozenset({NoneType, str, int, float, bool, bytes})
-
-
-"""Types of which nobody can change a value."""
+"""Types whose values cannot be changed."""
 
 
 def handed_out(entry: Entry) -> BaseMessage:
@@ -251,15 +231,10 @@ def handed_out(entry: Entry) -> BaseMessage:
             response_metadata=message.response_metadata,
             **more,
         )
-    key = message_key(entry)
+    key = entry.message_id
     if message.id != key:
         message.id = key
     return message
-
-
-def message_key(entry: Entry) -> str:
-    """Return what names the entry's message: its own id, else the entry's; an empty id is none."""
-    return entry.message_id or entry.id
 
 
 def is_plain_text(message: BaseMessage) -> bool:
@@ -347,6 +322,11 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def escape_tag(text: str, tag: str) -> str:
+    """Return text in which no tag of that name opens or closes: quoted words cannot end a fence."""
+    return re.sub(rf"<(?=\s*/?\s*{tag}\b)", "&lt;", text, flags=re.IGNORECASE)
 
 
 def plain_value(value: Any) -> Any:

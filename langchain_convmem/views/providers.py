@@ -1,10 +1,8 @@
 """What each provider accepts in a conversation, as data: one frozen value per provider.
 
-`context` reads these values and holds no provider's name itself. Beside `rules` and `providers`,
-each module here fits one thing to them: blocks, media, reasoning, tools that ran at a provider,
-the names of speakers, and what is counted over a whole request.
-A model behind a provider's interface may take less (no pictures, for instance): derive a profile
-with `dataclasses.replace` and pass the value.
+The views read these values and hold no provider's name themselves; what a message says of its
+provider is read here, too. A model behind a provider's interface may take less (no pictures, for
+instance): derive a profile with `dataclasses.replace` and pass the value.
 """
 
 from __future__ import annotations
@@ -13,25 +11,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from langchain_convmem.errors import ConfigError
 
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
 Kind = Literal["image", "audio", "video", "file"]
-
-
 Form = Literal["base64", "url", "id"]
-
-
 Place = Literal["user", "assistant", "tool"]
-
-
 Origin = Literal["bedrock_converse", "anthropic", "openai", "gemini"]
-
-
 ProfileName = Literal["strict", "bedrock_converse", "anthropic", "openai", "gemini"]
-
-
 Patterns: TypeAlias = tuple[re.Pattern[str], ...]
 
 
@@ -96,8 +87,6 @@ class ProviderProfile:
 
 
 Profile: TypeAlias = ProfileName | ProviderProfile
-
-
 """How callers name a profile: by its name, or by a value of their own."""
 
 
@@ -107,8 +96,6 @@ def fits(text: object, patterns: Patterns) -> bool:
 
 
 # -- The providers --------------------------------------------------------------------------------
-
-
 def _pattern(text: str) -> Patterns:
     return (re.compile(text),)
 
@@ -119,12 +106,8 @@ def _rule(forms: str, types: str, max_bytes: int | None = None) -> MediaRule:
 
 
 _MB = 1_000_000
-
-
 _PICTURES = "image/png image/jpeg image/gif image/webp"
 
-
-# -- the providers --------------------------------------------------------------------------------
 BEDROCK_CONVERSE = ProviderProfile(
     name="bedrock_converse",
     media={
@@ -158,7 +141,6 @@ BEDROCK_CONVERSE = ProviderProfile(
     files_need_text=True,
 )
 
-
 ANTHROPIC = ProviderProfile(
     name="anthropic",
     media={
@@ -181,7 +163,6 @@ ANTHROPIC = ProviderProfile(
     errors_are_text=True,
 )
 
-
 OPENAI = ProviderProfile(
     name="openai",
     system="in_place",
@@ -202,9 +183,7 @@ OPENAI = ProviderProfile(
     takes_refusals=True,
 )
 
-
 _GEMINI_PICTURES = "image/png image/jpeg image/webp image/heic image/heif"
-
 
 GEMINI = ProviderProfile(
     name="gemini",
@@ -234,7 +213,7 @@ GEMINI = ProviderProfile(
 )
 
 
-# -- their intersection ---------------------------------------------------------------------------
+# -- Their intersection ---------------------------------------------------------------------------
 def _common(first: ProviderProfile, second: ProviderProfile) -> ProviderProfile:
     """Return what both accept."""
     return ProviderProfile(
@@ -281,10 +260,7 @@ def _common_rules(
 
 
 STRICT = reduce(_common, (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI))
-
-
 """What all of them accept: for threads whose provider is not known, or changes."""
-
 
 PROFILES: Mapping[ProfileName, ProviderProfile] = {
     "strict": STRICT,
@@ -327,3 +303,39 @@ def profile_for(model: Any) -> ProfileName:
     while hasattr(model, "bound"):
         model = model.bound
     return _MODEL_TYPES.get(getattr(model, "_llm_type", ""), "strict")
+
+
+# -- What messages say of their provider ----------------------------------------------------------
+_ORIGINS: Mapping[str, Origin] = {
+    "anthropic": "anthropic",
+    "azure": "openai",
+    "bedrock": "bedrock_converse",
+    "bedrock_converse": "bedrock_converse",
+    "google_genai": "gemini",
+    "google_vertexai": "gemini",
+    "openai": "openai",
+}
+_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
+"""What providers give as the reason where a reply reached its limit, and where they give it."""
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+
+
+def origin_of(message: BaseMessage, unnamed: Origin | None = None) -> Origin | None:
+    """Return which provider made the message; None for one without a profile of its own.
+
+    Args:
+        message: The message.
+        unnamed: What to return where it does not say.
+    """
+    named = message.response_metadata.get("model_provider")
+    return unnamed if named is None else _ORIGINS.get(str(named))
+
+
+def cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
+    """Return the provider's word for a limit that ended a reply; None if none did.
+
+    Args:
+        metadata: The reply's `response_metadata`.
+    """
+    told = (str(metadata.get(name)) for name in _REASONS)
+    return next((reason for reason in told if reason in _CUT_OFF), None)

@@ -1,4 +1,4 @@
-"""Tool calls and their results as every provider wants them: each call answered right behind it.
+"""Tool calls and their results as every provider wants them: each call answered right after it.
 
 Results are matched by order, not only by id, since some models count their calls from zero in
 every reply: a result belongs to the latest earlier call of its id that is still open.
@@ -15,18 +15,17 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 
 from langchain_convmem.ids import derived_ulid, ulid_ms
 from langchain_convmem.records import Entry
-from langchain_convmem.views.messages import block_type, handed_out, message_key, plain_value
-from langchain_convmem.views.providers import STRICT, ProviderProfile, fits
-from langchain_convmem.views.reasoning import origin_of
+from langchain_convmem.views.messages import (
+    block_type,
+    clean_text,
+    handed_out,
+    plain_value,
+)
+from langchain_convmem.views.providers import ProviderProfile, fits, origin_of
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
-
-
 INTERRUPTED_SOURCE = "convmem_interrupted"
-
-
 """Marks the result of a call that nothing answered: `additional_kwargs["source"]`."""
-
 
 CALL_BLOCKS = frozenset(
     {
@@ -38,26 +37,13 @@ CALL_BLOCKS = frozenset(
         "tool_use",
     }
 )
-
-
 """Types of content blocks that repeat what `tool_calls` says."""
 
-
 _REFUSED_BY = {"tool_use": {"gemini"}, "function_call": {"anthropic", "gemini"}}
-
-
 """Blocks that every integration leaves to `tool_calls`, but for messages of these origins."""
-
-
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]+")
-
-
 _LONGEST_NAME = 64
-
-
 _Place = tuple[str, int]
-
-
 """Id of the entry that made a call, and the call's number in it."""
 
 
@@ -65,13 +51,13 @@ class ToolCalls:
     """The tool loops of a view. Not thread-safe."""
 
     def __init__(
-        self, entries: Sequence[Entry], repairs: list[str], profile: ProviderProfile = STRICT
+        self, entries: Sequence[Entry], repairs: list[str], profile: ProviderProfile
     ) -> None:
         """Match the results among `entries` with their calls.
 
         Args:
             entries: The view, in order.
-            repairs: Receives a sentence for whatever had to be mended.
+            repairs: Receives a sentence for each repair.
             profile: Whose ids and names to use.
         """
         self._repairs = repairs
@@ -84,13 +70,13 @@ class ToolCalls:
                 continue
             call_id = _answered_id(entry)
             self._repairs.append(
-                f"left out {message_key(entry)}: no open tool call {call_id!r} precedes it"
+                f"left out {entry.message_id}: no open tool call {call_id!r} precedes it"
             )
 
     # -- calls ----------------------------------------------------------------------------------
 
     def settle(self, message: BaseMessage, entry: Entry) -> None:
-        """Give every call of `message` an id of its own and take out what is no whole call."""
+        """Give every call of `message` an id of its own and take out what is not a whole call."""
         if not isinstance(message, AIMessage) or _is_without_calls(message):
             return
         message.tool_calls = calls_of(message)
@@ -100,17 +86,17 @@ class ToolCalls:
             is_valid = bool(call["id"]) and fits(call["id"], self._profile.call_id)
             if not is_valid or call["id"] in self._used_ids:
                 renamed = True
-                self._rename(call, f"call_{entry.id}_{number}", message_key(entry), is_valid)
+                self._rename(call, f"call_{entry.id}_{number}", entry.message_id, is_valid)
             self._used_ids.add(str(call["id"]))
-            call["name"] = self._name(call["name"], message_key(entry))
+            call["name"] = self._name(call["name"], entry.message_id)
             call["args"] = plain_value(call["args"])
         if _has_broken_calls(message, whole):
-            self._repairs.append(f"left out the unparsable tool calls of {message_key(entry)}")
+            self._repairs.append(f"left out the unparsable tool calls of {entry.message_id}")
         # What repeats a renamed call elsewhere in the message would name it wrongly.
         _drop_calls(message, kept=set() if renamed else whole)
 
     def _rename(self, call: ToolCall, own: str, key: str, is_valid: bool) -> None:
-        # Models that count their calls anew in every reply, or not at all, are nothing to mend.
+        # Models that count their calls anew in every reply, or not at all, need no repair.
         if call["id"] and not is_valid:
             self._repairs.append(f"gave the tool call {call['id']!r} of {key} the id {own}")
         call["id"] = own
@@ -126,11 +112,11 @@ class ToolCalls:
 
     # -- results --------------------------------------------------------------------------------
 
-    def results(
+    def find_results(
         self,
         message: BaseMessage,
         entry: Entry,
-        fit: Callable[[BaseMessage, Entry], None] = lambda _message, _entry: None,
+        fit: Callable[[BaseMessage, Entry], None],
     ) -> list[tuple[ToolMessage, set[int]]]:
         """Return one result per call of a settled message, each with the positions it shows.
 
@@ -173,7 +159,7 @@ def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
     )
 
 
-# -- which result answers which call --------------------------------------------------------------
+# -- Which result answers which call --------------------------------------------------------------
 def answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """Return the entry ids of each answered call and its result, in the order of the results.
 
@@ -198,7 +184,7 @@ def _answered_id(entry: Entry) -> str:
     return getattr(entry.message, "tool_call_id", "")
 
 
-# -- which calls a message makes ------------------------------------------------------------------
+# -- Which calls a message makes ------------------------------------------------------------------
 def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
     calls: dict[str, list[_Place]] = {}
     if entry.role == "assistant":
@@ -227,10 +213,10 @@ def calls_of(message: BaseMessage | None) -> list[ToolCall]:
 def _legacy_calls(message: AIMessage) -> list[ToolCall]:
     """Return the call of the times before there were ids, if its arguments are whole."""
     call = message.additional_kwargs.get("function_call")
-    if call is None:
+    if not isinstance(call, Mapping):
         return []
-    name = call.get("name") if isinstance(call, Mapping) else None
-    if not isinstance(name, str) or not name or not isinstance(call, Mapping):
+    name = call.get("name")
+    if not isinstance(name, str) or not name:
         return []
     try:
         args = json.loads(call.get("arguments") or "{}")
@@ -304,23 +290,102 @@ def _id_of(call: Any) -> Any:
     return own if isinstance(own, str | None) else repr(own)
 
 
-# -- Why a reply ended, in the words of its provider ----------------------------------------------
+# -- Blocks of tools that ran at a provider -------------------------------------------------------
+_USES = frozenset(
+    {
+        "code_interpreter_call",
+        "computer_call",
+        "executable_code",
+        "file_search_call",
+        "image_generation_call",
+        "local_shell_call",
+        "mcp_approval_request",
+        "mcp_call",
+        "mcp_list_tools",
+        "mcp_tool_use",
+        "server_tool_call",
+        "server_tool_call_chunk",
+        "server_tool_use",
+        "web_search_call",
+    }
+)
+
+_RESULTS = frozenset(
+    {
+        "bash_code_execution_tool_result",
+        "code_execution_result",
+        "code_execution_tool_result",
+        "mcp_tool_result",
+        "server_tool_result",
+        "text_editor_code_execution_tool_result",
+        "tool_search_tool_result",
+        "web_fetch_tool_result",
+        "web_search_tool_result",
+    }
+)
+
+_PREFIXES = {"server_tool_use": "srvtoolu_", "mcp_tool_use": "mcptoolu_"}
+"""How Anthropic's ids of such uses begin, by the type of their block."""
+_OWN_ID = re.compile("[a-zA-Z0-9_]{1,64}")
+_KEYS = ("type", "id", "name", "input", "server_name", "tool_use_id", "content", "is_error")
 
 
-_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
+def is_server_tool(block: object) -> bool:
+    """Return whether a content block is of a tool that ran at a provider."""
+    kind = block_type(block)
+    return kind in _USES or kind in _RESULTS
 
 
-"""What providers give as the reason where a reply reached its limit, and where they give it."""
+def server_tool_name(block: Mapping[Any, Any]) -> str:
+    """Return what to call the tool."""
+    name = block.get("name")
+    if isinstance(name, str) and name.strip():
+        return clean_text(" ".join(name.split())[:64])
+    return block_type(block).removesuffix("_call").removesuffix("_tool_result")
 
 
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+def is_told_by_its_use(block: Mapping[Any, Any], message: BaseMessage) -> bool:
+    """Return whether the block is a result whose use stands in the same message."""
+    if block_type(block) in _USES:
+        return False
+    uses = [other for other in message.content if block_type(other) in _USES]
+    if block_type(block) == "code_execution_result":
+        return any(block_type(other) == "executable_code" for other in uses)
+    own = block.get("tool_use_id", block.get("tool_call_id"))
+    return any(isinstance(other, Mapping) and other.get("id") == own for other in uses)
 
 
-def cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
-    """Return the provider's word for a limit that ended a reply; None if none did.
+def find_sendable_server_tool(
+    block: Mapping[Any, Any], message: BaseMessage, profile: ProviderProfile
+) -> dict[str, Any] | None:
+    """Return the use or result as its provider takes it back; None where it may not be sent.
 
-    Args:
-        metadata: The reply's `response_metadata`.
+    It must be whole, have its other half in the message, and go to the provider that ran it.
     """
-    told = (str(metadata.get(name)) for name in _REASONS)
-    return next((reason for reason in told if reason in _CUT_OFF), None)
+    own = _whole_id(block)
+    is_own = origin_of(message, "anthropic") in profile.server_tools
+    if not is_own or own is None:
+        return None
+    pair = [
+        block_type(other) in _PREFIXES
+        for other in message.content
+        if isinstance(other, Mapping) and is_server_tool(other) and _whole_id(other) == own
+    ]
+    if pair != [True, False]:
+        return None
+    return {key: plain_value(block[key]) for key in _KEYS if key in block}
+
+
+def _whole_id(block: Mapping[Any, Any]) -> str | None:
+    """Return the id of a use or result in Anthropic's form; None where it is not whole."""
+    prefix = _PREFIXES.get(block_type(block))
+    if prefix is not None:
+        own = block.get("id")
+        is_whole = bool(block.get("name")) and isinstance(block.get("name"), str)
+        is_whole = is_whole and isinstance(block.get("input"), Mapping)
+    else:
+        own = block.get("tool_use_id")
+        is_whole = bool(block.get("content")) and isinstance(block["content"], list | Mapping)
+    if not is_whole or not isinstance(own, str) or not _OWN_ID.fullmatch(own):
+        return None
+    return own if own.startswith(prefix or tuple(_PREFIXES.values())) else None

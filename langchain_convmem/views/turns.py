@@ -9,35 +9,8 @@ from langchain_convmem.records import Entry, Metadata, Turn
 from langchain_convmem.views.live import covered_by, live_entries, summary_chain, uncovered
 from langchain_convmem.views.tool_calls import CALL_BLOCKS, calls_of
 
-__all__ = [
-    "PLACEHOLDER_TEXT",
-    "has_calls",
-    "is_blank",
-    "model_turns",
-    "placeholder_turn",
-    "runs",
-    "turn_of",
-    "turns",
-]
-
 PLACEHOLDER_TEXT = "..."
 """What the user is taken to have said when the assistant spoke first."""
-
-
-def has_calls(entry: Entry) -> bool:
-    """Return whether the entry asks for tools."""
-    return bool(calls_of(entry.message))
-
-
-def is_blank(entry: Entry) -> bool:
-    """Return whether the entry has nothing a model could read: no text, media, calls or result."""
-    if entry.contents or has_calls(entry) or entry.role == "tool":
-        return False
-    content = entry.message.content if entry.message is not None else ""
-    if isinstance(content, str):
-        return True
-    unreadable = {"text", *CALL_BLOCKS}  # texts are blank here, and calls are no whole calls
-    return all(isinstance(block, str) or block.get("type") in unreadable for block in content)
 
 
 def turns(entries: Sequence[Entry]) -> list[Turn]:
@@ -65,9 +38,8 @@ def model_turns(entries: Sequence[Entry]) -> list[Turn]:
     """
     shown = uncovered(live_entries(entries))
     said = [entry for entry in shown if entry.role != "system"]
-    return [turn_of(run) for run in runs(_of_role(shown, "system"))] + _with_placeholders(
-        runs(said)
-    )
+    system = runs(_of_role(shown, "system"))
+    return [*map(turn_of, system), *_with_placeholders(runs(said))]
 
 
 def _of_role(entries: Iterable[Entry], role: str) -> list[Entry]:
@@ -149,3 +121,19 @@ def placeholder_turn(before: Entry) -> Turn:
         entries=(),
         metadata=Metadata(attributes=("fake",), timing={"creation": at_ms}),
     )
+
+
+def has_calls(entry: Entry) -> bool:
+    """Return whether the entry asks for tools."""
+    return bool(calls_of(entry.message))
+
+
+def is_blank(entry: Entry) -> bool:
+    """Return whether the entry has nothing a model could read: no text, media, calls or result."""
+    if entry.contents or has_calls(entry) or entry.role == "tool":
+        return False
+    content = entry.message.content if entry.message is not None else ""
+    if isinstance(content, str):
+        return True
+    unreadable = {"text", *CALL_BLOCKS}  # texts are blank here, and calls are not whole
+    return all(isinstance(block, str) or block.get("type") in unreadable for block in content)

@@ -13,7 +13,7 @@ from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.context import context, is_current, narrowed
 from langchain_convmem.views.live import live_entries, uncovered
-from langchain_convmem.views.messages import clean_text, message_key
+from langchain_convmem.views.messages import clean_text
 from langchain_convmem.views.tokens import count_tokens
 from tests.fuzz.validators import VALIDATORS
 
@@ -51,8 +51,8 @@ def _unaccounted(thread: Thread, shown: Context) -> Iterator[str]:
     """Yield entries that are neither shown nor named among the repairs."""
     named = "\n".join(shown.repairs)
     for entry in thread.uncovered:
-        if entry.position not in shown.positions and f"left out {message_key(entry)}:" not in named:
-            yield f"drops {message_key(entry)} ({entry.role}) without a word"
+        if entry.position not in shown.positions and f"left out {entry.message_id}:" not in named:
+            yield f"drops {entry.message_id} ({entry.role}) without a word"
 
 
 def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
@@ -64,11 +64,11 @@ def _silenced(thread: Thread, shown: Context, profile: str) -> Iterator[str]:
         if entry.role != "user" or entry.position not in shown.positions:
             continue
         if not all(clean_text(text) in whole for text in entry.contents):
-            yield f"changes the words of {message_key(entry)}"
+            yield f"changes the words of {entry.message_id}"
         name = entry.message.name if entry.message is not None else None
         label = clean_text(" ".join((name or "").split()))
         if label and len(thread.people) > 1 and name not in names and f"{label}:" not in whole:
-            yield f"hides that {name!r} said {message_key(entry)}"
+            yield f"hides that {name!r} said {entry.message_id}"
 
 
 # -- budgets --------------------------------------------------------------------------------------

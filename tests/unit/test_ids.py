@@ -35,8 +35,8 @@ def test_ids_increase_and_name_their_time():
 def test_ids_increase_when_the_clock_steps_back(monkeypatch):
     times = iter([5_000_000, 5_000_000, 1, 4_999_999, 5_000_001])
     monkeypatch.setattr(ids, "now_ms", lambda: next(times))
-    clock = ids._Clock()
-    drawn = [ulid_text(clock.next().to_bytes(16, "big")) for _ in range(5)]
+    clock = ids._UlidClock()
+    drawn = [ulid_text(clock.advance().to_bytes(16, "big")) for _ in range(5)]
     assert drawn == sorted(set(drawn))
     assert ulid_ms(drawn[0]) == ulid_ms(drawn[3]) == 5_000_000
     assert ulid_ms(drawn[4]) == 5_000_001

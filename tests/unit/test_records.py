@@ -61,6 +61,6 @@ def test_an_owner_is_one_and_not_nobody(ids):
 
 @pytest.mark.parametrize("name", SURROGATES, ids=ascii)
 def test_the_refusal_of_an_id_can_be_printed_anywhere(name):
-    with pytest.raises(ConfigError, match="no valid Unicode") as refused:
+    with pytest.raises(ConfigError, match="not valid Unicode") as refused:
         ThreadKey(None, name)
     assert str(refused.value).isascii()

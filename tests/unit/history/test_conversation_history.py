@@ -85,7 +85,7 @@ def test_a_system_text_is_a_turn_too(history):
         ("summary", "S", "summary"),
         ("tool", "t", "tool"),
         ("User", "a", "User"),
-        ("user", ["a", 7], "7"),
+        ("user", ["a", 7], "list of texts alone"),
     ],
 )
 def test_what_nobody_said_is_refused_and_nothing_is_written(history, role, contents, named):

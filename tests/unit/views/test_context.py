@@ -140,8 +140,6 @@ def test_an_entry_without_a_message_is_shown_in_its_role():
 
 
 # -- tools --------------------------------------------------------------------------------------
-
-
 def test_parallel_calls_are_answered_in_their_order():
     found = shown("q", asks("c1", "c2"), result("c2", "two"), result("c1", "one"), AIMessage("a"))
     assert shape(found)[2:4] == [("tool", "one"), ("tool", "two")]
@@ -257,8 +255,6 @@ def test_a_message_of_nothing_but_broken_calls_is_left_out():
 
 
 # -- summaries ----------------------------------------------------------------------------------
-
-
 def summarised(log):
     entries = log.append(
         KEY, [draft_of(one) for one in (HumanMessage("a"), AIMessage("b"), AIMessage("c"))]
@@ -288,8 +284,6 @@ def test_the_live_summary_is_one_marked_system_message():
 
 
 # -- budget -------------------------------------------------------------------------------------
-
-
 def exchange(number):
     return [f"question {number}", asks(f"c{number}"), result(f"c{number}"), AIMessage("a" * 40)]
 

@@ -162,8 +162,6 @@ def test_a_sound_conversation_passes_every_judge(profile):
 
 
 # -- seeded faults ------------------------------------------------------------------------------
-
-
 def _as_it_is(value, *_args, **_more):
     return value
 
@@ -171,23 +169,23 @@ def _as_it_is(value, *_args, **_more):
 FAULTS = {
     "text is not cleaned": (blocks, "clean_text", _as_it_is),
     "arguments are not cleaned": (tool_calls, "plain_value", _as_it_is),
-    "every medium is taken": (blocks, "accepts", lambda *_: True),
-    "no medium is rewritten": (blocks, "written", lambda media, **_: {"type": media.kind}),
+    "every medium is taken": (blocks, "is_accepted", lambda *_: True),
+    "no medium is rewritten": (blocks, "write_block", lambda media, **_: {"type": media.kind}),
     "ids fit always": (tool_calls, "fits", lambda text, _: bool(text)),
     "broken calls stay": (tool_calls, "_drop_calls", lambda *_, **__: None),
     "blank messages stay": (context, "is_blank_message", lambda _: False),
-    "idle reasoning stays": (context, "without_idle_reasoning", lambda _: False),
-    "foreign reasoning stays": (blocks, "reasoning_blocks",
+    "idle reasoning stays": (context, "drop_idle_reasoning", lambda _: False),
+    "foreign reasoning stays": (blocks, "find_reasoning_blocks",
                                 lambda message, _: [b for b in message.content if b]),
-    "half searches stay": (blocks, "sendable_server_tool", lambda block, *_: dict(block)),
-    "names stay": (context, "named", lambda *_, **__: None),
+    "half searches stay": (blocks, "find_sendable_server_tool", lambda block, *_: dict(block)),
+    "names stay": (context, "place_name", lambda *_, **__: None),
     "forms are not forgotten": (context, "forget_dialect", lambda *_: None),
-    "placeholders are forgotten": (context._View, "_add",
+    "placeholders are forgotten": (context._ContextBuilder, "_add",
                                    lambda view, piece, _entry: view._body.append(piece)),
-    "open calls stay open": (tool_calls.ToolCalls, "results", lambda *_: []),
-    "nothing is counted": (limits._Newest, "shown", lambda _, block: block),
-    "the budget is ignored": (context, "within", lambda head, body, *_: [*head, *body]),
-    "a cut is anywhere": (budget, "_first_that_fits", lambda body, *_: min(2, len(body))),
+    "open calls stay open": (tool_calls.ToolCalls, "find_results", lambda *_: []),
+    "nothing is counted": (limits._MediaLimiter, "show_block", lambda _, block: block),
+    "the budget is ignored": (context, "fit_budget", lambda head, body, *_: [*head, *body]),
+    "a cut is anywhere": (budget, "_find_start", lambda body, *_: min(2, len(body))),
 }  # fmt: skip
 NEEDS_CONVERTERS = {"forms are not forgotten"}
 
@@ -203,8 +201,6 @@ def test_a_fault_in_the_view_does_not_get_past_the_judges(fault, monkeypatch):
 
 
 # -- the run itself -----------------------------------------------------------------------------
-
-
 def test_a_seed_makes_the_same_history_every_time():
     def told(seed):
         return [(e.role, e.contents, repr(e.message and e.message.content)) for e in history(seed)]

@@ -11,7 +11,6 @@ from langchain_convmem.errors import BudgetError
 from langchain_convmem.testing.log_contract import identical
 from langchain_convmem.views.context import context
 from langchain_convmem.views.live import live_entries, live_summary, uncovered
-from langchain_convmem.views.messages import message_key
 from langchain_convmem.views.tokens import count_tokens
 
 
@@ -60,7 +59,7 @@ def test_every_entry_is_shown_or_named_in_a_repair(entries):
     shown = context(entries)
     named = "\n".join(shown.repairs)
     for entry in uncovered(live):
-        assert entry.position in shown.positions or f"left out {message_key(entry)}:" in named
+        assert entry.position in shown.positions or f"left out {entry.message_id}:" in named
     summary = live_summary(live)
     covered = {entry.position for entry in live} - {entry.position for entry in uncovered(live)}
     allowed = {summary.position} if summary is not None else set()

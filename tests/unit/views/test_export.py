@@ -7,14 +7,14 @@ from histories import spoken
 from langchain_core.messages import AIMessage
 
 from langchain_convmem.records import Metadata
-from langchain_convmem.views.export import turn_map, turn_maps
+from langchain_convmem.views.export import ExportCursor, export, turn_map
 from langchain_convmem.views.turns import turns
 
 
 def test_a_turn_is_a_map_of_id_message_and_metadata():
     [entry] = spoken("Hi")
     created = entry.metadata.timing["creation"]
-    assert turn_maps(turns([entry])) == [
+    assert list(map(turn_map, turns([entry]))) == [
         {
             "id": entry.id,
             "message": {"role": "user", "contents": ["Hi"]},
@@ -37,7 +37,7 @@ def test_keys_of_metadata_appear_in_order_only_where_they_are_set():
 
 
 def test_a_placeholder_is_exported_like_any_turn():
-    fake, said = turn_maps(turns(spoken(AIMessage("Welcome!"))))
+    fake, said = map(turn_map, turns(spoken(AIMessage("Welcome!"))))
     assert fake["message"] == {"role": "user", "contents": ["..."]}
     assert fake["metadata"]["attribute"] == ["fake"]
     assert fake["metadata"]["timing"]["creation"] <= said["metadata"]["timing"]["creation"]
@@ -45,4 +45,4 @@ def test_a_placeholder_is_exported_like_any_turn():
 
 
 def test_nothing_is_exported_of_nothing():
-    assert turn_maps([]) == []
+    assert export([], ExportCursor(), exclude_last=False) == ([], ExportCursor())

@@ -19,8 +19,6 @@ def keys(*texts, kind=None, speaker=""):
 
 
 # -- what is one --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "kind", "expected"),
     [
@@ -73,8 +71,6 @@ def test_sentences_keep_numbers_and_abbreviations_whole_and_are_never_long():
 
 
 # -- who tells it -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("said", "summary"),
     [

@@ -121,8 +121,6 @@ def test_a_replacement_whose_old_version_was_the_first_of_all_stays_first(log):
 
 
 # -- summaries ----------------------------------------------------------------------------------
-
-
 def test_a_summary_stands_behind_the_last_entry_it_covers(log):
     one, two, *_ = [say(log, text) for text in "abc"]
     summary = summarise(log, (one.position, two.position), text="S")
@@ -196,8 +194,6 @@ def test_what_replaces_a_covered_entry_is_not_covered(log):
 
 
 # -- properties ---------------------------------------------------------------------------------
-
-
 @given(histories)
 @settings(max_examples=200, deadline=None)
 def test_live_entries_are_all_that_nothing_retracts_once_each(entries):

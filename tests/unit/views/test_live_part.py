@@ -126,9 +126,9 @@ def test_a_thread_without_summary_and_budget_needs_all_of_it():
 def test_a_note_comes_back_from_its_document():
     part = note(dialogue(500), max_tokens=100)
     assert part is not None
-    assert LivePart.of(part.to_document()) == part
+    assert LivePart.read(part.to_document()) == part
 
 
 @pytest.mark.parametrize("document", [None, 3, [], {}, {"form": 2, "floor": 1}])
 def test_a_note_of_another_form_is_none(document):
-    assert LivePart.of(document) is None
+    assert LivePart.read(document) is None

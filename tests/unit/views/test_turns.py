@@ -203,8 +203,6 @@ def test_a_turn_is_covered_whole_or_not_at_all(entries):
 
 
 # -- the model's turns --------------------------------------------------------------------------
-
-
 def model_shape(entries):
     return [(turn.role, *turn.contents) for turn in model_turns(entries)]
 

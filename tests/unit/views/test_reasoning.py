@@ -20,10 +20,12 @@ SIGNATURE = base64.b64encode(b"signed").decode()
 CLAUDE = {"type": "thinking", "thinking": "Hm.", "signature": SIGNATURE}
 SILENT = {"type": "thinking", "thinking": "", "signature": "sig"}
 REDACTED = {"type": "redacted_thinking", "data": "abc"}
+
 CONVERSE = {
     "type": "reasoning_content",
     "reasoning_content": {"text": "Hm.", "signature": "sig"},
 }
+
 V1 = {"type": "reasoning", "reasoning": "Hm.", "extras": {"signature": SIGNATURE}}
 ANSWER = {"type": "text", "text": "Three."}
 
@@ -40,8 +42,6 @@ def kinds(profile, message):
 
 
 # -- whose --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("block", "provider", "taker"),
     [
@@ -107,8 +107,6 @@ def test_replies_that_are_joined_lose_their_reasoning():
 
 
 # -- behind which beginning ---------------------------------------------------------------------
-
-
 def thoughtful(entries, profile="anthropic", **options):
     """Return, reply by reply, whether its reasoning is shown."""
     found = context(entries, profile=profile, **options)
@@ -168,7 +166,6 @@ def test_a_budget_ends_the_reasoning_of_older_exchanges_only():
 
 
 # -- tools that ran at the provider -------------------------------------------------------------
-
 SEARCH = [
     {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"q": "x"}},
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"url": "u"}]},
@@ -214,8 +211,6 @@ def test_other_providers_tools_are_one_note(blocks, name):
 
 
 # -- what integrations read beside the blocks ---------------------------------------------------
-
-
 def test_a_message_no_longer_claims_a_form_that_its_content_has_lost():
     told = {"model_provider": "groq", "output_version": "v1", "id": "r1"}
     found = context(spoken("q", AIMessage([ANSWER], response_metadata=told)))

@@ -39,8 +39,6 @@ def takers(block, accepted=lambda shown: shown["type"] != "text"):
 
 
 # -- reading ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "block",
     [
@@ -100,8 +98,6 @@ def test_the_bytes_know_better_than_the_label(data, said, known):
 
 
 # -- who takes what -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
@@ -166,8 +162,6 @@ def test_an_assistants_picture_is_a_note_but_for_the_provider_that_draws(profile
 
 
 # -- notes --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("block", "note"),
     [
@@ -201,8 +195,6 @@ def test_a_picture_that_is_too_large_is_a_note_for_those_who_refuse_it():
 
 
 # -- files --------------------------------------------------------------------------------------
-
-
 def test_a_text_file_is_shown_as_its_text_where_files_of_its_type_are_not_taken():
     block = {"type": "file", "base64": "YSxi", "mime_type": "text/csv", "filename": "t.csv"}
     assert content("strict", block) == [{"type": "text", "text": "[file t.csv]\na,b"}]
@@ -228,8 +220,6 @@ def test_a_file_alone_comes_with_a_text_where_the_provider_wants_one():
 
 
 # -- sums ---------------------------------------------------------------------------------------
-
-
 def test_of_too_many_pictures_the_newest_are_shown():
     said = [part for n in range(25) for part in (HumanMessage([f"{n}", PICTURE]), AIMessage("a"))]
     found = context(spoken(*said), profile="strict")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +10,6 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.embedding import in_worker
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
 
@@ -30,11 +28,3 @@ async def test_a_recall_needs_no_thread_of_the_loops_own_executor():
             gate.set()
         assert await waiting
     assert "bakery" in found.blocks[0].text
-
-
-async def test_a_worker_sees_the_callers_context_and_is_another_thread():
-    name = contextvars.ContextVar("name", default="nobody")
-    name.set("ana")
-    seen = await in_worker(lambda: (name.get(), threading.get_ident()))
-    assert seen[0] == "ana"
-    assert seen[1] != threading.get_ident()

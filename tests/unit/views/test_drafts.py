@@ -40,8 +40,6 @@ class _Hook:
 
 
 # -- hooks --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("hook", ["redact", 7, object()], ids=["text", "number", "object"])
 def test_a_hook_must_be_a_function(hook):
     with pytest.raises(ConfigError, match="before_write"):
@@ -135,8 +133,6 @@ def test_a_message_may_become_another_type_of_the_same_role():
 
 
 # -- what a hook must not return ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("said", "returned"),
     [
@@ -189,8 +185,6 @@ def test_a_hook_is_not_asked_about_what_cannot_be_stored(wrong):
 
 
 # -- what is left out ---------------------------------------------------------------------------
-
-
 def test_nothing_is_stored_of_a_message_for_which_the_hook_returns_nothing():
     drafting = Drafting(lambda message: None if "off" in message.content else message)
     said = [HumanMessage("one"), HumanMessage("off the record"), AIMessage("two")]
@@ -234,7 +228,6 @@ def test_edits_say_nothing_and_pass():
 
 
 # -- the one place ------------------------------------------------------------------------------
-
 OTHER_DRAFTS = {
     "wrap.py",  # of what the hook left of the user's message
     "turns/state_sync.py",  # of artifacts made plain, and passed through the hook

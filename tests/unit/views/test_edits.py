@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.views.drafts import count_heard, cut_to_heard
+from langchain_convmem.views.edits import count_heard, cut_to_heard
 
 REPLY = "Your train leaves from platform 9, at noon. Do you need a ticket?"
 CALL = {"name": "platform", "args": {}, "id": "c1", "type": "tool_call"}
@@ -78,8 +78,6 @@ def test_every_beginning_of_a_text_is_found_as_it_is(text, length):
 
 
 # -- messages -----------------------------------------------------------------------------------
-
-
 def test_a_cut_reply_keeps_all_that_is_known_of_it():
     reply = AIMessage(
         REPLY,

@@ -1,12 +1,22 @@
+"""Dialog lines, made of entries and read from stored text alike, and their times."""
+
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from histories import messages
+from histories import messages, spoken
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import new_ulid
@@ -14,10 +24,82 @@ from langchain_convmem.logs.rows import Row, entry_of
 from langchain_convmem.records import Metadata, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
 from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata, role_of
-from langchain_convmem.views.lines import dialog_lines, plain_lines
+from langchain_convmem.views.lines import (
+    DEFAULT_SPEAKERS,
+    day_text,
+    dialog_lines,
+    iso_time,
+    moment_at,
+    plain_lines,
+)
+
+
+def test_a_line_says_who_said_what_when_and_where():
+    message = HumanMessage(
+        "Behind the harbour.",
+        id="h1",
+        name="Ana",
+        additional_kwargs={"timestamp": "1970-01-01T00:00:07Z", "session": 4},
+    )
+    [entry] = spoken(message)
+    [line] = dialog_lines(entry)
+    assert (line.line_id, line.part, line.entry_id) == ("h1", 0, entry.id)
+    assert (line.key, line.position, line.role) == (entry.key, entry.position, "user")
+    assert (line.speaker, line.text) == ("Ana", "Behind the harbour.")
+    assert (line.time_ms, line.session) == (7_000, "4")
+
+
+def test_without_a_name_id_or_time_the_entry_gives_them():
+    user, assistant = spoken(HumanMessage("a"), AIMessage("b", id="", name=""))
+    [first], [second] = dialog_lines(user), dialog_lines(assistant)
+    assert [first.speaker, second.speaker] == list(DEFAULT_SPEAKERS.values())
+    assert [first.line_id, second.line_id] == [user.id, assistant.id]
+    assert first.time_ms == user.metadata.timing["creation"]
+    assert first.session is None
+
+
+def test_each_piece_of_text_is_a_line_of_its_own():
+    [entry] = spoken(AIMessage(["one", " ", {"type": "text", "text": "two"}, "three"], id="m"))
+    lines = dialog_lines(entry)
+    assert [line.text for line in lines] == ["one", "two", "three"]
+    assert [line.line_id for line in lines] == ["m", "m#2", "m#3"]
+    assert [line.part for line in lines] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        SystemMessage("s"),
+        ToolMessage("t", tool_call_id="c"),
+        FunctionMessage(name="f", content="f"),
+        HumanMessage(" "),
+        AIMessage([{"type": "reasoning", "reasoning": "thought"}]),
+        ChatMessage(content="d", role="developer"),
+    ],
+)
+def test_only_what_user_and_assistant_said_are_lines(message):
+    [entry] = spoken(message)
+    assert dialog_lines(entry) == []
+
+
+def test_summaries_and_controls_are_no_lines():
+    [entry] = spoken("a")
+    assert dialog_lines(replace(entry, role="summary")) == []
+    assert dialog_lines(replace(entry, role="control", message=None)) == []
+
+
+def test_a_line_is_tagged_with_the_short_plain_values_beside_its_message():
+    tags = {"topic": "boats", "weight": 2, "share": 0.5, "urgent": False, "mood": None}
+    other = {"session": "one", "timestamp": 7, "speaker": "Bo", "call": {"a": 1}, "why": "hm " * 99}
+    [entry] = spoken(HumanMessage(["one", "two"], additional_kwargs={**tags, **other}))
+    first, second = dialog_lines(entry)
+    assert first.tags == second.tags == tags
+    assert hash(first) == hash(replace(first, tags={}))
+
 
 KEY = ThreadKey("ana", "t")
 USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+
 PLAIN = {
     "said": HumanMessage("Behind the harbour."),
     "said by somebody": HumanMessage("Behind the harbour.", name="Ana", id="h1"),
@@ -89,6 +171,7 @@ FIELDS = st.sampled_from([
     "tool_calls", "example", "role", "v", "m", "c", "k", "timestamp", "session", "input_tokens",
     "output_tokens", "total_tokens", "input_token_details", "$set", "$points",
 ])  # fmt: skip
+
 VALUES = st.recursive(
     st.one_of(
         st.sampled_from([None, True, 0, 1, -1, 1.5, 10**30, float("nan"), "", "a"]),
@@ -132,3 +215,24 @@ def test_metadata_that_cannot_be_read_is_left_to_the_codec():
     row = row_of_message(HumanMessage(" "))
     assert plainly(row) == []
     assert plain_lines(KEY, row.id, 9, "user", row.body, metadata="{") is None
+
+
+# -- Times as text: in UTC, and nothing where no calendar reaches ---------------------------------
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00+00:00"),
+        (-1, "1969-12-31T23:59:59.999000+00:00"),
+        (1_683_540_000_250, "2023-05-08T10:00:00.250000+00:00"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00+00:00"),
+    ],
+)
+def test_a_time_is_told_in_utc(time_ms, text):
+    assert iso_time(time_ms) == text
+    assert day_text(time_ms) == text[:10]
+    assert moment_at(time_ms).isoformat() == text
+
+
+@pytest.mark.parametrize("time_ms", [-(10**18), 10**18, 10**30])
+def test_a_time_outside_the_calendar_has_no_text(time_ms):
+    assert (moment_at(time_ms), iso_time(time_ms), day_text(time_ms)) == (None, None, "")

@@ -21,11 +21,13 @@ from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.views.messages import read_messages
 
 CALL = {"name": "look", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
+
 OPENAI_CALL = {
     "id": "c1",
     "type": "function",
     "function": {"name": "look", "arguments": '{"n": 1}'},
 }
+
 CHAT = [
     SystemMessage("Be brief."),
     HumanMessage("Where?"),

@@ -49,8 +49,6 @@ def result(own, content="22", **more):
 
 
 # -- the values ---------------------------------------------------------------------------------
-
-
 def test_strict_takes_only_what_all_of_them_take():
     for profile in (BEDROCK_CONVERSE, ANTHROPIC, OPENAI, GEMINI):
         for place, rules in STRICT.media.items():
@@ -104,8 +102,6 @@ def test_a_chat_model_has_the_profile_of_its_provider_whatever_is_bound_to_it(ki
 
 
 # -- system messages ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("profile", ["strict", "bedrock_converse", "anthropic", "gemini"])
 def test_system_text_is_hoisted_where_the_provider_has_one_place_for_it(profile):
     found = shown(profile, SystemMessage("one"), "a", SystemMessage("two"), AIMessage("b"))
@@ -155,8 +151,6 @@ def test_a_system_message_holds_text_only(profile):
 
 
 # -- tool calls ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("profile", ALL)
 def test_an_id_that_the_provider_takes_is_kept(profile):
     found = shown(profile, "q", asks("toolu_01"), result("toolu_01"))
@@ -284,8 +278,6 @@ def test_what_repeats_a_call_goes_where_the_integration_would_refuse_it(profile)
 
 
 # -- whole messages -----------------------------------------------------------------------------
-
-
 def test_the_first_parts_usage_stays_and_nothing_is_summed_up():
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     for profile in ALL:
