@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
 
@@ -19,14 +20,13 @@ from langchain_convmem.records import Entry, ThreadKey
 from langchain_convmem.streams import carried_through
 from langchain_convmem.turns.messages import check_question
 from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.replies import HeardReplies, hearing
+from langchain_convmem.turns.replies import HeardReplies, collect_replies
 from langchain_convmem.turns.state_sync import (
     NOTE_KEY,
     NodeContext,
     StateSync,
     SyncedTurn,
     TurnNote,
-    check_user,
     find_aside,
     is_stand_in,
     remove_superseded,
@@ -39,7 +39,7 @@ from langchain_convmem.turns.view import (
     ModelContext,
     TurnEntries,
     TurnView,
-    searchable_text,
+    join_searchable,
 )
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.providers import Profile, profile_for, resolved
@@ -72,7 +72,7 @@ T = TypeVar("T")
 _ToolResult: TypeAlias = "ToolMessage | Command[Any]"
 
 
-_Keep: TypeAlias = Callable[[ToolMessage], Steps[ToolMessage]]
+_StoreResult: TypeAlias = "Callable[[ToolMessage, AgentHook], Steps[ToolMessage]]"
 
 
 class RememberedState(AgentState[Any]):
@@ -153,28 +153,23 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         self._turn_memory.check_options(self._options)
         self._profile = None if profile is None else resolved(profile)
 
-    # -- a turn begins and ends -----------------------------------------------------------------
+    # -- A turn begins and ends -----------------------------------------------------------------
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what the user says, and what else the log does not have yet."""
-        return run(_as_internal(self._beginning(state, runtime)))
+        return run(self._run_steps(partial(self._begin, state), runtime))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what the user says; see `before_agent`."""
-        return await arun(_as_internal(self._beginning(state, runtime)))
+        return await arun(self._run_steps(partial(self._begin, state), runtime))
 
-    def _beginning(
-        self, state: RememberedState, runtime: Runtime[Any]
-    ) -> Steps[dict[str, Any] | None]:
+    def _begin(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
         messages: list[Any] = state["messages"]
-        sync = self._sync(runtime)
-        earlier = state.get(NOTE_KEY)
-        check_user(earlier, sync.context.key)
         if messages:
             check_question(messages[-1])
-        begun = yield from sync.begin(messages, earlier)
+        begun = yield from hook.sync.begin(messages, state.get(NOTE_KEY))
         note, messages = begun.note, begun.apply(messages)
         if note is None:
             return None
@@ -185,34 +180,31 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         before = ids.index(note["first"]) if note["first"] in ids else 0
         if self.keep_state == "turn" and before:
             # Removals would show up among the messages of a stream; this does not.
-            aside = find_aside(messages[:before], note, sync.context)
+            aside = find_aside(messages[:before], note, hook.sync.context)
             kept = [*aside.instructions, *aside.messages]
             update["messages"] = Overwrite([*kept, *messages[before:]])
         return update
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Store what other middleware said last, and take out what was answered again."""
-        return run(_as_internal(self._ending(state, runtime)))
+        return run(self._run_steps(partial(self._end, state), runtime))
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Store what other middleware said last; see `after_agent`."""
-        return await arun(_as_internal(self._ending(state, runtime)))
+        return await arun(self._run_steps(partial(self._end, state), runtime))
 
-    def _ending(
-        self, state: RememberedState, runtime: Runtime[Any]
-    ) -> Steps[dict[str, Any] | None]:
-        sync = self._sync(runtime)
-        note = yield from _note_of(state, sync)
+    def _end(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
+        note = yield from hook.find_note(state)
         if note is None:
             return None
-        yield from sync.finish(note, state["messages"])
-        yield from self._turn_memory.after_turn_steps(sync.context.key)
+        yield from hook.sync.finish(note, state["messages"])
+        yield from self._turn_memory.after_turn_steps(hook.sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
 
-    # -- the model ------------------------------------------------------------------------------
+    # -- The model ------------------------------------------------------------------------------
 
     def wrap_model_call(
         self,
@@ -220,15 +212,16 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says."""
-        loop, shown = run(_as_internal(self._prepared(request)))
-        started_ms = now_ms()
-        with hearing() as heard:
+        asked = run(self._run_steps(partial(self._prepare, request), request.runtime))
+        with collect_replies() as heard:
             try:
-                response = handler(shown)
+                response = handler(asked.request)
             except BaseException:
-                run(_as_internal(self._broken_off(request, loop, heard, started_ms)))
+                storing = partial(_store_broken, asked, heard)
+                run(self._run_steps(storing, request.runtime))
                 raise
-        return run(_as_internal(self._answered(request, loop, response, heard, started_ms)))
+        answering = partial(_store_answer, asked, response, heard)
+        return run(self._run_steps(answering, request.runtime))
 
     async def awrap_model_call(
         self,
@@ -236,72 +229,38 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Show the model the thread, and store what it says; see `wrap_model_call`."""
-        loop, shown = await arun(_as_internal(self._prepared(request)))
-        started_ms = now_ms()
-        with hearing() as heard:
+        asked = await arun(self._run_steps(partial(self._prepare, request), request.runtime))
+        with collect_replies() as heard:
             try:
-                response = await handler(shown)
+                response = await handler(asked.request)
             except GeneratorExit:
                 raise  # the loop is gone, and nothing can be awaited
             except BaseException:
-                job = self._broken_off(request, loop, heard, started_ms)
-                await carried_through(arun(_as_internal(job)))
+                storing = partial(_store_broken, asked, heard)
+                await carried_through(arun(self._run_steps(storing, request.runtime)))
                 raise
-        return await carried_through(
-            arun(_as_internal(self._answered(request, loop, response, heard, started_ms)))
-        )
+        answering = partial(_store_answer, asked, response, heard)
+        return await carried_through(arun(self._run_steps(answering, request.runtime)))
 
-    def _prepared(
-        self, request: ModelRequest[Any]
-    ) -> Steps[tuple[SyncedTurn | None, ModelRequest[Any]]]:
-        sync = self._sync(request.runtime)
-        state = request.state
-        note = yield from _note_of(state, sync)
+    def _prepare(self, request: ModelRequest[Any], hook: AgentHook) -> Steps[AgentCall]:
+        sync, trace = hook.sync, hook.trace
+        state: Any = request.state
+        note = yield from hook.find_note(state)
         if note is None:
-            return None, request
+            return AgentCall(request, None, now_ms())
         loop = yield from sync.catch_up(state["messages"], note)
         profile = self._profile or profile_for(request.model)
-        trace = TurnTrace(get_config())
-        view = TurnView(self._turn_memory, sync.context.key, self._read_options(), profile, trace)
+        view = TurnView(self._turn_memory, sync.context.key, hook.options, profile, trace)
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
-        with trace.internal():
-            context = yield from agent_context_steps(view, loop, held, shown, aside)
+        context = yield from _read_context(view, loop, held, shown, aside)
         loop.own_tokens = trace.own_tokens.counts()
         yield from trace.told("convmem.context", context.counts)
-        return loop, _showing(request, context.given)
+        return AgentCall(_show(request, context.given), loop, now_ms())
 
-    def _answered(
-        self,
-        request: ModelRequest[Any],
-        loop: SyncedTurn | None,
-        response: ModelResponse[Any],
-        heard: HeardReplies,
-        started_ms: int,
-    ) -> Steps[ModelResponse[Any]]:
-        if loop is None:
-            return response
-        sync = self._sync(request.runtime)
-        timing = measure_times(started_ms, heard.first_token_ms)
-        said = yield from sync.reply(loop, response.result, request.state["messages"], timing)
-        return replace(response, result=said)
-
-    def _broken_off(
-        self,
-        request: ModelRequest[Any],
-        loop: SyncedTurn | None,
-        heard: HeardReplies,
-        started_ms: int,
-    ) -> Steps[None]:
-        said = heard.broken()
-        if loop is not None and said:
-            timing = measure_times(started_ms, heard.first_token_ms)
-            sync = self._sync(request.runtime)
-            yield from sync.reply_broken(loop, said, request.state["messages"], timing)
-
-    # -- tools ----------------------------------------------------------------------------------
+    # -- Tools ----------------------------------------------------------------------------------
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolResult]
@@ -310,8 +269,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
 
         Tools may return lists of messages and commands, too, whatever LangChain's types say.
         """
-        keep = run(_as_internal(self._calling(request)))
-        kept: _ToolResult = run(_as_internal(_kept(handler(request), keep)))
+        keep = run(self._run_steps(partial(_store_call, request), request.runtime))
+        storing = partial(_store_results, handler(request), keep)
+        kept: _ToolResult = run(self._run_steps(storing, request.runtime))
         return kept
 
     async def awrap_tool_call(
@@ -320,104 +280,127 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
         """Store what a tool returns; see `wrap_tool_call`."""
-        keep = await arun(_as_internal(self._calling(request)))
-        result = await handler(request)
-        return await carried_through(arun(_as_internal(_kept(result, keep))))
+        keep = await arun(self._run_steps(partial(_store_call, request), request.runtime))
+        storing = partial(_store_results, await handler(request), keep)
+        kept: _ToolResult = await carried_through(arun(self._run_steps(storing, request.runtime)))
+        return kept
 
-    def _calling(self, request: ToolCallRequest) -> Steps[_Keep | None]:
-        """Make sure that the call is stored; return what stores its result."""
-        sync = self._sync(request.runtime)
-        call_id = request.tool_call["id"]
-        note = yield from _note_of(request.state, sync)
-        if note is None or call_id is None:
-            return None
-        caller = yield from sync.call(note, request.state["messages"], call_id)
-        if caller is None:
-            return None
-        return lambda result: sync.result(note, caller, result, call_id)
+    # -- The run --------------------------------------------------------------------------------
 
-    # -- the run --------------------------------------------------------------------------------
-
-    def _sync(self, runtime: Any) -> StateSync:
-        config = get_config()
-        self._read_options()  # options that make no sense are refused before anything is stored
-        key = read_key(config.get("configurable", {}), runtime.context, host="the agent")
-        context, trace = NodeContext.of(config, key), TurnTrace(config)
-        return StateSync(
-            self.memory.log, self._turn_memory.drafting, context, is_one_turn=True, trace=trace
-        )
-
-    def _read_options(self) -> TurnOptions:
-        """Return the options of the run.
+    def _run_steps(self, steps_of: Callable[[AgentHook], Steps[T]], runtime: Any) -> Steps[T]:
+        """Run the steps of a hook as the memory's own work, and report what it took.
 
         Raises:
-            ConfigError: If it sets one that there is not, or `remember`.
+            ConfigError: If the run names no thread, or sets an option that there is not, or
+                `remember`: nothing is stored then.
         """
-        options = self._options.for_call(get_config().get("configurable", {}))
+        config = get_config()
+        configurable = config.get("configurable", {})
+        options = self._options.for_call(configurable)
         if not options.remember:
             msg = "an agent cannot run with remember=False; leave the middleware out for such runs"
             raise ConfigError(msg)
-        return options
+        key = read_key(configurable, runtime.context, host="the agent")
+        trace = TurnTrace(config)
+        sync = StateSync(
+            self.memory.log,
+            self._turn_memory.drafting,
+            NodeContext.read(config, key),
+            is_one_turn=True,
+            trace=trace,
+        )
+        return (yield from trace.run_internal(steps_of(AgentHook(sync, options, trace))))
 
 
-def _as_internal(job: Steps[T]) -> Steps[T]:
-    """Run the steps of a hook as the memory's own work, and report what it took."""
-    trace = TurnTrace(get_config())
-    with trace.internal():
-        done = yield from job
-        yield from trace.report_own_models()
-    return done
+@dataclass(frozen=True, slots=True)
+class AgentHook:
+    """One call of a hook.
+
+    Attributes:
+        sync: Keeps the log in step with the agent's state.
+        options: What holds for the turn.
+        trace: Its callbacks.
+    """
+
+    sync: StateSync
+    options: TurnOptions
+    trace: TurnTrace
+
+    def find_note(self, state: Any) -> Steps[TurnNote | None]:
+        """Return the turn under way, also where the run went past the hook that notes it."""
+        return (yield from self.sync.find_note(state["messages"], state.get(NOTE_KEY)))
 
 
-def _note_of(state: Any, sync: StateSync) -> Steps[TurnNote | None]:
-    """Return the turn under way, also where the run went past the hook that notes it."""
-    note: TurnNote | None = state.get(NOTE_KEY)
-    check_user(note, sync.context.key)
-    return (yield from sync.begin(state["messages"])).note if note is None else note
+# -- What the model says, and what its tools return -----------------------------------------------
 
 
-def _showing(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
-    """Return the request with these messages; what frames them joins the agent's own prompt."""
-    head = next(
-        (n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages)
-    )
-    shown: dict[str, Any] = {"messages": list(messages[head:])}
-    framing = [message.content for message in messages[:head]]
-    if framing:
-        own = [] if request.system_message is None else [request.system_message.content]
-        shown["system_message"] = SystemMessage(_joined([*own, *framing]))
-    return request.override(**shown)
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """A call of the agent's model.
+
+    Attributes:
+        request: What the model gets.
+        turn: The turn; None if nothing of it is stored.
+        started_ms: When the call begins.
+    """
+
+    request: ModelRequest[Any]
+    turn: SyncedTurn | None
+    started_ms: int
 
 
-def _joined(contents: Sequence[str | list[Any]]) -> str | list[Any]:
-    if all(isinstance(content, str) for content in contents):
-        return "\n\n".join(map(str, contents))
-    blocks: list[Any] = []
-    for content in contents:
-        blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return blocks
+def _store_answer(
+    asked: AgentCall, response: ModelResponse[Any], heard: HeardReplies, hook: AgentHook
+) -> Steps[ModelResponse[Any]]:
+    if asked.turn is None:
+        return response
+    timing = measure_times(asked.started_ms, heard.first_token_ms)
+    held = asked.request.state["messages"]
+    said = yield from hook.sync.reply(asked.turn, response.result, held, timing)
+    return replace(response, result=said)
 
 
-def _kept(result: Any, keep: _Keep | None) -> Steps[Any]:
+def _store_broken(asked: AgentCall, heard: HeardReplies, hook: AgentHook) -> Steps[None]:
+    said = heard.broken()
+    if asked.turn is not None and said:
+        timing = measure_times(asked.started_ms, heard.first_token_ms)
+        held = asked.request.state["messages"]
+        yield from hook.sync.reply_broken(asked.turn, said, held, timing)
+
+
+def _store_call(request: ToolCallRequest, hook: AgentHook) -> Steps[_StoreResult | None]:
+    """Make sure that the call is stored; return what stores its result."""
+    call_id = request.tool_call["id"]
+    state: Any = request.state
+    note = yield from hook.find_note(state)
+    if note is None or call_id is None:
+        return None
+    caller = yield from hook.sync.store_call(note, state["messages"], call_id)
+    if caller is None:
+        return None
+    return lambda result, later: later.sync.store_result(note, caller, result, call_id)
+
+
+def _store_results(result: Any, keep: _StoreResult | None, hook: AgentHook) -> Steps[Any]:
     """Return what a tool returned, with each tool message in it as `keep` returns it."""
     if keep is None:
         return result
     if isinstance(result, ToolMessage):
-        return (yield from keep(result))
+        return (yield from keep(result, hook))
     if isinstance(result, list):
         every = list(result)
         for number, one in enumerate(result):
-            every[number] = yield from _kept(one, keep)
+            every[number] = yield from _store_results(one, keep, hook)
         return every
     if isinstance(result, Command):
-        update = _update_of(result)
+        update = _read_update(result)
         if isinstance(update.get("messages"), list):
-            messages = yield from _kept(update["messages"], keep)
+            messages = yield from _store_results(update["messages"], keep, hook)
             return replace(result, update={**update, "messages": messages})
     return result
 
 
-def _update_of(command: Command[Any]) -> dict[str, Any]:
+def _read_update(command: Command[Any]) -> dict[str, Any]:
     """Return what a command changes in this agent's own state."""
     update = command.update
     return update if command.graph is None and isinstance(update, dict) else {}
@@ -426,13 +409,33 @@ def _update_of(command: Command[Any]) -> dict[str, Any]:
 # -- What the model of an agent sees --------------------------------------------------------------
 
 
+def _show(request: ModelRequest[Any], messages: Sequence[BaseMessage]) -> ModelRequest[Any]:
+    """Return the request with these messages; what frames them joins the agent's own prompt."""
+    head = next(
+        (n for n, one in enumerate(messages) if not isinstance(one, SystemMessage)), len(messages)
+    )
+    shown: dict[str, Any] = {"messages": list(messages[head:])}
+    framing = [message.content for message in messages[:head]]
+    if framing:
+        own = [] if request.system_message is None else [request.system_message.content]
+        shown["system_message"] = SystemMessage(_join_contents([*own, *framing]))
+    return request.override(**shown)
+
+
+def _join_contents(contents: Sequence[str | list[Any]]) -> str | list[Any]:
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(map(str, contents))
+    blocks: list[Any] = []
+    for content in contents:
+        blocks += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return blocks
+
+
 _FRONT = 0
-
-
 """Where a stand-in stands: before every position of a log."""
 
 
-def agent_context_steps(
+def _read_context(
     view: TurnView,
     loop: SyncedTurn,
     state: Sequence[BaseMessage],
@@ -450,27 +453,27 @@ def agent_context_steps(
     """
     own = {message.id for message in loop.messages}
     earlier = {message.id for message in state} - own
-    turn = _turn_entries(loop, shown, earlier, view.key)
+    turn = _make_entries(loop, shown, earlier, view.key)
     asked = next(iter(loop.known.values()), None)  # None of a turn that is not to be stored
 
     def locate(entries: Sequence[Entry]) -> TurnEntries:
-        before = _condensed(said_before(entries, asked), shown, earlier, view.key)
+        before = _put_stand_in(said_before(entries, asked), shown, earlier, view.key)
         end = max((entry.position for entry in before), default=0)
         placed = [replace(entry, position=end + entry.position) for entry in turn]
         return aside.add_to(TurnEntries(before, placed, start_of(entries, asked)))
 
-    query = searchable_text(_opening_of(loop.messages), view.memory.drafting)
+    query = join_searchable(_select_opening(loop.messages), view.memory.drafting)
     return (yield from view.context_steps(locate, query))
 
 
-def _opening_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _select_opening(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return what the user said before anyone answered."""
     before = takewhile(lambda message: not isinstance(message, AIMessage | ToolMessage), messages)
     return [message for message in before if isinstance(message, HumanMessage)]
 
 
-# -- entries of a view ----------------------------------------------------------------------------
-def _turn_entries(
+# -- Entries of a view ----------------------------------------------------------------------------
+def _make_entries(
     loop: SyncedTurn, shown: Sequence[BaseMessage], earlier: Collection[str | None], key: ThreadKey
 ) -> list[Entry]:
     """Return the turn as the call shows it, as entries at the positions 1, 2, ..."""
@@ -487,7 +490,7 @@ def _turn_entries(
     return entries
 
 
-def _condensed(
+def _put_stand_in(
     before: list[Entry],
     shown: Sequence[BaseMessage],
     earlier: Collection[str | None],

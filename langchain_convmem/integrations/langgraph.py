@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, get_type_hints
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -37,9 +37,8 @@ from langchain_convmem.turns.state_sync import (
     StateSync,
     SyncedTurn,
     TurnNote,
-    check_user,
     find_aside,
-    latest_exchange,
+    find_exchange,
     remove_superseded,
     rewind_turns,
     select_spoken,
@@ -153,22 +152,28 @@ def memory_graph(
         "reserved_tokens": reserved_tokens,
         "remember": remember,
     }
-    nodes = memory_nodes(
+    nodes = _make_nodes(
         memory,
         options,
-        model=model,
+        model=read_chain(model),
         profile=profile,
         follow_edits=follow_edits,
         keeps_lines="recalled_ids" in get_type_hints(state_schema),
     )
+    runnables = {
+        "recall": _make_node("recall", nodes, nodes.recall),
+        "model": _make_model_node(nodes),
+        "record": _make_node("record", nodes, nodes.record, is_last=True),
+    }
+    if memory.summarizes:
+        runnables["summarize"] = _make_node("summarize", nodes, nodes.summarize)
 
     from langgraph.graph import END, START, StateGraph
 
-    builder, noted = StateGraph(state_schema), with_note(state_schema)
-    names = ["recall", "model", "record", *(["summarize"] if memory.summarizes else [])]
-    for node in names:
-        builder.add_node(node, nodes[node], input_schema=noted)
-    for before, after in pairwise([START, *names, END]):
+    builder, noted = StateGraph(state_schema), _add_note(state_schema)
+    for node, runnable in runnables.items():
+        builder.add_node(node, runnable, input_schema=noted)
+    for before, after in pairwise([START, *runnables, END]):
         builder.add_edge(before, after)
     return watch_reader(builder.compile(checkpointer=checkpointer, name=name), last="record")
 
@@ -204,9 +209,8 @@ def recall_node(
         ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    return memory_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)[
-        "recall"
-    ]
+    nodes = _make_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)
+    return _make_node("recall", nodes, nodes.recall)
 
 
 def record_node(
@@ -231,9 +235,8 @@ def record_node(
         MissingExtraError: If langgraph is not installed.
     """
     options: TurnSettings = {"remember": remember}
-    return memory_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)[
-        "record"
-    ]
+    nodes = _make_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)
+    return _make_node("record", nodes, nodes.record, is_last=True)
 
 
 def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
@@ -249,7 +252,8 @@ def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
     Raises:
         MissingExtraError: If langgraph is not installed.
     """
-    return memory_nodes(memory, {})["summarize"]
+    nodes = _make_nodes(memory, {})
+    return _make_node("summarize", nodes, nodes.summarize)
 
 
 def model_node(
@@ -277,10 +281,15 @@ def model_node(
         ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    nodes = memory_nodes(
-        memory, options, messages_key=messages_key, model=model, profile=profile, speaker=name
+    nodes = _make_nodes(
+        memory,
+        options,
+        messages_key=messages_key,
+        model=read_chain(model),
+        profile=profile,
+        speaker=name,
     )
-    return nodes["model"]
+    return _make_model_node(nodes)
 
 
 def model_messages(
@@ -309,9 +318,9 @@ def model_messages(
         ConfigError: If the config names no thread, the state holds no turn, or an option is
             unknown or makes no sense.
     """
-    jobs = _jobs(memory, options, messages_key=messages_key)
-    looking = partial(jobs.looking, shape=_shape(profile))
-    return run(_run_traced(looking, state, config)).given
+    nodes = _make_nodes(memory, options, messages_key=messages_key)
+    reading = partial(nodes.read_context, shape=_describe_profile(profile))
+    return run(nodes.run_steps(reading, state, config)).given
 
 
 async def amodel_messages(
@@ -324,118 +333,86 @@ async def amodel_messages(
     **options: Unpack[TurnSettings],
 ) -> list[BaseMessage]:
     """Return the messages to call a model with; see `model_messages`."""
-    jobs = _jobs(memory, options, messages_key=messages_key)
-    looking = partial(jobs.looking, shape=_shape(profile))
-    return (await arun(_run_traced(looking, state, config))).given
+    nodes = _make_nodes(memory, options, messages_key=messages_key)
+    reading = partial(nodes.read_context, shape=_describe_profile(profile))
+    return (await arun(nodes.run_steps(reading, state, config))).given
 
 
-# -- as runnables --------------------------------------------------------------------------------
-def memory_nodes(
-    memory: ConversationMemory,
-    options: TurnSettings,
-    *,
-    model: RunnableLike[Any, Any] | None = None,
-    **parts: Any,
-) -> dict[str, Runnable[Any, Update]]:
-    """Return all nodes by name; `model` is among them where there is one.
+# -- The nodes as runnables -----------------------------------------------------------------------
+
+
+def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any) -> MemoryNodes:
+    """Return what the nodes do, with these options for every turn.
 
     Args:
         memory: Whose log and recall.
         options: What holds for every turn.
-        model: What the node `model` calls.
-        **parts: The others of `Jobs`.
+        **parts: The others of `MemoryNodes`.
 
     Raises:
         ConfigError: If an option is unknown or makes no sense.
         MissingExtraError: If langgraph is not installed.
     """
-    model = None if model is None else read_chain(model)
-    jobs = _jobs(memory, options, model=model, **parts)
-    nodes = {
-        "recall": _node("recall", jobs.recalling),
-        "record": _node("record", jobs.recording, is_last=True),
-        "summarize": _node("summarize", jobs.summarizing),
-    }
-    return nodes if model is None else {**nodes, "model": _model_node(jobs, model)}
-
-
-def _jobs(
-    memory: ConversationMemory,
-    options: TurnSettings,
-    **parts: Any,
-) -> Jobs:
     _require_langgraph()
     chosen = TurnOptions.of(options, where="a node")
     memory.turn_memory.check_options(chosen)
     if parts.get("profile") is not None:
         resolved(parts["profile"])
-    return Jobs(memory.turn_memory, chosen, **parts)
+    return MemoryNodes(memory.turn_memory, chosen, **parts)
 
 
-def _shape(profile: Profile) -> ChainShape:
-    return ChainShape(slots=None, profile=profile)
-
-
-def _run_traced(
-    job: Callable[[Any, RunnableConfig, TurnTrace], Steps[T]], state: Any, config: RunnableConfig
-) -> Steps[T]:
-    """Run a job as the memory's own work, and report what it took."""
-    trace = TurnTrace(config)
-    with trace.internal():
-        done = yield from job(state, config, trace)
-        yield from trace.report_own_models()
-    return done
-
-
-def _node(
+def _make_node(
     name: str,
-    job: Callable[[Any, RunnableConfig, TurnTrace], Steps[Update]],
+    nodes: MemoryNodes,
+    steps_of: Callable[[NodeRun], Steps[Update]],
     *,
     is_last: bool = False,
 ) -> Runnable[Any, Update]:
     def call(state: Any, config: RunnableConfig) -> Update:
-        update = run(_run_traced(job, state, config))
-        reader = StreamReader.of(config) if is_last else None
+        update = run(nodes.run_steps(steps_of, state, config))
+        reader = StreamReader.find(config) if is_last else None
         if reader is not None:
             reader.settle()
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        return await arun(_run_traced(job, state, config))
+        return await arun(nodes.run_steps(steps_of, state, config))
 
     return RunnableLambda(call, acall, name=name)
 
 
-def _model_node(jobs: Jobs, model: Runnable[Any, Any]) -> Runnable[Any, Update]:
+def _make_model_node(nodes: MemoryNodes) -> Runnable[Any, Update]:
+    model = cast("Runnable[Any, Any]", nodes.model)
+
     def call(state: Any, config: RunnableConfig) -> Update:
-        asking = run(_run_traced(jobs.asking, state, config))
+        asked = run(nodes.run_steps(nodes.prepare_call, state, config))
         heard = HeardReplies()
         try:
-            update = asking.answered(model.invoke(asking.payload, heard.listen(config)), heard)
+            update = asked.answer(model.invoke(asked.payload, heard.listen(config)), heard)
         except BaseException:
-            run(_run_traced(partial(jobs.breaking, asking=asking, heard=heard), state, config))
+            storing = partial(nodes.store_broken, asked=asked, heard=heard)
+            run(nodes.run_steps(storing, state, config))
             raise
-        run(_run_traced(partial(jobs.calling, update=update), state, config))
-        reader = StreamReader.of(config)
+        run(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
+        reader = StreamReader.find(config)
         if reader is not None:
-            leaving = partial(jobs.leaving, update=update)
-            reader.expect(lambda: run(_run_traced(leaving, state, config)))
+            leaving = partial(nodes.store_reply, update=update)
+            reader.expect(lambda: run(nodes.run_steps(leaving, state, config)))
         return update
 
     async def acall(state: Any, config: RunnableConfig) -> Update:
-        asking = await arun(_run_traced(jobs.asking, state, config))
+        asked = await arun(nodes.run_steps(nodes.prepare_call, state, config))
         heard = HeardReplies()
         try:
-            update = asking.answered(
-                await model.ainvoke(asking.payload, heard.listen(config)), heard
-            )
+            output = await model.ainvoke(asked.payload, heard.listen(config))
+            update = asked.answer(output, heard)
         except GeneratorExit:
             raise  # the loop is gone, and nothing can be awaited
         except BaseException:
-            breaking = partial(jobs.breaking, asking=asking, heard=heard)
-            await carried_through(arun(_run_traced(breaking, state, config)))
+            storing = partial(nodes.store_broken, asked=asked, heard=heard)
+            await carried_through(arun(nodes.run_steps(storing, state, config)))
             raise
-        await arun(_run_traced(partial(jobs.calling, update=update), state, config))
+        await arun(nodes.run_steps(partial(nodes.store_tool_calls, update=update), state, config))
         return update
 
     return RunnableLambda(call, acall, name="model")
@@ -454,74 +431,17 @@ def _require_langgraph() -> None:
 Update = dict[str, Any]
 
 
-_PLAIN = ChainShape(slots=None, profile="strict")
+def _describe_profile(profile: Profile) -> ChainShape:
+    """Return what is known of a model that a node does not see."""
+    return ChainShape(slots=None, profile=profile)
 
 
-"""What is known of a model that a node does not see."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """A call of the model in the making.
-
-    Attributes:
-        context: What there is to answer from.
-        payload: What the model is called with.
-        taken: Ids of the state's messages; None if the state keeps none.
-        messages_key: Where the state keeps them.
-        is_kept: Whether the turn is stored.
-        started_ms: When the call begins.
-        speaker: Under whose name the replies stand that name nobody.
-    """
-
-    context: ModelContext
-    payload: Any
-    taken: Collection[str | None] | None
-    messages_key: str
-    is_kept: bool
-    started_ms: int
-    speaker: str | None = None
-
-    def answered(self, output: Any, heard: HeardReplies) -> Update:
-        """Return what the state learns of the model's output, and of what was heard of it."""
-        reply = read_reply(output, self.context.given, heard=heard.message)
-        messages = [self._named(message) for message in reply.messages]
-        if self.taken is None:
-            timing = measure_times(self.started_ms, heard.first_token_ms)
-            carried = Reply(messages, timing, self.is_kept, reply.aux)
-            return {"reply": carried.to_text(), "answer": carried.text}
-        return {self.messages_key: [self._with_free_id(message) for message in messages]}
-
-    def _named(self, message: BaseMessage) -> BaseMessage:
-        if self.speaker is None or message.name or message.type != "ai":
-            return message
-        return message.model_copy(update={"name": self.speaker})
-
-    def _with_free_id(self, message: BaseMessage) -> BaseMessage:
-        """Return a message that replaces none: a cached model repeats its ids."""
-        if message.id and message.id not in (self.taken or ()):
-            return message
-        return message.model_copy(update={"id": new_ulid()})
+_PLAIN = _describe_profile("strict")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRun:
-    """One execution of a node.
-
-    Attributes:
-        node: Where in the run of the graph it is, and in which thread.
-        options: What holds for the turn.
-        trace: Its callbacks.
-    """
-
-    node: NodeContext
-    options: TurnOptions
-    trace: TurnTrace
-
-
-@dataclass(frozen=True, slots=True)
-class Jobs:
-    """The jobs of the nodes. Thread-safe: it only holds settings.
+class MemoryNodes:
+    """What the nodes do. Thread-safe: it only holds settings.
 
     Attributes:
         memory: Whose log and recall.
@@ -544,26 +464,36 @@ class Jobs:
     speaker: str | None = None
     keeps_lines: bool = True
 
-    # -- recall ---------------------------------------------------------------------------------
+    def run_steps(
+        self, steps_of: Callable[[NodeRun], Steps[T]], state: Any, config: RunnableConfig
+    ) -> Steps[T]:
+        """Run the steps of a node as the memory's own work, and report what it took."""
+        configurable = config.get("configurable", {})
+        node = NodeContext.read(config, read_key(configurable, host="the graph"))
+        options = self.options.for_call(configurable, self.model)
+        trace = TurnTrace(config)
+        run = NodeRun(state, self.messages_key, node, options, trace)
+        return (yield from trace.run_internal(steps_of(run)))
 
-    def recalling(self, state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Update]:
+    # -- Recall ---------------------------------------------------------------------------------
+
+    def recall(self, run: NodeRun) -> Steps[Update]:
         """Store what the user says, and look for lines."""
-        run = self._run(config, trace)
-        messages = messages_in(state, self.messages_key, run.node)
+        messages = run.messages
         if messages is None:
-            return (yield from self._recalling_input(state, run))
-        check_answerable(messages)
+            return (yield from self._recall_input(run))
+        _check_answerable(messages)
         check_question(messages[-1])
         note: TurnNote | None = None
         changes: list[BaseMessage] = []
         if run.options.remember:
-            begun = yield from self._sync(state, run).begin(messages, _note_in(state))
+            begun = yield from self._sync(run).begin(messages, run.note)
             note, messages = begun.note, begun.apply(messages)
             changes = list(begun.changes)
-        turn, found = yield from self._exchange(messages, run, note)
+        turn, found = yield from self._find_exchange(run, messages, note)
         update: Update = {NOTE_KEY: note}
         if self.keeps_lines:
-            context = yield from self._context(turn, run)
+            context = yield from self._gather_context(run, turn)
             turn_id = found[-1].turn_id if found else ""
             update |= {"turn_id": turn_id, "recalled_ids": context.line_refs}
         if not run.options.remember and not run.node.is_sent:
@@ -572,165 +502,109 @@ class Jobs:
             changes = [mark_unstored(message) for message in new]
         return {**update, self.messages_key: changes} if changes else update
 
-    def _recalling_input(self, state: Any, run: NodeRun) -> Steps[Update]:
-        asked = asked_in(state, run.node)
+    def _recall_input(self, run: NodeRun) -> Steps[Update]:
+        asked = _read_asked(run.state, run.node)
         if not run.options.remember or self.memory.drafting.draft(asked) is None:
-            context = yield from self._context(StateTurn(run.node.key, (), [asked]), run)
-            reply = Reply((), is_kept=False).to_text()
+            context = yield from self._gather_context(run, StateTurn(run.node.key, (), [asked]))
+            reply = CarriedReply((), is_kept=False).to_text()
             return {"reply": reply, "answer": "", "recalled_ids": context.line_refs}
-        before = value_in(state, "turn_id")
-        entry = yield from keep_asked(self.memory, run.node, asked, before)
-        context = yield from self._context(StateTurn(run.node.key, [entry.message_id]), run)
+        entry = yield from _store_asked(self.memory, run.node, asked, run.read("turn_id"))
+        context = yield from self._gather_context(run, StateTurn(run.node.key, [entry.message_id]))
         return {
             "reply": "",
             "answer": "",
             "turn_id": entry.turn_id,
             "recalled_ids": context.line_refs,
-            "input": _emptied(state),
+            "input": run.emptied_input,
         }
 
-    # -- record ---------------------------------------------------------------------------------
+    # -- Record ---------------------------------------------------------------------------------
 
-    def recording(self, state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Update]:
+    def record(self, run: NodeRun) -> Steps[Update]:
         """Store the reply."""
-        run = self._run(config, trace)
-        messages = messages_in(state, self.messages_key, run.node)
-        if messages is not None:
-            note = yield from self._find_note(state, messages, run)
-            yield from self._catch_up(state, messages, run, note)
-            removed = remove_superseded(messages, note)
+        if run.messages is not None:
+            note, _ = yield from self._catch_up(run, run.messages)
+            removed = remove_superseded(run.messages, note)
             return {self.messages_key: removed} if removed else {}
-        reply = yield from self._record_reply(state, state, run)
+        reply = yield from self._store_carried(run, run.state)
         if reply is None:
             return {}
         update: Update = {"reply": "", "answer": reply.text}
-        return update if reply.is_kept else {**update, "input": _emptied(state)}
+        return update if reply.is_kept else {**update, "input": run.emptied_input}
 
-    def _record_reply(self, state: Any, carrier: Any, run: NodeRun) -> Steps[Reply | None]:
-        """Store the reply that a state or an update carries; return it, or None without one."""
-        reply = Reply.of(value_in(carrier, "reply"), value_in(carrier, "answer"))
-        if reply is not None and reply.is_kept and run.options.remember:
-            drafts = yield from keep_reply(self.memory, run.node, _turn_in(state), reply)
-            yield from run.trace.report_stored(drafts)
-        return reply
+    # -- Summarize ------------------------------------------------------------------------------
 
-    # -- summarize ------------------------------------------------------------------------------
-
-    def summarizing(self, _state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Update]:
+    def summarize(self, run: NodeRun) -> Steps[Update]:
         """Compact the thread if that is due; the state learns nothing of it."""
-        run = self._run(config, trace)
         if run.options.remember:
             yield from self.memory.after_turn_steps(run.node.key)
         return {}
 
-    # -- model ----------------------------------------------------------------------------------
+    # -- Model ----------------------------------------------------------------------------------
 
-    def asking(self, state: Any, config: RunnableConfig, trace: TurnTrace) -> Steps[Asking]:
+    def prepare_call(self, run: NodeRun) -> Steps[ModelCall]:
         """Return the call of the model."""
         shape = _PLAIN
         if self.model is not None:
-            shape = ChainShape.of(self.model, config.get("configurable", {}), self.profile)
-        context = yield from self.looking(state, config, trace, shape=shape)
-        messages = value_in(state, self.messages_key)
-        taken = None if messages is None else {message.id for message in messages}
-        is_kept = messages is not None or Reply.is_kept_in(value_in(state, "reply"))
-        return Asking(
+            shape = ChainShape.of(self.model, run.node.configurable, self.profile)
+        context = yield from self.read_context(run, shape=shape)
+        has_messages = run.messages is not None
+        return ModelCall(
             context,
             context.payload(),
-            taken,
+            {message.id for message in run.messages or ()} if has_messages else None,
             self.messages_key,
-            is_kept,
+            has_messages or CarriedReply.is_kept_in(run.read("reply")),
             now_ms(),
             self.speaker,
         )
 
-    def looking(
-        self, state: Any, config: RunnableConfig, trace: TurnTrace, *, shape: ChainShape
-    ) -> Steps[ModelContext]:
+    def read_context(self, run: NodeRun, *, shape: ChainShape) -> Steps[ModelContext]:
         """Store what is new, and return what there is to answer from."""
-        run = self._run(config, trace)
-        messages = messages_in(state, self.messages_key, run.node)
-        if messages is not None:
-            note = yield from self._find_note(state, messages, run)
-            synced = yield from self._catch_up(state, messages, run, note)
-            messages = synced.apply_edits(messages, messages)
-            turn, _ = yield from self._exchange(messages, run, note)
-        elif Reply.is_kept_in(value_in(state, "reply")):
-            known = yield from asked_in_turn(self.memory, run.node, _turn_in(state))
+        if run.messages is not None:
+            note, synced = yield from self._catch_up(run, run.messages)
+            messages = synced.apply_edits(run.messages, run.messages)
+            turn, _ = yield from self._find_exchange(run, messages, note)
+        elif CarriedReply.is_kept_in(run.read("reply")):
+            entries = yield from _read_turn(self.memory.log, run.node, run.turn_id)
+            known = [entry.message_id for entry in entries if entry.role == "user"]
             turn = StateTurn(run.node.key, known)
         else:
-            turn = StateTurn(run.node.key, (), [asked_in(state, run.node)])
-        only = value_in(state, "recalled_ids")
-        context = yield from self._context(turn, run, shape=shape, only=only)
-        yield from trace.told("convmem.context", context.counts)
+            turn = StateTurn(run.node.key, (), [_read_asked(run.state, run.node)])
+        context = yield from self._gather_context(
+            run, turn, shape=shape, only=run.read("recalled_ids")
+        )
+        yield from run.trace.told("convmem.context", context.counts)
         return context
 
-    def calling(
-        self,
-        state: Any,
-        config: RunnableConfig,
-        trace: TurnTrace,
-        *,
-        update: Update,
-    ) -> Steps[None]:
+    def store_tool_calls(self, run: NodeRun, *, update: Update) -> Steps[None]:
         """Store a reply that calls tools before they run."""
         replies = update.get(self.messages_key)
         if replies and getattr(replies[-1], "tool_calls", None):
-            yield from self.leaving(state, config, trace, update=update)
+            yield from self.store_reply(run, update=update)
 
-    def leaving(
-        self,
-        state: Any,
-        config: RunnableConfig,
-        trace: TurnTrace,
-        *,
-        update: Update,
-    ) -> Steps[None]:
+    def store_reply(self, run: NodeRun, *, update: Update) -> Steps[None]:
         """Store a reply that the state does not have yet."""
-        run = self._run(config, trace)
-        held = messages_in(state, self.messages_key, run.node)
-        if held is None:
-            yield from self._record_reply(state, update, run)
+        if run.messages is None:
+            yield from self._store_carried(run, update)
         else:
-            messages = [*held, *update[self.messages_key]]
-            note = yield from self._find_note(state, messages, run)
-            yield from self._catch_up(state, messages, run, note)
+            yield from self._catch_up(run, [*run.messages, *update[self.messages_key]])
 
-    def breaking(
-        self,
-        state: Any,
-        config: RunnableConfig,
-        trace: TurnTrace,
-        *,
-        asking: Asking,
-        heard: HeardReplies,
-    ) -> Steps[None]:
+    def store_broken(self, run: NodeRun, *, asked: ModelCall, heard: HeardReplies) -> Steps[None]:
         """Store the words of a reply that broke off."""
-        run = self._run(config, trace)
-        said, timing = heard.broken(), measure_times(asking.started_ms, heard.first_token_ms)
-        if not (said and asking.is_kept and run.options.remember):
+        said, timing = heard.broken(), measure_times(asked.started_ms, heard.first_token_ms)
+        if not (said and asked.is_kept and run.options.remember):
             return
-        messages = messages_in(state, self.messages_key, run.node)
-        if messages is None:
-            reply, turn_id = Reply(said, timing), _turn_in(state)
-            drafts = yield from keep_reply(self.memory, run.node, turn_id, reply, is_broken=True)
-            if drafts:
-                yield from trace.report_stored(drafts)
+        if run.messages is None:
+            reply = CarriedReply(said, timing)
+            yield from _store_carried_reply(self.memory, run, reply, is_broken=True)
         else:
-            sync = self._sync(state, run)
-            note = yield from self._find_note(state, messages, run)
-            turn = yield from sync.catch_up(messages, note)
-            yield from sync.reply_broken(turn, said, messages, timing)
+            _, turn = yield from self._catch_up(run, run.messages)
+            yield from self._sync(run).reply_broken(turn, said, run.messages, timing)
 
-    # -- what they share ------------------------------------------------------------------------
+    # -- What they share ------------------------------------------------------------------------
 
-    def _run(self, config: RunnableConfig, trace: TurnTrace) -> NodeRun:
-        configurable = config.get("configurable", {})
-        node = NodeContext.of(config, read_key(configurable, host="the graph"))
-        return NodeRun(node, self.options.for_call(configurable, self.model), trace)
-
-    def _sync(self, state: Any, run: NodeRun) -> StateSync:
-        check_user(_note_in(state), run.node.key)
+    def _sync(self, run: NodeRun) -> StateSync:
         return StateSync(
             self.memory.log,
             self.memory.drafting,
@@ -739,29 +613,29 @@ class Jobs:
             trace=run.trace,
         )
 
-    def _find_note(
-        self, state: Any, messages: Sequence[BaseMessage], run: NodeRun
-    ) -> Steps[TurnNote | None]:
-        """Return the note of the turn: the state's, or what is found of a chat that was sent."""
-        note = _note_in(state)
-        if note is None and run.options.remember:
-            note = yield from self._sync(state, run).find_note(messages)
-        return note
-
     def _catch_up(
-        self, state: Any, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
-    ) -> Steps[SyncedTurn]:
-        """Store what the state has new of the latest turn, and return it."""
+        self, run: NodeRun, messages: Sequence[BaseMessage]
+    ) -> Steps[tuple[TurnNote | None, SyncedTurn]]:
+        """Store what these messages have new of the latest turn; return its note, and the turn."""
         if not run.options.remember:
-            return SyncedTurn()
-        return (yield from self._sync(state, run).catch_up(messages, note))
+            return run.note, SyncedTurn()
+        sync = self._sync(run)
+        note = yield from sync.find_note(messages, run.note)
+        return note, (yield from sync.catch_up(messages, note))
 
-    def _exchange(
-        self, messages: Sequence[BaseMessage], run: NodeRun, note: TurnNote | None
+    def _store_carried(self, run: NodeRun, carrier: Any) -> Steps[CarriedReply | None]:
+        """Store the reply that a state or an update carries; return it, or None without one."""
+        reply = CarriedReply.read(_read_value(carrier, "reply"), _read_value(carrier, "answer"))
+        if reply is not None and reply.is_kept and run.options.remember:
+            yield from _store_carried_reply(self.memory, run, reply)
+        return reply
+
+    def _find_exchange(
+        self, run: NodeRun, messages: Sequence[BaseMessage], note: TurnNote | None
     ) -> Steps[tuple[StateTurn, list[Entry]]]:
         """Return the latest exchange of a state, and the log's entries of it, dead ones too."""
         spoken = select_spoken(messages, run.node, note)
-        start = latest_exchange(spoken)
+        start = find_exchange(spoken)
         names = [message.id for message in spoken]
         if note is not None and note["first"] in names[start:]:
             start = names.index(note["first"])  # what stands before was forgotten, or answered
@@ -770,10 +644,10 @@ class Jobs:
         known = {entry.message_id for entry in found}
         return StateTurn(run.node.key, known, now, find_aside(messages, note, run.node)), found
 
-    def _context(
+    def _gather_context(
         self,
-        turn: StateTurn,
         run: NodeRun,
+        turn: StateTurn,
         *,
         shape: ChainShape = _PLAIN,
         only: Collection[str] | None = None,
@@ -781,8 +655,8 @@ class Jobs:
         """Return what there is to answer from.
 
         Args:
-            turn: The turn that the state is in.
             run: The node that runs.
+            turn: The turn that the state is in.
             shape: What the model takes.
             only: Lines that were recalled before: others are left out. None recalls anew.
         """
@@ -791,42 +665,117 @@ class Jobs:
         return (yield from view.context_steps(turn.locate, only=only))
 
 
-def _note_in(state: Any) -> TurnNote | None:
-    note: TurnNote | None = value_in(state, NOTE_KEY)
-    return note
+@dataclass(frozen=True)
+class NodeRun:
+    """One execution of a node.
 
-
-def _turn_in(state: Any) -> str:
-    """Return the turn that a state is in.
-
-    Raises:
-        ConfigError: If it names none.
+    Attributes:
+        state: The state that it got.
+        messages_key: Where it keeps its messages, if it does.
+        node: Where in the run of the graph it is, and in which thread.
+        options: What holds for the turn.
+        trace: Its callbacks.
     """
-    turn_id = value_in(state, "turn_id")
-    if not isinstance(turn_id, str) or not turn_id:
-        msg = (
-            f"the state is in no turn (turn_id={turn_id!r}): the node 'recall' must run first, and "
-            "the state needs the keys of MemoryState, or 'messages'"
-        )
-        raise ConfigError(msg)
-    return turn_id
+
+    state: Any
+    messages_key: str
+    node: NodeContext
+    options: TurnOptions
+    trace: TurnTrace
+
+    def read(self, key: str) -> Any:
+        """Return a value of the state; None if there is none."""
+        return _read_value(self.state, key)
+
+    @cached_property
+    def messages(self) -> list[BaseMessage] | None:
+        """The messages of the state, each with an id; None if it keeps none.
+
+        Raises:
+            ConfigError: If what is there is no list of messages, or a message has no id.
+        """
+        return _read_messages(self.state, self.messages_key, self.node)
+
+    @property
+    def note(self) -> TurnNote | None:
+        """The turn that the state noted last."""
+        note: TurnNote | None = self.read(NOTE_KEY)
+        return note
+
+    @property
+    def turn_id(self) -> str:
+        """The turn that a state without messages is in.
+
+        Raises:
+            ConfigError: If it names none.
+        """
+        turn_id = self.read("turn_id")
+        if not isinstance(turn_id, str) or not turn_id:
+            msg = (
+                f"the state is in no turn (turn_id={turn_id!r}): the node 'recall' must run "
+                "first, and the state needs the keys of MemoryState, or 'messages'"
+            )
+            raise ConfigError(msg)
+        return turn_id
+
+    @property
+    def emptied_input(self) -> str | None:
+        """What stands for `input` where the user's words are no longer needed."""
+        return "" if isinstance(self.read("input"), str) else None
 
 
-def _emptied(state: Any) -> str | None:
-    """Return what stands for `input` where the user's words are no longer needed."""
-    return "" if isinstance(value_in(state, "input"), str) else None
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A call of the model in the making.
+
+    Attributes:
+        context: What there is to answer from.
+        payload: What the model is called with.
+        taken: Ids of the state's messages; None if the state keeps none.
+        messages_key: Where the state keeps them.
+        is_kept: Whether the turn is stored.
+        started_ms: When the call begins.
+        speaker: Under whose name the replies stand that name nobody.
+    """
+
+    context: ModelContext
+    payload: Any
+    taken: Collection[str | None] | None
+    messages_key: str
+    is_kept: bool
+    started_ms: int
+    speaker: str | None = None
+
+    def answer(self, output: Any, heard: HeardReplies) -> Update:
+        """Return what the state learns of the model's output, and of what was heard of it."""
+        reply = read_reply(output, self.context.given, heard=heard.message)
+        messages = [self._name(message) for message in reply.messages]
+        if self.taken is None:
+            timing = measure_times(self.started_ms, heard.first_token_ms)
+            carried = CarriedReply(messages, timing, self.is_kept, reply.aux)
+            return {"reply": carried.to_text(), "answer": carried.text}
+        return {self.messages_key: [self._give_free_id(message) for message in messages]}
+
+    def _name(self, message: BaseMessage) -> BaseMessage:
+        if self.speaker is None or message.name or message.type != "ai":
+            return message
+        return message.model_copy(update={"name": self.speaker})
+
+    def _give_free_id(self, message: BaseMessage) -> BaseMessage:
+        """Return a message that replaces none: a cached model repeats its ids."""
+        if message.id and message.id not in (self.taken or ()):
+            return message
+        return message.model_copy(update={"id": new_ulid()})
 
 
-# -- The state of a graph with a memory: what it holds, in whatever form it comes -----------------
+# -- Reading a state, in whatever form it comes ---------------------------------------------------
 
 
 _ROLE_FIELDS = frozenset({"type", "data"})
-
-
 """Keys of a message that LangChain wrote down."""
 
 
-def with_note(schema: type[Any]) -> Any:
+def _add_note(schema: type[Any]) -> Any:
     """Return what the nodes of a graph read: its state, and which turn is under way.
 
     A state without messages names its turn itself. Callers see nothing of the note.
@@ -837,12 +786,12 @@ def with_note(schema: type[Any]) -> Any:
     return TypedDict("NotedState", {**keys, NOTE_KEY: TurnNote}, total=False)  # type: ignore[operator]
 
 
-def value_in(state: Any, key: str) -> Any:
+def _read_value(state: Any, key: str) -> Any:
     """Return a value of a state that is a mapping or an object; None if there is none."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
-def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage] | None:
+def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessage] | None:
     """Return the messages of a state, each with an id; None if the state keeps none.
 
     What a `Send` carries has passed no reducer, so messages without an id get one here, in place
@@ -851,7 +800,7 @@ def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage]
     Raises:
         ConfigError: If what is there is no list of messages, or a message has no id.
     """
-    found = value_in(state, key)
+    found = _read_value(state, key)
     if found is None:
         return None
     if not isinstance(found, Sequence) or not all(isinstance(one, BaseMessage) for one in found):
@@ -868,7 +817,7 @@ def messages_in(state: Any, key: str, context: NodeContext) -> list[BaseMessage]
     return list(found)
 
 
-def asked_in(state: Any, context: NodeContext) -> HumanMessage:
+def _read_asked(state: Any, context: NodeContext) -> HumanMessage:
     """Return what the user says in a state without messages, with an id.
 
     The id is the same in every attempt of this node, so that a retry stores nothing twice.
@@ -877,7 +826,7 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
         ConfigError: If the state holds nothing to answer, or several messages.
         InvalidMessageError: If what it holds is no message, or a blank one.
     """
-    given = value_in(state, "input") or None
+    given = _read_value(state, "input") or None
     incoming = read_input(HumanMessage(given) if _is_content(given) else given)
     said = incoming.human
     if said is None:
@@ -886,16 +835,17 @@ def asked_in(state: Any, context: NodeContext) -> HumanMessage:
             f" blocks or a message), or give it a 'messages' key; got input={_describe(given)}"
         )
         raise ConfigError(msg)
-    if len(incoming.messages) > 1:
+    count = len(incoming.instructions) + len(incoming.said)
+    if count > 1:
         msg = (
-            f"the state's input holds {len(incoming.messages)} messages; pass what the user says "
+            f"the state's input holds {count} messages; pass what the user says "
             "now, or take a state with a 'messages' key"
         )
         raise ConfigError(msg)
     return said if said.id else said.model_copy(update={"id": context.place.task})
 
 
-def check_answerable(messages: Sequence[BaseMessage]) -> None:
+def _check_answerable(messages: Sequence[BaseMessage]) -> None:
     """Check that somebody says something in a state, other than instructions.
 
     Raises:
@@ -928,13 +878,11 @@ def _describe(value: Any) -> str:
 
 
 _PAGE = 64
-
-
 """So many of the latest entries are read first: a turn in progress is among them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CarriedReply:
     """What a model answered, and when.
 
     Attributes:
@@ -971,13 +919,13 @@ class Reply:
         return dumps(fields, what="reply")
 
     @classmethod
-    def of(cls, reply: Any, answer: Any) -> Reply | None:
+    def read(cls, reply: Any, answer: Any) -> CarriedReply | None:
         """Return the reply that a state holds: of the node `model`, or of a node of the user's.
 
         Raises:
             ConfigError: If it is of neither kind.
         """
-        carried = _carried(reply) if reply else None
+        carried = _decode_reply(reply) if reply else None
         if not answer or (carried is not None and carried.messages):
             return carried
         try:
@@ -995,22 +943,22 @@ class Reply:
         Raises:
             ConfigError: If the state's reply is none.
         """
-        return not reply or _carried(reply).is_kept
+        return not reply or _decode_reply(reply).is_kept
 
 
-def _carried(reply: Any) -> Reply:
+def _decode_reply(reply: Any) -> CarriedReply:
     try:
         fields = loads(reply)
         messages = [decode_message(one) for one in fields["messages"]]
-        return Reply(messages, fields["timing"], fields["is_kept"], fields["aux"])
+        return CarriedReply(messages, fields["timing"], fields["is_kept"], fields["aux"])
     except (ValueError, TypeError, LookupError) as error:
         kind = type(reply).__name__
         msg = f"state['reply'] is not what the node 'model' writes, but of type {kind}"
         raise ConfigError(msg) from error
 
 
-# -- a state without messages --------------------------------------------------------------------
-def keep_asked(
+# -- A state without messages --------------------------------------------------------------------
+def _store_asked(
     memory: TurnMemory, context: NodeContext, asked: HumanMessage, current: str | None
 ) -> Steps[Entry]:
     """Store what the user says, and go back first where the run was told where to begin.
@@ -1027,8 +975,8 @@ def keep_asked(
         The entry, which may have been there before.
     """
     log = memory.log
-    back = yield from _going_back(log, context, current)
-    metadata = context.metadata("turn", current or None)
+    back = yield from _draft_rewind(log, context, current)
+    metadata = context.make_metadata("turn", current or None)
     draft = memory.drafting.draft(asked, metadata=metadata)
     is_unnamed = asked.id == context.place.task
     if is_unnamed and context.since is None and not context.is_sent:
@@ -1042,27 +990,22 @@ def keep_asked(
     return entry  # type: ignore[no-any-return]  # what a step returns is not typed
 
 
-def keep_reply(
-    memory: TurnMemory,
-    context: NodeContext,
-    turn_id: str,
-    reply: Reply,
-    *,
-    is_broken: bool = False,
-) -> Steps[list[Draft]]:
-    """Store the reply of a turn, in the place of an earlier one; return what was appended.
+def _store_carried_reply(
+    memory: TurnMemory, run: NodeRun, reply: CarriedReply, *, is_broken: bool = False
+) -> Steps[None]:
+    """Store the reply of a turn, in the place of an earlier one, and report it.
 
     One that broke off does not take the place of a whole one.
     """
-    log = memory.log
-    turn = yield from _turn_entries(log, context, turn_id)
-    back = yield from _going_back(log, context, turn_id)
+    log, node, turn_id = memory.log, run.node, run.turn_id
+    turn = yield from _read_turn(log, node, turn_id)
+    back = yield from _draft_rewind(log, node, turn_id)
     names = {message.id for message in reply.messages if message.id}
-    found: list[Entry] = yield step(log, "find", context.key, names)
+    found: list[Entry] = yield step(log, "find", node.key, names)
     start = start_of(turn, turn[0])
-    entries: list[Entry] = yield step(log, "entries", context.key, after=start - 1)
+    entries: list[Entry] = yield step(log, "entries", node.key, after=start - 1)
     if is_broken and is_answered(live_entries(entries), turn_id):
-        return []
+        return
     drafts = draft_reply(
         memory.drafting,
         reply.messages,
@@ -1073,17 +1016,12 @@ def keep_reply(
         new_id=lambda number: f"{turn_id}-{number}",  # the same in every attempt
     )
     if back or drafts:
-        yield step(log, "append", context.key, [*back, *drafts])
-    return drafts
+        yield step(log, "append", node.key, [*back, *drafts])
+    if drafts or not is_broken:
+        yield from run.trace.report_stored(drafts)
 
 
-def asked_in_turn(memory: TurnMemory, context: NodeContext, turn_id: str) -> Steps[list[str]]:
-    """Return the ids of what the user said in a turn."""
-    turn = yield from _turn_entries(memory.log, context, turn_id)
-    return [entry.message_id for entry in turn if entry.role == "user"]
-
-
-def _turn_entries(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[list[Entry]]:
+def _read_turn(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[list[Entry]]:
     """Return the live entries of a turn.
 
     Raises:
@@ -1105,7 +1043,7 @@ def _turn_entries(log: MessageLog, context: NodeContext, turn_id: str) -> Steps[
     raise ConfigError(msg)
 
 
-def _going_back(log: MessageLog, context: NodeContext, current: str | None) -> Steps[list[Draft]]:
+def _draft_rewind(log: MessageLog, context: NodeContext, current: str | None) -> Steps[list[Draft]]:
     """Return what takes back the turns that the graph has left by beginning from a checkpoint."""
     if context.since is None:
         return []
@@ -1169,8 +1107,6 @@ class StateTurn:
 
 
 _READER = "__convmem_reader"
-
-
 """Where `configurable` holds the reader. LangGraph keeps no such key in its checkpoints."""
 
 
@@ -1181,26 +1117,26 @@ class StreamReader:
         """Begin with somebody who reads, and nothing to do."""
         self._lock = threading.Lock()
         self._has_left = False
-        self._job: Callable[[], None] | None = None
+        self._action: Callable[[], None] | None = None
 
     @staticmethod
-    def of(config: RunnableConfig) -> StreamReader | None:
+    def find(config: RunnableConfig) -> StreamReader | None:
         """Return the reader of the run that a node is in; None of one that nobody streams."""
         reader = config.get("configurable", {}).get(_READER)
         return reader if isinstance(reader, StreamReader) else None
 
-    def expect(self, job: Callable[[], None]) -> None:
-        """Do a job if the reader has left; else keep it, in case they leave before `settle`."""
+    def expect(self, action: Callable[[], None]) -> None:
+        """Run an action if the reader has left; else keep it, in case they leave by `settle`."""
         with self._lock:
             if not self._has_left:
-                self._job = job
+                self._action = action
                 return
-        job()
+        action()
 
     def settle(self) -> None:
-        """Forget the job: another node has done it."""
+        """Forget the action: another node has done it."""
         with self._lock:
-            self._job = None
+            self._action = None
 
     def leave(self) -> None:
         """Note that nobody reads any more."""
@@ -1208,11 +1144,11 @@ class StreamReader:
             self._has_left = True
 
     def do_rest(self) -> None:
-        """Do the job that is left."""
+        """Run the action that is left."""
         with self._lock:
-            job, self._job = self._job, None
-        if job is not None:
-            job()
+            action, self._action = self._action, None
+        if action is not None:
+            action()
 
 
 def watch_reader(
@@ -1225,12 +1161,12 @@ def watch_reader(
         last: The node that does it otherwise. Where a run waits in front of this node, nothing
             is left to do: the run goes on from there.
     """
-    graph.__class__ = _watched_class(last)
+    graph.__class__ = _make_watched_class(last)
     return graph
 
 
 @cache
-def _watched_class(last: str) -> type[Any]:
+def _make_watched_class(last: str) -> type[Any]:
     from langgraph.graph.state import CompiledStateGraph
 
     class WatchedGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -1252,11 +1188,11 @@ def _watched_class(last: str) -> type[Any]:
                     except GeneratorExit:
                         reader.leave()
                         parts.close()  # waits for the node that runs
-                        if not self._waits(config):
+                        if not self._is_waiting(config):
                             reader.do_rest()
                         raise
 
-        def _waits(self, config: RunnableConfig) -> bool:
+        def _is_waiting(self, config: RunnableConfig) -> bool:
             """Return whether the run can be resumed in front of the last node."""
             is_kept = getattr(self.checkpointer, "get_tuple", None) is not None
             return is_kept and last in self.get_state(config).next

@@ -14,7 +14,7 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
 from langchain_convmem.turns.options import current_context, read_thread_id, read_user_id
 from langchain_convmem.turns.turn import SPOKEN
-from langchain_convmem.turns.view import fenced, in_sight
+from langchain_convmem.turns.view import fence_blocks, select_visible
 from langchain_convmem.views.lines import iso_time
 from langchain_convmem.views.live import live_entries
 
@@ -31,9 +31,10 @@ _DESCRIPTION = (
 _NOTHING = "Nothing that fits was said before."
 
 
+_MAX_TOKENS = 1000
+
+
 _LATEST = 256
-
-
 """So many of a thread's latest entries are looked through for the turn under way."""
 
 
@@ -51,7 +52,7 @@ def search_dialog_tool(
     *,
     user_id: str | None = None,
     k: int | None = None,
-    max_tokens: int = 1000,
+    max_tokens: int | None = None,
     threshold: float | Literal["auto"] | None = None,
     name: str = "search_dialog",
     description: str = _DESCRIPTION,
@@ -71,8 +72,9 @@ def search_dialog_tool(
     Args:
         memory: Stays the caller's to close.
         user_id: Search the lines of this user, whatever the config says.
-        k: Exactly so many blocks, or
-        max_tokens: as many as fit this budget (characters / 4).
+        k: Exactly so many blocks; with `max_tokens`, at most so many.
+        max_tokens: As many as fit this budget (characters / 4); None is 1,000, unless there is a
+            `k`.
         threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
             nothing where the question is not related to anything that was said.
         name: What the model calls the tool.
@@ -81,13 +83,15 @@ def search_dialog_tool(
     Raises:
         ConfigError: When it is called and nobody's lines are meant.
     """
-    limits = {"k": k, "max_tokens": max_tokens if k is None else None, "threshold": threshold}
+    if k is None and max_tokens is None:
+        max_tokens = _MAX_TOKENS
+    limits = {"k": k, "max_tokens": max_tokens, "threshold": threshold}
 
     def search(query: str, config: RunnableConfig) -> _Answer:
-        return run(_searched(memory, query, _scope(config, user_id), limits))
+        return run(_search_steps(memory, query, _read_scope(config, user_id), limits))
 
     async def asearch(query: str, config: RunnableConfig) -> _Answer:
-        return await arun(_searched(memory, query, _scope(config, user_id), limits))
+        return await arun(_search_steps(memory, query, _read_scope(config, user_id), limits))
 
     return StructuredTool.from_function(
         search,
@@ -100,7 +104,7 @@ def search_dialog_tool(
     )
 
 
-def _scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, ThreadKey | None]:
+def _read_scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, ThreadKey | None]:
     """Return whose lines are searched, and the thread that asks, if there is one."""
     configurable: Mapping[str, Any] = config.get("configurable", {})
     thread_id = read_thread_id(configurable)
@@ -115,7 +119,7 @@ def _scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, ThreadKe
     return (Owner(user_id=user) if key is None else key.owner), key
 
 
-def _searched(
+def _search_steps(
     memory: ConversationMemory,
     query: str,
     scope: tuple[Owner, ThreadKey | None],
@@ -127,17 +131,19 @@ def _searched(
     exclude: dict[ThreadKey, set[int]] = {}
     if key is not None:
         latest: list[Entry] = yield step(memory.log, "entries", key, last=_LATEST)
-        exclude[key] = _under_way(latest)
+        exclude[key] = _find_open_turn(latest)
     engine = memory.line_recall
     found: Recall = yield from engine.recall_steps(
         owner, query, exclude=exclude, buffer=key, **limits
     )
     has_buffer = key is not None and bool(engine.settings.buffer_size)
-    blocks, by_time = in_sight(found, has_buffer=has_buffer)
-    return fenced(blocks, by_time=by_time) or _NOTHING, [_map(block) for block in blocks]
+    blocks, by_time = select_visible(found, has_buffer=has_buffer)
+    return fence_blocks(blocks, by_time=by_time) or _NOTHING, [
+        _describe_block(block) for block in blocks
+    ]
 
 
-def _under_way(latest: Sequence[Entry]) -> set[int]:
+def _find_open_turn(latest: Sequence[Entry]) -> set[int]:
     """Return the positions of the latest turn, unless it came to its end: then nobody sees it."""
     spoken = [one for one in live_entries(latest) if one.role in SPOKEN]
     if not spoken or _is_answer(spoken[-1]):
@@ -149,7 +155,7 @@ def _is_answer(entry: Entry) -> bool:
     return entry.role == "assistant" and not getattr(entry.message, "tool_calls", None)
 
 
-def _map(block: RecalledBlock) -> dict[str, Any]:
+def _describe_block(block: RecalledBlock) -> dict[str, Any]:
     return {
         "similarity": float(block.similarity),
         "relevance": float(block.relevance),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,22 @@ from langchain_convmem.errors import ConfigError, LineStoreError, LogError
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.integrations.fair_lock import FairLock
 from langchain_convmem.integrations.vector_store_sync import (
-    Found,
-    Head,
-    Ledger,
-    Row,
+    OWNER,
+    THREAD,
+    TIME,
+    Conditions,
+    LedgerHead,
+    LedgerRow,
+    Proposal,
     StoreBorder,
     StoreDialect,
+    StoreLedger,
     Synchronizer,
-    dialect_of,
-    owner_label,
-    safe_text,
+    escape_text,
+    find_dialect,
+    label_owner,
+    label_value,
+    name_tag_field,
 )
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import build_recall
@@ -50,8 +56,6 @@ from langchain_convmem.words.bm25 import LexicalIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from langchain_convmem.recall.ranking import Ranking
 
 
 _log = logging.getLogger("langchain_convmem")
@@ -96,17 +100,17 @@ class VectorStoreRecall(DialogRecall):
                 keep state documents, as all logs of this package do.
             store: Any vector store that writes documents under given ids, over those that are
                 there, and filters by metadata. Its embedder embeds lines and questions.
-            settings: Weights and limits; those of building do not count here, and
-                `budget_threshold` not if it is "auto", which needs an index of all lines.
+            settings: Weights and limits. `index` and `vector_bits` are matters of an index in
+                memory, and refused; a `budget_threshold` of "auto" needs one, and is none here.
             name: Of the collection; None is the store's own `collection_name` if it has one. The
                 notes go by it, so another collection needs another name.
             candidates: How many segments the store proposes; each costs at most one read of the
                 log, and those that stand near each other share one.
-            dialect: How the store filters and scores; None is `dialect_of(store)`.
+            dialect: How the store filters and scores; None is `find_dialect(store)`.
 
         Raises:
-            ConfigError: If the log keeps no state, the store is none, or `candidates` is not
-                positive.
+            ConfigError: If the log keeps no state, the store is none, `candidates` is not
+                positive, or the settings build an index.
         """
         if not isinstance(log, ThreadState):
             msg = f"the log must keep state documents (ThreadState), got {type(log).__name__}"
@@ -119,12 +123,12 @@ class VectorStoreRecall(DialogRecall):
             raise ConfigError(msg)
         self.log = log
         self.embeddings = store.embeddings or EmbeddedEmbeddings()
-        self.settings = _fitting(settings or RecallSettings())
+        self.settings = _check_settings(settings or RecallSettings())
         self.store = store
         self._state: ThreadState = log
         self._name = name or str(getattr(store, "collection_name", "default"))
         self._candidates = candidates
-        self._dialect = dialect_of(store) if dialect is None else dialect
+        self._dialect = find_dialect(store) if dialect is None else dialect
         self._writer = new_ulid()
         self._border = StoreBorder(store, self._dialect)
         self._guard = threading.Lock()
@@ -133,7 +137,7 @@ class VectorStoreRecall(DialogRecall):
     def __repr__(self) -> str:
         return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
 
-    # -- recalling ---------------------------------------------------------------------------
+    # -- Recalling ---------------------------------------------------------------------------
 
     def answer_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that answer a request; see `LineRecall.recall`.
@@ -141,21 +145,23 @@ class VectorStoreRecall(DialogRecall):
         A `k` larger than a quarter of `candidates` asks the store for more of them.
 
         Raises:
-            ConfigError: If the scope is more than an owner or one of their threads, there is a
-                `threshold` where the store's scores are no cosines, or a `buffer` and settings
-                that keep one.
+            ConfigError: If the scope needs a filter that the store's dialect does not have, there
+                is a `threshold` where the store's scores are no cosines, or a `buffer` and
+                settings that keep one.
             LineStoreError: If the store cannot be searched. If it cannot be written to, that is
                 one of the answer's `problems`.
         """
-        scope = StoreScope.of(query.scope)
+        conditions = find_conditions(query.scope)
+        _check_operators(query.scope, conditions, self._dialect)
         _check_no_buffer(query)
         self._check_threshold(query)
-        problems: tuple[str, ...] = ()
-        try:
-            yield from self._catch_up(scope.owner)
-        except LineStoreError as error:
-            problems = (f"the newest lines may be missing: {error}",)
-        return (yield from self._find(query, scope, problems))
+        problems: dict[str, None] = {}
+        for owner in query.scope.owners:
+            try:
+                yield from self._catch_up(owner)
+            except LineStoreError as error:
+                problems[f"the newest lines may be missing: {error}"] = None
+        return (yield from self._find(query, query.scope, conditions, tuple(problems)))
 
     def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
         """Return the steps that read no buffer, since there is none.
@@ -172,46 +178,48 @@ class VectorStoreRecall(DialogRecall):
             msg = 'threshold="auto" needs an index of all lines; use a cosine or None with a store'
             raise ConfigError(msg)
         if query.threshold is not None and self._dialect.cosine is None:
-            msg = "a threshold needs cosines, and this store's scores are none; leave it out"
+            msg = "a threshold needs cosines, and this store gives other scores; leave it out"
             raise ConfigError(msg)
 
     def _find(
-        self, query: RecallQuery, scope: StoreScope, problems: tuple[str, ...]
+        self, query: RecallQuery, scope: Scope, conditions: Conditions, problems: tuple[str, ...]
     ) -> Steps[Recall]:
         wanted = max(self._candidates, 4 * (query.k or 0))
         asked = wanted
         while True:
-            found = yield from self._search(query.search_text, asked, scope)
-            # Read behind the search, so that it knows every line that the search can know.
-            ledger = Ledger(self._state, scope.owner, self._name)
-            surveyor = Surveyor(self.log, ledger, (yield from ledger.head()), scope)
-            known = yield from surveyor.known(found)
+            found = yield from self._border.search(encodable(query.search_text), asked, conditions)
+            # Read after the search, so that it knows every line that the search can know.
+            loaders = {
+                label_owner(one): WindowLoader(
+                    self.log, StoreLedger(self._state, one, self._name), one, scope
+                )
+                for one in scope.owners
+            }
+            known = yield from _select_known(found, loaders)
             if len(known) >= wanted or len(found) < asked:
                 break
             # The live context was excluded, or the store has not yet deleted enough.
             asked *= 2
-        settings = query.settings
-        reach = max(
-            *_sides(settings.window), *_sides(settings.budget_window), len(settings.kernel) // 2
-        )
-        ground = yield from surveyor.ground(self._scored(known[:wanted]), reach)
-        if not found and scope.within is None and (yield from surveyor.expects_lines()):
-            problems = (*problems, _EMPTY_STORE)
-        return _answer(query, ground, scope, problems, tell=self._dialect.cosine is not None)
+        windows = LineWindows()
+        chosen = self._score(known[:wanted])
+        for label, loader in loaders.items():
+            own = [one for one in chosen if one.owner == label]
+            yield from loader.load(own, _find_reach(query.settings), windows)
+        if not found and conditions.keys() == {OWNER}:
+            for loader in loaders.values():
+                if (yield from loader.expect_lines()):
+                    problems = (*problems, _EMPTY_STORE)
+                    break
+        return _rank(query, windows, scope, problems, has_cosines=self._dialect.cosine is not None)
 
-    def _search(self, text: str, k: int, scope: StoreScope) -> Steps[list[Found]]:
-        thread = None if scope.within is None else safe_text(scope.within.thread_id)
-        owner = owner_label(scope.owner)
-        return (yield from self._border.search(encodable(text), k, owner, thread))
-
-    def _scored(self, found: Sequence[Found]) -> list[Found]:
-        """Return what was found with cosines for scores, or else with falling ones in its order."""
+    def _score(self, found: Sequence[Proposal]) -> list[Proposal]:
+        """Return proposals with cosines for scores, or else with falling ones in their order."""
         cosine = self._dialect.cosine
         if cosine is not None:
             return [one._replace(score=cosine(one.score)) for one in found]
         return [one._replace(score=1 / (1 + n)) for n, one in enumerate(found)]
 
-    # -- following the log -------------------------------------------------------------------
+    # -- Following the log -------------------------------------------------------------------
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
         """Bring the store up to date with the log, which also deletes what the log has forgotten.
@@ -257,11 +265,11 @@ class VectorStoreRecall(DialogRecall):
         except (LineStoreError, LogError, ConfigError) as error:
             _log.warning("the vector store still holds what was forgotten: %s", error)
 
-    def rebuild(self, owner: Owner, progress: Progress | None = None) -> None:
+    def rebuild(self, owner: Owners, progress: Progress | None = None) -> None:
         """Write all lines of an owner to the store again, for a store that has lost them.
 
         Args:
-            owner: Whose lines.
+            owner: Whose lines; of several owners, one after the other.
             progress: As for `refresh`.
 
         Raises:
@@ -269,21 +277,22 @@ class VectorStoreRecall(DialogRecall):
             LineStoreError: If the store or its embedder failed; `refresh` goes on there.
             ConfigError: If the store's vectors were made by another embedder.
         """
-        run(self._catch_up(owner, progress, anew=True))
+        for one in checked_owners(owner):
+            run(self._catch_up(one, progress, anew=True))
 
-    async def arebuild(self, owner: Owner, progress: Progress | None = None) -> None:
+    async def arebuild(self, owner: Owners, progress: Progress | None = None) -> None:
         """Write all lines of an owner to the store again; see `rebuild`."""
-        await arun(self._catch_up(owner, progress, anew=True))
+        for one in checked_owners(owner):
+            await arun(self._catch_up(one, progress, anew=True))
 
     def _catch_up(
         self, owner: Owner, progress: Progress | None = None, *, anew: bool = False
     ) -> Steps[None]:
-        _check_owner(owner)
         cut = f"cut-{SEGMENT_CHARS}-{UNCUT_CHARS}"
         made = Synchronizer(
             self.log,
             self._border,
-            Ledger(self._state, owner, self._name),
+            StoreLedger(self._state, owner, self._name),
             owner,
             fingerprint=f"{fingerprint_of(self.embeddings)}/{cut}",
             writer=self._writer,
@@ -299,12 +308,6 @@ class VectorStoreRecall(DialogRecall):
             lock.release()
 
 
-def _check_owner(owner: Any) -> None:
-    if not isinstance(owner, Owner):
-        msg = f"with a vector store, owner must be one Owner, got {owner!r}"
-        raise ConfigError(msg)
-
-
 def _check_no_buffer(query: RecallQuery) -> None:
     if query.buffer is not None:
         msg = (
@@ -313,31 +316,112 @@ def _check_no_buffer(query: RecallQuery) -> None:
         raise ConfigError(msg)
 
 
-def _fitting(settings: RecallSettings) -> RecallSettings:
+def _check_settings(settings: RecallSettings) -> RecallSettings:
+    """Return settings as they hold over a store.
+
+    Raises:
+        ConfigError: If they build an index.
+    """
+    defaults = RecallSettings()
+    for name in ("index", "vector_bits"):
+        if getattr(settings, name) != getattr(defaults, name):
+            msg = f"recall over a vector store builds no index: leave {name} out of the settings"
+            raise ConfigError(msg)
     is_auto = settings.budget_threshold == "auto"
     return replace(settings, budget_threshold=None) if is_auto else settings
 
 
-def _sides(window: int | tuple[int, int]) -> tuple[int, int]:
-    return window if isinstance(window, tuple) else (window, window)
+# -- What a search filters by ---------------------------------------------------------------------
 
 
-def _answer(
-    query: RecallQuery, ground: Ground, scope: StoreScope, problems: tuple[str, ...], *, tell: bool
+def find_conditions(scope: Scope) -> Conditions:
+    """Return what the documents of the lines in a scope are, as far as a store can tell."""
+    users = scope.where.get("user_id")
+    owners = [one for one in scope.owners if users is None or one.user_id in users]
+    found: dict[str, Any] = {OWNER: _match_one(map(label_owner, owners))}
+    for name, values in scope.where.items():
+        if name == THREAD:
+            found[name] = _match_one(escape_text(one) for one in values if isinstance(one, str))
+        elif name == "session":
+            # A line has its session as text, whatever its message had.
+            found[name] = _match_one(
+                label_value(one if one is None else str(one)) for one in values
+            )
+        elif name in ("speaker", "role"):
+            found[name] = _match_one(map(label_value, values))
+        elif name != "user_id":
+            found[name_tag_field(name)] = _match_one(map(label_value, values))
+    if scope.within is not None:
+        found[THREAD] = escape_text(scope.within.thread_id)
+    bounds = {"$gte": scope.since_ms, "$lt": scope.until_ms}
+    if bounds := {name: bound for name, bound in bounds.items() if bound is not None}:
+        found[TIME] = bounds
+    return found
+
+
+def _match_one(labels: Iterable[str]) -> Any:
+    """Return the condition that a text is one of these."""
+    each = sorted(set(labels))
+    return each[0] if len(each) == 1 else {"$in": each}
+
+
+def _check_operators(scope: Scope, conditions: Conditions, dialect: StoreDialect) -> None:
+    """Refuse a scope that the store cannot filter by.
+
+    Raises:
+        ConfigError: If there is one; the message names the options and the operators.
+    """
+    several = [n for n, one in conditions.items() if isinstance(one, dict) and one.get("$in")]
+    needed = {
+        "several owners": "$in" if OWNER in several else None,
+        "several values in filter": "$in" if {*several} - {OWNER} else None,
+        "since": None if scope.since_ms is None else "$gte",
+        "until": None if scope.until_ms is None else "$lt",
+    }
+    lacking = {n: one for n, one in needed.items() if one and one not in dialect.operators}
+    if lacking:
+        msg = (
+            f"this vector store cannot filter by {', '.join(lacking)}: pass a StoreDialect whose "
+            f"`filtered` takes {', '.join(sorted(set(lacking.values())))}, and whose `operators` "
+            "say so"
+        )
+        raise ConfigError(msg)
+
+
+# -- The ranking of what was proposed -------------------------------------------------------------
+
+
+def _find_reach(settings: RecallSettings) -> int:
+    """Return how many lines on each side of a hit its score or its block may take in."""
+    windows = (settings.window, settings.budget_window)
+    sides = [side for one in windows for side in (one if isinstance(one, tuple) else (one,))]
+    return max(*sides, len(settings.kernel) // 2)
+
+
+def _rank(
+    query: RecallQuery,
+    windows: LineWindows,
+    scope: Scope,
+    problems: tuple[str, ...],
+    *,
+    has_cosines: bool,
 ) -> Recall:
     """Rank the lines that were read as a recall in memory would, and cut the answer."""
-    table = ground.table
+    table = windows.table
     lexical = LexicalIndex()
     lexical.add(
         [line_terms(table.line_of(number), table.text(number)) for number in range(len(table))]
     )
-    allowed = table.allowed(scope.within, scope.exclude)
-    allowed[ground.gaps] = False
+    # The log has the last word on what is in scope, whatever the store let through.
+    allowed = scope.mask(table)
+    allowed[windows.gaps] = False
     # The store has compared already: any vector stands for the question.
     vector = np.ones(1, dtype=np.float32)
-    vectors = FoundVectors(len(table), ground.scores)
+    vectors = ProposedVectors(len(table), windows.scores)
     ranking = rank(query, table, vectors, lexical, vector=vector, allowed=allowed)
-    tell_only(ranking, ground.scores if tell else {})
+    told = windows.scores if has_cosines else {}
+    columns = ranking.columns
+    columns.similarity[:] = [told.get(number, 0.0) for number in columns.numbers.tolist()]
     answer = build_recall(query, ranking, table, lexical, allowed=allowed, problems=problems)
     return answer.recall
 
@@ -345,61 +429,12 @@ def _answer(
 # -- From what a store proposes to lines as the log has them, with those around them --------------
 
 
-# Reading so many positions too many costs less than another call.
 _NEAR = 32
-
-
-@dataclass(frozen=True, slots=True)
-class StoreScope:
-    """What may come back, as far as a store can tell.
-
-    Attributes:
-        owner: Whose lines.
-        within: Only this thread.
-        exclude: Positions that must not come back, by thread.
-    """
-
-    owner: Owner
-    within: ThreadKey | None
-    exclude: Mapping[ThreadKey, Collection[int]]
-
-    @classmethod
-    def of(cls, scope: Scope) -> StoreScope:
-        """Return a scope as stores filter by it.
-
-        Raises:
-            ConfigError: If it is more than an owner or one of their threads.
-        """
-        beyond = {
-            "several owners": len(scope.owners) > 1,
-            "filter": bool(scope.where),
-            "since": scope.since_ms is not None,
-            "until": scope.until_ms is not None,
-        }
-        asked = [name for name, is_asked in beyond.items() if is_asked]
-        if asked:
-            msg = (
-                f"recall over a vector store does not support {', '.join(asked)}: it searches the "
-                "lines of one owner, or of one thread (within); LineRecall supports them all"
-            )
-            raise ConfigError(msg)
-        (owner,) = scope.owners
-        return cls(owner, scope.within, scope.exclude)
-
-    def allows(self, row: Row) -> bool:
-        """Return whether the lines of an entry may come back."""
-        key = self.key_of(row)
-        if self.within not in (None, key):
-            return False
-        return row.is_said and row.position not in self.exclude.get(key, ())
-
-    def key_of(self, row: Row) -> ThreadKey:
-        """Return the thread of an entry."""
-        return ThreadKey(self.owner.user_id, row.thread_id)
+"""Reading so many positions too many costs less than another call."""
 
 
 @dataclass(slots=True)
-class Ground:
+class LineWindows:
     """The lines that were read, as a table like that of a recall in memory.
 
     Attributes:
@@ -423,75 +458,89 @@ class Ground:
                 if score is not None:
                     self.scores[number] = score
 
-    def part(self, last: DialogLine, reach: int) -> None:
+    def separate(self, last: DialogLine, reach: int) -> None:
         """Keep what follows apart from `last`, farther than `reach` lines."""
         for _ in range(reach + 1):
             self.gaps += self.table.add(replace(last, text="-", entry_id=""))
 
 
-class Surveyor:
-    """Reads what one recall needs: chunks of the ledger once each, and windows of the log."""
+def _select_known(
+    found: Iterable[Proposal], loaders: Mapping[str, WindowLoader]
+) -> Steps[list[Proposal]]:
+    """Return what the ledgers confirm and the scope allows, in the same order, each once."""
+    known: dict[tuple[str, str, int, int], Proposal] = {}
+    for one in found:
+        loader = loaders.get(one.owner)
+        if loader is not None and (yield from loader.is_known(one)):
+            known.setdefault((one.owner, one.entry_id, one.part, one.segment), one)
+    return list(known.values())
 
-    def __init__(self, log: MessageLog, ledger: Ledger, head: Head, scope: StoreScope) -> None:
+
+class WindowLoader:
+    """Reads what one recall needs of an owner: chunks of the ledger once each, then the log."""
+
+    def __init__(self, log: MessageLog, ledger: StoreLedger, owner: Owner, scope: Scope) -> None:
         """Create it; nothing is read yet."""
         self._log = log
         self._ledger = ledger
-        self._head = head
+        self._owner = owner
         self._scope = scope
-        self._chunks: dict[int, list[Row]] = {}
+        self._head: LedgerHead | None = None
+        self._chunks: dict[int, list[LedgerRow]] = {}
 
-    def known(self, found: Iterable[Found]) -> Steps[list[Found]]:
-        """Return what the ledger confirms and the scope allows, in the same order, each once."""
-        kept: dict[tuple[str, int, int], Found] = {}
-        for one in found:
-            rows = yield from self._chunk(self._head.chunk_of(one.position))
-            row = next((row for row in rows if row.entry_id == one.entry_id), None)
-            if row is None or not self._scope.allows(row) or one.part not in range(len(row.counts)):
-                continue
-            if one.segment in range(row.counts[one.part]):
-                kept.setdefault((one.entry_id, one.part, one.segment), one)
-        return list(kept.values())
+    def is_known(self, one: Proposal) -> Steps[bool]:
+        """Return whether the ledger knows a proposal, and the scope allows it."""
+        rows = yield from self._read_beside(one, 0)
+        row = next((row for row in rows if row.entry_id == one.entry_id), None)
+        if row is None or not self._is_allowed(row) or one.part not in range(len(row.counts)):
+            return False
+        return one.segment in range(row.counts[one.part])
 
-    def expects_lines(self) -> Steps[bool]:
+    def expect_lines(self) -> Steps[bool]:
         """Return whether the store should find anything, by what was noted last."""
-        rows = yield from self._chunk(len(self._head.firsts) - 1)
-        return any(self._scope.allows(row) for row in rows)
+        head = yield from self._read_head()
+        rows = yield from self._read_chunk(len(head.firsts) - 1)
+        return any(self._is_allowed(row) for row in rows)
 
-    def ground(self, found: Sequence[Found], reach: int) -> Steps[Ground]:
+    def load(self, found: Sequence[Proposal], reach: int, into: LineWindows) -> Steps[None]:
         """Read the entries that were found, with `reach` of those around each that have lines."""
         scores = {(one.entry_id, one.part, one.segment): one.score for one in found}
-        ground = Ground()
         last: DialogLine | None = None
-        for near in _read_together((yield from self._stretches(found, reach))):
-            entries = yield from self._read(near[0][0], near[-1][-1])
+        for near in _group_near((yield from self._find_stretches(found, reach))):
+            entries = yield from self._read_entries(near[0][0], near[-1][-1])
             for stretch in near:
-                if last is not None and last.key == self._scope.key_of(stretch[0]):
-                    ground.part(last, reach)
+                if last is not None and last.key == self._make_key(stretch[0]):
+                    into.separate(last, reach)
                 # What the log no longer has is left out, whatever ledger and store say.
                 there = [entries[row.entry_id] for row in stretch if row.entry_id in entries]
                 lines = [line for entry in there for line in dialog_lines(entry)]
-                ground.add(lines, scores)
+                into.add(lines, scores)
                 last = lines[-1] if lines else last
-        return ground
 
-    def _read(self, first: Row, last: Row) -> Steps[dict[str, Entry]]:
-        """Return the entries of a thread from one to another, by id."""
-        key, after, until = self._scope.key_of(first), first.position - 1, last.position
-        entries: list[Entry] = yield step(self._log, "entries", key, after=after, until=until)
-        return {entry.id: entry for entry in entries}
+    def _is_allowed(self, row: LedgerRow) -> bool:
+        """Return whether the lines of an entry may come back, by what the ledger tells of it."""
+        key = self._make_key(row)
+        if self._scope.within not in (None, key):
+            return False
+        return row.is_said and row.position not in self._scope.exclude.get(key, ())
 
-    def _stretches(self, found: Sequence[Found], reach: int) -> Steps[list[list[Row]]]:
+    def _make_key(self, row: LedgerRow) -> ThreadKey:
+        return ThreadKey(self._owner.user_id, row.thread_id)
+
+    def _find_stretches(
+        self, found: Sequence[Proposal], reach: int
+    ) -> Steps[list[list[LedgerRow]]]:
         """Return the windows around what was found, merged where they touch, by thread."""
-        rows: dict[tuple[str, int], Row] = {}
+        rows: dict[tuple[str, int], LedgerRow] = {}
         following: dict[int, int] = {}
         for one in found:
-            thread = yield from self._around(one, reach + 1)
+            thread = yield from self._read_around(one, reach + 1)
             at = next(n for n, row in enumerate(thread) if row.entry_id == one.entry_id)
             seen = thread[max(at - reach - 1, 0) : at + reach + 2]
             following.update((a.position, b.position) for a, b in pairwise(seen))
             window = thread[max(at - reach, 0) : at + reach + 1]
             rows.update(((row.thread_id, row.position), row) for row in window)
-        stretches: list[list[Row]] = []
+        stretches: list[list[LedgerRow]] = []
         for row in (rows[place] for place in sorted(rows)):
             if stretches and following.get(stretches[-1][-1].position) == row.position:
                 stretches[-1].append(row)
@@ -499,51 +548,67 @@ class Surveyor:
                 stretches.append([row])
         return stretches
 
-    def _around(self, one: Found, reach: int) -> Steps[list[Row]]:
+    def _read_around(self, one: Proposal, reach: int) -> Steps[list[LedgerRow]]:
         """Return the said entries of a thread around one: `reach` on each side if they are near.
 
         Near is the same chunk of the ledger or the next one: what lies farther apart in the log
-        of a user was hardly said in one sitting.
+        of a user was hardly said in one session.
         """
-        number = self._head.chunk_of(one.position)
-        rows = yield from self._chunk(number)
+        rows = yield from self._read_beside(one, 0)
         thread_id = next(row.thread_id for row in rows if row.entry_id == one.entry_id)
-        thread = _said_in(thread_id, rows)
+        thread = _select_said(thread_id, rows)
         at = [row.entry_id for row in thread].index(one.entry_id)
-        short_before, short_behind = at < reach, len(thread) - at <= reach
-        if short_before:
-            thread = [*_said_in(thread_id, (yield from self._chunk(number - 1))), *thread]
-        if short_behind:
-            thread += _said_in(thread_id, (yield from self._chunk(number + 1)))
+        is_short_before, is_short_after = at < reach, len(thread) - at <= reach
+        if is_short_before:
+            thread = [*_select_said(thread_id, (yield from self._read_beside(one, -1))), *thread]
+        if is_short_after:
+            thread += _select_said(thread_id, (yield from self._read_beside(one, 1)))
         return thread
 
-    def _chunk(self, number: int) -> Steps[list[Row]]:
+    def _read_entries(self, first: LedgerRow, last: LedgerRow) -> Steps[dict[str, Entry]]:
+        """Return the entries of a thread from one to another, by id."""
+        key, after, until = self._make_key(first), first.position - 1, last.position
+        entries: list[Entry] = yield step(self._log, "entries", key, after=after, until=until)
+        return {entry.id: entry for entry in entries}
+
+    def _read_beside(self, one: Proposal, offset: int) -> Steps[list[LedgerRow]]:
+        """Return the chunk of the ledger in which a proposal stands, or one before or after it."""
+        head = yield from self._read_head()
+        return (yield from self._read_chunk(head.find_chunk(one.position) + offset))
+
+    def _read_head(self) -> Steps[LedgerHead]:
+        if self._head is None:
+            self._head = yield from self._ledger.read_head()
+        return self._head
+
+    def _read_chunk(self, number: int) -> Steps[list[LedgerRow]]:
         if number not in self._chunks:
-            self._chunks[number] = yield from self._ledger.chunk(self._head, number)
+            head = yield from self._read_head()
+            self._chunks[number] = yield from self._ledger.read_chunk(head, number)
         return self._chunks[number]
 
 
-def _read_together(stretches: Iterable[list[Row]]) -> list[list[list[Row]]]:
+def _group_near(stretches: Iterable[list[LedgerRow]]) -> list[list[list[LedgerRow]]]:
     """Return the stretches in groups that one read of a thread gets cheaply."""
-    groups: list[list[list[Row]]] = []
+    groups: list[list[list[LedgerRow]]] = []
     for stretch in stretches:
         last = groups[-1][-1][-1] if groups else None
-        near = last is not None and stretch[0].position - last.position <= _NEAR
-        if last is not None and near and last.thread_id == stretch[0].thread_id:
+        is_near = last is not None and stretch[0].position - last.position <= _NEAR
+        if last is not None and is_near and last.thread_id == stretch[0].thread_id:
             groups[-1].append(stretch)
         else:
             groups.append([stretch])
     return groups
 
 
-def _said_in(thread_id: str, rows: Iterable[Row]) -> list[Row]:
+def _select_said(thread_id: str, rows: Iterable[LedgerRow]) -> list[LedgerRow]:
     return [row for row in rows if row.thread_id == thread_id and row.is_said]
 
 
 # -- What a store's scores are to the ranking of recall -------------------------------------------
 
 
-class FoundVectors(SegmentVectors):
+class ProposedVectors(SegmentVectors):
     """Similarities that a store has computed, in the place of vectors.
 
     Lines that the store did not propose are at most as similar as the least similar that it did,
@@ -571,9 +636,3 @@ class FoundVectors(SegmentVectors):
         """Return the similarities of the given numbers (None: of all), whatever the query is."""
         del query
         return self._similarities[slice(None) if numbers is None else numbers].copy()
-
-
-def tell_only(ranking: Ranking, similarities: Mapping[int, float]) -> None:
-    """Put 0.0 in the place of every similarity in the ranking that the store did not tell."""
-    columns = ranking.columns
-    columns.similarity[:] = [similarities.get(number, 0.0) for number in columns.numbers.tolist()]

@@ -30,49 +30,37 @@ from langchain_convmem.views.messages import (
 from langchain_convmem.views.tool_calls import calls_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Incoming:
     """What a call passes, as messages.
 
     Attributes:
-        messages: All of them in order: what is new, and what callers who send the whole chat, or
-            its last messages, send along. None to go on with the turn as it stands.
+        instructions: System messages: they steer this call, and are not stored.
+        said: The others in order: what is new, and what callers who send the whole chat, or its
+            last messages, send along. Empty to go on with the turn as it stands.
+        human: What the user says now, the last of them; None where a turn goes on.
         extra: What else a dict held, for the inner chain.
     """
 
-    messages: Sequence[BaseMessage]
+    instructions: Sequence[BaseMessage] = ()
+    said: Sequence[BaseMessage] = ()
+    human: HumanMessage | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @cached_property
-    def instructions(self) -> list[BaseMessage]:
-        """System messages: they steer this call, and are not stored."""
-        return [message for message in self.messages if role_of(message) == "system"]
-
-    @cached_property
-    def said(self) -> list[BaseMessage]:
-        """All that is no instruction."""
-        return [message for message in self.messages if role_of(message) != "system"]
-
-    @cached_property
-    def results(self) -> list[ToolMessage]:
-        """Results of tools at the end, which an open turn goes on with."""
-        said = self.said
-        first = len(said)
-        while first and isinstance(said[first - 1], ToolMessage):
-            first -= 1
-        return [message for message in said[first:] if isinstance(message, ToolMessage)]
-
-    @cached_property
+    @property
     def continues(self) -> bool:
         """Whether a turn goes on whose calls were answered, rather than a new one begins."""
-        said = self.said
-        return not said or isinstance(said[-1], ToolMessage)
+        return self.human is None
 
-    @cached_property
-    def human(self) -> HumanMessage | None:
-        """What the user says now; None where a turn goes on."""
-        last = self.said[-1:]
-        return last[0] if last and isinstance(last[0], HumanMessage) else None
+    @property
+    def results(self) -> list[ToolMessage]:
+        """Results of tools at the end, which an open turn goes on with."""
+        found: list[ToolMessage] = []
+        for message in reversed(self.said):
+            if not isinstance(message, ToolMessage):
+                break
+            found.insert(0, message)
+        return found
 
 
 def read_input(
@@ -95,9 +83,11 @@ def read_input(
     if isinstance(value, Mapping) and not _is_message(value):
         value, extra = _take_keys(value, input_key, history_key or "history")
     if value is None:
-        return Incoming((), extra)
-    messages = [_to_human(message) for message in _read(value)]
-    said = [message for message in messages if role_of(message) != "system"]
+        return Incoming(extra=extra)
+    if isinstance(value, int | float | bytes | bytearray):
+        msg = f"the input is of type {type(value).__name__}; {MESSAGE_FORMS}"
+        raise InvalidMessageError(msg)
+    instructions, said = _split_instructions(read_messages(value))
     if not said:
         kind = type(value).__name__
         msg = f"the input is a {kind} in which nobody says anything; {MESSAGE_FORMS}"
@@ -110,7 +100,8 @@ def read_input(
         )
         raise InvalidMessageError(msg)
     check_question(last)
-    return Incoming(messages, extra)
+    human = last if isinstance(last, HumanMessage) else None
+    return Incoming(instructions, said, human, extra)
 
 
 def check_question(message: BaseMessage) -> None:
@@ -119,7 +110,15 @@ def check_question(message: BaseMessage) -> None:
     Raises:
         InvalidMessageError: If it has neither text nor media.
     """
-    if isinstance(message, HumanMessage) and _is_blank(message):
+    if not isinstance(message, HumanMessage):
+        return
+    content = message.content
+    if isinstance(content, str):
+        is_blank = not content.strip()
+    else:
+        media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
+        is_blank = not media and not text_pieces(message)
+    if is_blank:
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
 
 
@@ -127,6 +126,23 @@ def mark_unstored(message: BaseMessage) -> BaseMessage:
     """Return the message marked as one that is never stored."""
     marked = {**message.additional_kwargs, "remember": False}
     return message.model_copy(update={"additional_kwargs": marked})
+
+
+def _split_instructions(
+    messages: Iterable[BaseMessage],
+) -> tuple[list[BaseMessage], list[BaseMessage]]:
+    """Return system messages, and the others; a chat message of a user's role as what it is."""
+    instructions: list[BaseMessage] = []
+    said: list[BaseMessage] = []
+    for message in messages:
+        role = role_of(message)
+        if role == "system":
+            instructions.append(message)
+        elif role == "user" and not isinstance(message, HumanMessage):
+            said.append(change_class(message, HumanMessage))
+        else:
+            said.append(message)
+    return instructions, said
 
 
 def _is_message(value: Mapping[Any, Any]) -> bool:
@@ -163,35 +179,10 @@ def _list_items(value: Any) -> list[Any]:
     return [value] if items is None else items
 
 
-def _read(value: Any) -> list[BaseMessage]:
-    if isinstance(value, int | float | bytes | bytearray):
-        msg = f"the input is of type {type(value).__name__}; {MESSAGE_FORMS}"
-        raise InvalidMessageError(msg)
-    return read_messages(value)
-
-
-def _to_human(message: BaseMessage) -> BaseMessage:
-    """Return a chat message of a user's role as what it is."""
-    if role_of(message) != "user" or isinstance(message, HumanMessage):
-        return message
-    return change_class(message, HumanMessage)
-
-
-def _is_blank(message: HumanMessage) -> bool:
-    """Return whether a message has neither text nor media."""
-    content = message.content
-    if isinstance(content, str):
-        return not content.strip()
-    media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
-    return not media and not text_pieces(message)
-
-
 # -- What of a list is new ----------------------------------------------------------------------
 
 
 _ALIKE = 0.6
-
-
 """This share of the words, or of the characters, an edit has from what it replaces."""
 
 
@@ -243,6 +234,8 @@ def reconcile(
     Returns:
         What they mean; None if it takes all entries to tell.
     """
+    if len(said) == 1:
+        return _reconcile_one(entries, said[0], stored_form(said[0]) or said[0])
     return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
 
 
@@ -265,7 +258,39 @@ def reconcile_steps(
     return thread, cast("Reconciled", meant)
 
 
-# -- what is compared -----------------------------------------------------------------------------
+def _reconcile_one(entries: Sequence[Entry], asked: BaseMessage, form: BaseMessage) -> Reconciled:
+    """Return what one message means: the last one once more, if that was never answered.
+
+    Args:
+        entries: The thread's entries by ascending position.
+        asked: What the user says.
+        form: What the thread stores of it.
+    """
+    live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+    if asked.id is not None:
+        return _reconcile_named(live, asked, form) or Reconciled(new=[asked])
+    last = live[-1] if live else None
+    if last is not None and last.role == "user" and last.message is not None:
+        text = _read_text(last.message)
+        if text.strip() and text == _read_text(form):
+            return Reconciled(again=last)
+    return Reconciled(new=[asked])
+
+
+def _reconcile_named(
+    live: Sequence[Entry], asked: BaseMessage, form: BaseMessage
+) -> Reconciled | None:
+    """Return what a message means whose id is that of an entry of the user, if there is one."""
+    named = (one for one in reversed(live) if asked.id in (one.message_id, one.id))
+    entry = next(named, None)
+    if entry is None or entry.role != "user" or entry.message is None:
+        return None
+    if _read_text(entry.message) == _read_text(form):
+        return Reconciled(again=entry)
+    return Reconciled(new=[asked], replaces=entry)
+
+
+# -- What is compared -----------------------------------------------------------------------------
 class _Item(NamedTuple):
     """A text of the user or of the assistant, in the thread or in a list."""
 
@@ -315,7 +340,7 @@ def _is_same(told: _Item, item: _Item, known: frozenset[str]) -> bool:
     return told.text == item.text
 
 
-# -- the comparison -------------------------------------------------------------------------------
+# -- The comparison -------------------------------------------------------------------------------
 class _Comparison:
     """A thread beside a list. Holds what is compared; changes nothing."""
 
@@ -347,12 +372,11 @@ class _Comparison:
 
     def _compare(self) -> Reconciled | None:
         asked = self._list[-1]
-        named = self._find_named(asked)
-        if named is not None:
-            entry, is_edited = named
-            return self._replace(entry) if is_edited else Reconciled(again=entry)
-        if len(self._said) == 1:
-            return self._read_one(asked)
+        if asked.id in self._known:
+            form = self._forms[-1] or self._said[-1]
+            named = _reconcile_named(self._live, self._said[-1], form)
+            if named is not None:
+                return named
         told, given = _drop_greeting(self._told), _drop_greeting(self._list)
         users = [item for item in told if item.role == "user"]
         asking = [item for item in given if item.role == "user"]
@@ -385,28 +409,10 @@ class _Comparison:
             return found
         return replace(found, context_only=greeting, context_before=entry)
 
-    def _find_named(self, asked: _Item) -> tuple[Entry, bool] | None:
-        """Return the entry that has the id of the last message, and whether it says otherwise."""
-        if asked.id is None or asked.id not in self._known:
-            return None
-        entry = next(one for one in reversed(self._live) if asked.id in (one.message_id, one.id))
-        if entry.role != "user" or entry.message is None:
-            return None
-        return entry, _read_text(entry.message) != asked.text
-
-    def _read_one(self, asked: _Item) -> Reconciled:
-        """Return what one message means: the last one once more, if that was never answered."""
-        last = self._live[-1] if self._live else None
-        if last is not None and last.role == "user" and asked.id is None:
-            told = None if last.message is None else _read_item(last.message, 0)
-            if told is not None and told.text == asked.text:
-                return Reconciled(again=last)
-        return Reconciled(new=self._said)
-
     def _replace(self, entry: Entry) -> Reconciled:
         return Reconciled(new=self._said[-1:], replaces=entry)
 
-    # -- a match of the whole list ----------------------------------------------------------------
+    # -- A match of the whole list ----------------------------------------------------------------
 
     def _match_all(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means of which all but the last message stands in the thread."""
@@ -423,13 +429,13 @@ class _Comparison:
     def _match_window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what a list means that is the end of the thread, with one more message or not."""
         size = len(given)
-        if self._ends_with(told, given):
+        if self._is_end(told, given):
             return Reconciled(again=self._live[told[-1].place])
-        if size > 1 and self._ends_with(told, given[:-1]):
+        if size > 1 and self._is_end(told, given[:-1]):
             return self._go_on(told[1 - size], given[0], given[-2])
         return None
 
-    def _ends_with(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
+    def _is_end(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
         return len(given) <= len(told) and self._are_same(told[len(told) - len(given) :], given)
 
     def _match_question(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
@@ -450,7 +456,7 @@ class _Comparison:
             end = start + len(before)
             if end < len(told) and self._are_same(told[start:end], before):
                 old = told[end]
-                if old.role == "user" and _resembles(old.text, asked.text):
+                if old.role == "user" and _is_edit_of(old.text, asked.text):
                     return self._replace(self._live[old.place])
         return None
 
@@ -460,7 +466,7 @@ class _Comparison:
         numbers = (n for n, item in enumerate(told) if self._live[item.place].id in shown)
         return dict.fromkeys((0, next(numbers, 0)))
 
-    # -- a match of a part ------------------------------------------------------------------------
+    # -- A match of a part ------------------------------------------------------------------------
 
     def _match_beginning(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
         """Return what follows the longest beginning of the list that is the end of the thread."""
@@ -495,8 +501,8 @@ class _Comparison:
             ):  # fmt: skip
                 length += 1
             size = max(size, length)
-        behind = given[size - 1].place + 1 if size else 0
-        aside = self._list_unknown(behind, len(self._said) - 1)
+        after = given[size - 1].place + 1 if size else 0
+        aside = self._list_unknown(after, len(self._said) - 1)
         while told and aside and role_of(aside[0]) == "assistant":
             aside = aside[1:]  # a greeting would read as the end of the thread's last reply
         return Reconciled(new=self._said[-1:], context_only=aside)
@@ -522,7 +528,7 @@ class _Comparison:
         new = [*tail, self._said[-1]]
         return Reconciled(new, head, self._live[first.place] if head else None)
 
-    # -- what the thread has ----------------------------------------------------------------------
+    # -- What the thread has ----------------------------------------------------------------------
 
     def _list_unknown(self, start: int, end: int) -> list[BaseMessage]:
         """Return the messages of a part of the list that the thread has never had."""
@@ -572,7 +578,7 @@ def _is_had(message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | 
     return (role_of(message), _read_text(message)) in texts
 
 
-def _resembles(old: str, new: str) -> bool:
+def _is_edit_of(old: str, new: str) -> bool:
     """Return whether a text can be an edited form of another one: a guess that errs towards no."""
     one, other = (text.casefold().strip()[:_COMPARED_CHARS] for text in (old, new))
     words, others = set(_WORD.findall(one)), set(_WORD.findall(other))
@@ -582,7 +588,7 @@ def _resembles(old: str, new: str) -> bool:
     return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
 
 
-# -- a turn that goes on --------------------------------------------------------------------------
+# -- A turn that goes on --------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Continued:
     """A turn that goes on with the results of its tools.
@@ -620,7 +626,7 @@ def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> C
         )
         raise InvalidMessageError(msg)
     named = [_name_result(result, turn) for result in results]
-    ends = [number for number, entry in enumerate(turn) if _answers(entry, named)]
+    ends = [number for number, entry in enumerate(turn) if _is_caller(entry, named)]
     end = max(ends, default=len(turn) - 1)
     while end + 1 < len(turn) and turn[end + 1].role == "tool":
         end += 1
@@ -632,7 +638,7 @@ def _is_over(turn: Sequence[Entry]) -> bool:
     return turn[-1].role == "assistant" and not calls_of(turn[-1].message)
 
 
-def _answers(entry: Entry, results: Iterable[ToolMessage]) -> bool:
+def _is_caller(entry: Entry, results: Iterable[ToolMessage]) -> bool:
     """Return whether an entry makes one of the calls."""
     wanted = {result.tool_call_id for result in results}
     return any(call["id"] in wanted for call in calls_of(entry.message))

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 NAMESPACE = "memory"
-
-
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
 
 
@@ -30,15 +28,15 @@ _RENAMED = {"max_tokens": "recall_tokens", "k": "recall_k"}
 
 
 _PLAIN_NAMES = ("recall", "remember")
-
-
 """Options that a call may also set beside the namespace."""
 
 
 _OWN_NAMES = ("recall_tokens", "recall_k")
-
-
 """Options that nothing else goes by: outside of the namespace they are a mistake."""
+
+
+_NAMES = frozenset({NAMESPACE, *_PLAIN_NAMES, *_OWN_NAMES})
+"""What of `configurable` may set an option."""
 
 
 class TurnSettings(TypedDict, total=False):
@@ -117,14 +115,6 @@ class TurnOptions:
             return None
         return ContextBudget(self.context_tokens, self.reserved_tokens)
 
-    @property
-    def recall_limits(self) -> dict[str, int | None]:
-        """How much a recall may bring, by the names of `RecallOptions`: blocks, or a budget."""
-        return {
-            "k": self.recall_k,
-            "max_tokens": self.recall_tokens if self.recall_k is None else None,
-        }
-
     def for_call(
         self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
     ) -> TurnOptions:
@@ -141,6 +131,8 @@ class TurnOptions:
             ConfigError: If an option is unknown, of the wrong type, in the wrong place, or set
                 twice to different values.
         """
+        if _NAMES.isdisjoint(configurable):
+            return self
         fields_of_inner = _list_fields(configurable, inner)
         self._check_places(configurable, fields_of_inner)
         plain = {
@@ -226,7 +218,7 @@ def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True)
         raise ConfigError(msg)
 
 
-# -- whose turn it is -----------------------------------------------------------------------------
+# -- Whose turn it is -----------------------------------------------------------------------------
 def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str) -> ThreadKey:
     """Return the thread of a call.
 

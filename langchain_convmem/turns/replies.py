@@ -32,20 +32,14 @@ from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import calls_of
 
 INTERRUPTED = "interrupted"
-
-
 """Attribute of a reply that was cut off."""
 
 
 STRUCTURED = "structured_output"
-
-
 """Key in a reply's `aux`: the names of what a value was made of, where the reply stands for one."""
 
 
 _RUN_PREFIX = "lc_run-"
-
-
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
 
 
@@ -81,11 +75,11 @@ def read_reply(
     """
     answer = _find_answer(output, output_key)
     if isinstance(answer, dict) and _is_parsed(answer):
-        return _make_reply(answer["parsed"], _whole(answer["raw"]))
-    found = _messages_in(answer)
+        return _make_reply(answer["parsed"], _complete_chunk(answer["raw"]))
+    found = _find_messages(answer)
     messages = [] if found is None else reply_messages(answer, given)
     if not messages and isinstance(answer, dict):
-        messages = [_whole(one) for one in answer.values() if isinstance(one, AIMessage)]
+        messages = [_complete_chunk(one) for one in answer.values() if isinstance(one, AIMessage)]
     if not messages and (found is None or heard is not None):
         return _make_reply(answer, heard)
     if isinstance(answer, str) and heard is not None and _says(heard, answer):
@@ -104,16 +98,16 @@ def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessag
     Raises:
         InvalidMessageError: If the output is of another kind.
     """
-    found = _messages_in(output)
+    found = _find_messages(output)
     if found is None:
         msg = (
-            f"the wrapped chain returned a {type(output).__name__}, which is no reply; it must "
-            "return text, a message, messages or {'messages': [...]}. Put parsers behind it: "
+            f"the wrapped chain returned a {type(output).__name__}, which is not a reply; it must "
+            "return text, a message, messages or {'messages': [...]}. Put parsers after it: "
             "memory.wrap(prompt | model) | parser"
         )
         raise InvalidMessageError(msg)
     alone = isinstance(output, str | BaseMessage)
-    return [_whole(message) for message in (found if alone else _behind(found, given))]
+    return [_complete_chunk(message) for message in (found if alone else _select_new(found, given))]
 
 
 def is_unfinished(*pieces: BaseMessage) -> bool:
@@ -147,11 +141,11 @@ def settle_unfinished(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     kept: who got them will answer them.
     """
     kept = without_cut_calls(messages)
-    is_nothing_else = len(kept) < len(messages) and _makes_calls(messages[-1])
+    is_nothing_else = len(kept) < len(messages) and _has_calls(messages[-1])
     return list(messages) if is_nothing_else else kept
 
 
-def _makes_calls(message: BaseMessage) -> bool:
+def _has_calls(message: BaseMessage) -> bool:
     return isinstance(message, AIMessage) and bool(message.tool_calls or message.invalid_tool_calls)
 
 
@@ -161,17 +155,17 @@ def _find_answer(output: Any, output_key: str | None) -> Any:
         return output
     if output_key is not None and output_key in output:
         return output[output_key]
-    is_wrapped = "messages" not in output and _messages_in(output.get("output")) is not None
+    is_wrapped = "messages" not in output and _find_messages(output.get("output")) is not None
     return output["output"] if is_wrapped else output
 
 
-def _messages_in(output: Any) -> list[BaseMessage] | None:
+def _find_messages(output: Any) -> list[BaseMessage] | None:
     if isinstance(output, str):
         return [AIMessage(output)]
     if isinstance(output, BaseMessage):
         return [output]
     if isinstance(output, dict) and "messages" in output:
-        return _messages_in(output["messages"])
+        return _find_messages(output["messages"])
     if isinstance(output, list) and all(isinstance(item, BaseMessage) for item in output):
         return [message for message in output if not isinstance(message, RemoveMessage)]
     return None
@@ -179,10 +173,10 @@ def _messages_in(output: Any) -> list[BaseMessage] | None:
 
 def _says(heard: AIMessage, text: str) -> bool:
     """Return whether a parser has taken a text, and nothing else, out of a message."""
-    return heard.text == text and not _makes_calls(heard) and not calls_of(heard)
+    return heard.text == text and not _has_calls(heard) and not calls_of(heard)
 
 
-# -- values ---------------------------------------------------------------------------------------
+# -- Values ---------------------------------------------------------------------------------------
 def _is_parsed(output: Mapping[str, Any]) -> bool:
     """Return whether structured output comes with the message that it was read from."""
     return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
@@ -193,7 +187,7 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
         text = value if isinstance(value, str) else to_json(value)
         return Reply([AIMessage(text)], {STRUCTURED: [type(value).__name__]})
     calls = [*calls_of(heard), *heard.invalid_tool_calls]
-    if not calls or _names_calls(value, {call["id"] for call in calls}):
+    if not calls or _has_call_ids(value, {call["id"] for call in calls}):
         return Reply([make_storable(heard)])
     # Nobody will answer these calls: they are how the model wrote the value.
     args = [call["args"] for call in calls]
@@ -209,15 +203,17 @@ def _make_reply(value: Any, heard: BaseMessage | None) -> Reply:
     return Reply([make_storable(message)], {STRUCTURED: [str(call["name"]) for call in calls]})
 
 
-def _names_calls(value: Any, ids: set[str | None]) -> bool:
+def _has_call_ids(value: Any, ids: set[str | None]) -> bool:
     """Return whether a parser handed on the ids of calls, so that they can be answered."""
     items = value if isinstance(value, list) else [value]
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
 
 
-# -- messages -------------------------------------------------------------------------------------
-def _behind(found: Sequence[BaseMessage], given: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
-    """Return what stands behind the user's message where it comes back, else all but `given`."""
+# -- Messages -------------------------------------------------------------------------------------
+def _select_new(
+    found: Sequence[BaseMessage], given: Sequence[BaseMessage]
+) -> Sequence[BaseMessage]:
+    """Return what comes after the user's message where it comes back, else all but `given`."""
     for number in reversed(range(len(found))):
         if _is_asked(found[number], given[-1]):
             return found[number + 1 :]
@@ -232,13 +228,13 @@ def _is_asked(message: BaseMessage, asked: BaseMessage) -> bool:
     return isinstance(message, HumanMessage) and message.content == asked.content
 
 
-def _whole(message: BaseMessage) -> BaseMessage:
+def _complete_chunk(message: BaseMessage) -> BaseMessage:
     if isinstance(message, BaseMessageChunk):
         return message_chunk_to_message(message)
     return message
 
 
-class _Part:
+class _StreamedMessage:
     """One message of a stream: whole, or growing by chunks."""
 
     def __init__(self, piece: BaseMessage) -> None:
@@ -261,7 +257,7 @@ class _Part:
     def has(self, piece: BaseMessage) -> bool:
         return piece.id in self.ids or self.pieces[-1] is piece
 
-    def continues_with(self, piece: BaseMessage) -> bool:
+    def is_continued_by(self, piece: BaseMessage) -> bool:
         """Return whether a chunk without a known id belongs to this message.
 
         A message has at most one id of its provider and one of its run.
@@ -277,8 +273,8 @@ class _Part:
         self.pieces.append(piece)
         self.ids |= {piece.id} - {None}
 
-    def message(self) -> BaseMessage:
-        return _whole(merge_pieces(self.pieces))
+    def merge(self) -> BaseMessage:
+        return _complete_chunk(merge_pieces(self.pieces))
 
 
 _NOTHING: Any = object()
@@ -288,7 +284,7 @@ def _keep_cut_value(value: Any) -> list[BaseMessage]:
     """Return what a stream of values had brought before it was cut off."""
     raw = value.get("raw") if isinstance(value, dict) else None
     if isinstance(raw, BaseMessage):
-        return without_cut_calls([_whole(raw)])
+        return without_cut_calls([_complete_chunk(raw)])
     return [AIMessage(to_json(value))]
 
 
@@ -330,7 +326,7 @@ class ReplyCollector:
     """Collects the chunks of a stream as they pass, and makes messages of them at its end."""
 
     def __init__(self) -> None:
-        self._parts: list[_Part] = []
+        self._parts: list[_StreamedMessage] = []
         self._value: Any = _NOTHING
         self._is_text = True
 
@@ -347,7 +343,7 @@ class ReplyCollector:
     def add(self, chunk: Any) -> None:
         """Take one chunk: text, a message (chunk), a list, or a dict of LangGraph updates."""
         self._is_text &= isinstance(chunk, str)
-        pieces = list(_pieces_in(chunk))
+        pieces = list(_list_pieces(chunk))
         if not pieces and (chunk or not isinstance(chunk, str | list | dict)):
             is_first = self._value is _NOTHING
             self._value = chunk if is_first else add_up(self._value, chunk)
@@ -358,15 +354,15 @@ class ReplyCollector:
         known = next((part for part in reversed(self._parts) if part.has(piece)), None)
         if not isinstance(piece, BaseMessageChunk):
             if known is None:
-                self._parts.append(_Part(piece))
+                self._parts.append(_StreamedMessage(piece))
             else:
-                known.pieces = [piece]  # the whole message behind its chunks
+                known.pieces = [piece]  # the whole message after its chunks
         elif known is not None and known.is_growing:
             known.append(piece)
-        elif self._parts and self._parts[-1].continues_with(piece):
+        elif self._parts and self._parts[-1].is_continued_by(piece):
             self._parts[-1].append(piece)
         else:
-            self._parts.append(_Part(piece))
+            self._parts.append(_StreamedMessage(piece))
 
     def complete(
         self,
@@ -376,7 +372,7 @@ class ReplyCollector:
         output_key: str | None = None,
     ) -> Reply:
         """Return what to store of a stream that came to its end; see `read_reply`."""
-        messages = self._new(self._parts, given)
+        messages = self._select_new_parts(self._parts, given)
         if not messages and (self._value is not _NOTHING or heard is not None):
             return read_reply(self._value, given, heard=heard, output_key=output_key)
         if self._is_text and len(messages) == 1:
@@ -385,8 +381,8 @@ class ReplyCollector:
 
     def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return what a stream brought that ended in good order, but not by its provider's word."""
-        messages = settle_unfinished(self._new(self._parts, given))
-        if messages and _makes_calls(messages[-1]):
+        messages = settle_unfinished(self._select_new_parts(self._parts, given))
+        if messages and _has_calls(messages[-1]):
             messages[-1] = _keep_whole_calls(messages[-1], self._parts[-1].pieces)
         return messages
 
@@ -395,19 +391,21 @@ class ReplyCollector:
 
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
-        if self._value is not _NOTHING and not self._new(self._parts, given):
+        if self._value is not _NOTHING and not self._select_new_parts(self._parts, given):
             return _keep_cut_value(self._value)
         parts = list(self._parts)
-        cut = [parts.pop().message()] if parts and not parts[-1].is_whole else []
-        whole = self._new(parts, given)
+        cut = [parts.pop().merge()] if parts and not parts[-1].is_whole else []
+        whole = self._select_new_parts(parts, given)
         return [*whole, *(without_cut_calls(cut) if cut else [])]
 
     @staticmethod
-    def _new(parts: Sequence[_Part], given: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _select_new_parts(
+        parts: Sequence[_StreamedMessage], given: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
         """Return the parts' messages; what came in chunks was made just now, whatever its id."""
-        messages = [part.message() for part in parts]
+        messages = [part.merge() for part in parts]
         whole = [m for m, part in zip(messages, parts, strict=True) if not part.is_growing]
-        new = {id(message) for message in _behind(whole, given)}
+        new = {id(message) for message in _select_new(whole, given)}
         return [
             message
             for message, part in zip(messages, parts, strict=True)
@@ -415,7 +413,7 @@ class ReplyCollector:
         ]
 
 
-def _pieces_in(chunk: Any) -> Iterator[BaseMessage]:
+def _list_pieces(chunk: Any) -> Iterator[BaseMessage]:
     if isinstance(chunk, BaseMessage):
         yield chunk
     elif isinstance(chunk, str):
@@ -425,11 +423,11 @@ def _pieces_in(chunk: Any) -> Iterator[BaseMessage]:
         if chunk and isinstance(chunk[0], BaseMessage):
             yield chunk[0]  # (message chunk, metadata): LangGraph's "messages" mode
     else:
-        for item in chunk if isinstance(chunk, list) else _message_lists(chunk):
-            yield from _pieces_in(item)
+        for item in chunk if isinstance(chunk, list) else _list_holders(chunk):
+            yield from _list_pieces(item)
 
 
-def _message_lists(chunk: Any) -> Iterator[Any]:
+def _list_holders(chunk: Any) -> Iterator[Any]:
     """Yield what stands under `messages`, at the top or per node as LangGraph's updates do."""
     if isinstance(chunk, dict):
         holders = [chunk] if "messages" in chunk else chunk.values()
@@ -546,7 +544,7 @@ class HeardReplies(BaseCallbackHandler):
 
 
 @contextmanager
-def hearing() -> Iterator[HeardReplies]:
+def collect_replies() -> Iterator[HeardReplies]:
     """Hear the models that are called meanwhile."""
     heard = HeardReplies()
     before = var_child_runnable_config.get()

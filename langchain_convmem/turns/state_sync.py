@@ -44,24 +44,6 @@ from langchain_convmem.views.messages import handed_out
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tool_calls import calls_of
 
-__all__ = [
-    "NOTE_KEY",
-    "BegunTurn",
-    "NodeContext",
-    "StateDiffer",
-    "StateSync",
-    "SyncedTurn",
-    "TurnNote",
-    "check_user",
-    "find_aside",
-    "is_stand_in",
-    "latest_exchange",
-    "remove_superseded",
-    "rename_known",
-    "rewind_turns",
-    "select_spoken",
-]
-
 NOTE_KEY: Final = "convmem_turn"
 """Where a state keeps its `TurnNote`."""
 _AUX = "provenance"
@@ -76,113 +58,6 @@ _RANDOM = 4
 
 _PAGE = 64
 """So many of the latest entries are read where the last thing said is asked for."""
-
-Unit: TypeAlias = Literal["message", "turn", "control"]
-"""What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
-
-
-class TurnNote(TypedDict):
-    """The turn under way, as a state keeps it: plain values, whatever the checkpointer allows."""
-
-    id: str
-    """The turn's id in the log, a ULID."""
-    first: str
-    """Id of the message it begins with."""
-    user: str | None
-    """Whose turn it is."""
-    generation: NotRequired[int]
-    """The log's generation of that user when the note was made; `forget` raises it."""
-    settled: NotRequired[str | None]
-    """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
-    last: NotRequired[str | None]
-    """Id of the last message that the state held when the note was made."""
-    position: NotRequired[int | None]
-    """Where in the log the turn begins; None if that is not stored."""
-    aside: NotRequired[list[str]]
-    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
-    aside_before: NotRequired[str | None]
-    """The turn that these stand before; None for the turn under way."""
-    names: NotRequired[dict[str, str]]
-    """Ids in the log of messages that the caller sent once more, by those that they have now."""
-    run: NotRequired[int | None]
-    """The run that made the note; see `NodeContext.run`."""
-    again: NotRequired[list[str]]
-    """Ids of what answered the question before: this run puts another answer in its place."""
-
-
-def check_user(note: TurnNote | None, key: ThreadKey) -> None:
-    """Refuse to go on with somebody's state for somebody else.
-
-    A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
-
-    Raises:
-        ConfigError: If the state holds a turn of another user than the run is for.
-    """
-    if note is not None and note["user"] not in (None, key.user_id):
-        msg = (
-            f"the state of thread {key.thread_id!r} is of the user {note['user']!r}, and this run "
-            f"is for {key.user_id!r}; name that user, or another thread. The config of a snapshot "
-            'names no user: add user_id to its "configurable"'
-        )
-        raise ConfigError(msg)
-
-
-# -- reading and writing --------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class SyncedTurn:
-    """A turn under way, stored as far as its messages are to be. Not thread-safe.
-
-    Attributes:
-        id: The turn; None where the state holds nothing of one.
-        messages: Its messages in the state.
-        known: Its live entries by message id, some perhaps of messages that left the state.
-        abandoned: Ids of entries of replies that an attempt made which came to nothing.
-        after: Id of the last message that is in the log.
-        is_heard: Whether anything is stored of what the user said; if not, no answer is.
-        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
-        edits: Messages that were edited in the log since the state was last seen.
-    """
-
-    id: str | None = None
-    messages: Sequence[BaseMessage] = ()
-    known: dict[str, Entry] = field(default_factory=dict)
-    abandoned: Sequence[str] = ()
-    after: str | None = None
-    is_heard: bool = True
-    own_tokens: Mapping[str, int] = field(default_factory=dict)
-    edits: Sequence[BaseMessage] = ()
-
-    def apply_edits(
-        self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
-    ) -> list[BaseMessage]:
-        """Return messages as they were edited in the log, if they say what the state holds."""
-        texts = {message.id: message.content for message in held}
-        edits = {edit.id: edit for edit in self.edits}
-        return [
-            edits.get(one.id, one) if texts.get(one.id) == one.content else one for one in messages
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class BegunTurn:
-    """A turn that begins with what a state holds.
-
-    Attributes:
-        note: What the state is to note of it; None for an empty state.
-        changes: What the state is to learn: a `RemoveMessage` for what stands there twice, and
-            messages that were edited in the log, under their ids.
-    """
-
-    note: TurnNote | None
-    changes: Sequence[BaseMessage] = ()
-
-    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of the state as they are after the changes."""
-        changed = {change.id: change for change in self.changes}
-        after = [changed.get(message.id, message) for message in messages]
-        return [message for message in after if not isinstance(message, RemoveMessage)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +81,7 @@ class StateSync:
     is_one_turn: bool = False
     trace: TurnTrace | None = field(default=None, repr=False)
 
-    # -- a turn begins --------------------------------------------------------------------------
+    # -- A turn begins --------------------------------------------------------------------------
 
     def begin(
         self, messages: Sequence[BaseMessage], note: TurnNote | None = None
@@ -221,8 +96,12 @@ class StateSync:
         Args:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
+
+        Raises:
+            ConfigError: If the state holds a turn of another user than the run is for.
         """
-        spoken = select_spoken(messages, self.context, _without_again(note))
+        self._check_user(note)
+        spoken = select_spoken(messages, self.context, _ignore_again(note))
         if not spoken:
             return BegunTurn(None)
         entries: list[Entry] = yield from self._find(spoken)
@@ -235,13 +114,13 @@ class StateSync:
         held = [one for one in spoken if one.id not in doubled]
         again = self._find_answered(held, entries, note)
         spoken = [one for one in held if one.id not in again]
-        asked = _asked_last(spoken)
+        asked = _find_question(spoken)
         is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
             entries = yield from self._read()
-        generation = yield from self._generation()
-        own = self._own(note)
-        before = max(latest_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
+        generation = yield from self._read_generation()
+        own = self._select_own(note)
+        before = max(find_exchange(spoken), min(asked, _count_to(spoken, own, "last")))
         settled = _count_settled(spoken, own, generation, before)
         differ = StateDiffer(self.drafting, self.context, entries)
         differ.compare(spoken, settled=settled, asked=asked)
@@ -251,7 +130,7 @@ class StateSync:
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
         begun = TurnNote(
-            id=_turn_among(stored, spoken[asked]) or turn_id or new_ulid(),
+            id=_find_turn(stored, spoken[asked]) or turn_id or new_ulid(),
             first=first,
             user=self.context.key.user_id,
             generation=generation,
@@ -264,17 +143,42 @@ class StateSync:
             begun["again"] = again
         return BegunTurn(begun, [*_remove(doubled), *differ.edits])
 
-    def find_note(self, messages: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
-        """Return the turn of a chat that its caller sent, for a state that notes none.
+    def find_note(
+        self, messages: Sequence[BaseMessage], note: TurnNote | None
+    ) -> Steps[TurnNote | None]:
+        """Return the turn under way: as the state notes it, or as its messages tell.
 
-        What is said of the turn already may stand behind it.
+        A state notes none where an agent's run went past the hook that does, or where nothing
+        keeps the state: then a caller sent the chat, and what is said of the turn already may
+        come after it.
+
+        Raises:
+            ConfigError: If the state holds a turn of another user than the run is for.
         """
-        if not self.context.is_stateless or self.context.is_sent:
-            return None
+        self._check_user(note)
+        if note is not None:
+            return note
         sent = list(messages)
-        while sent and role_of(sent[-1]) == "assistant":
-            sent.pop()
+        if not self.is_one_turn:
+            if not self.context.is_stateless or self.context.is_sent:
+                return None
+            while sent and role_of(sent[-1]) == "assistant":
+                sent.pop()
         return (yield from self.begin(sent)).note
+
+    def _check_user(self, note: TurnNote | None) -> None:
+        """Refuse to go on with somebody's state for somebody else.
+
+        A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
+        """
+        key = self.context.key
+        if note is not None and note["user"] not in (None, key.user_id):
+            msg = (
+                f"the state of thread {key.thread_id!r} is of the user {note['user']!r}, and this "
+                f"run is for {key.user_id!r}; name that user, or another thread. The config of a "
+                'snapshot names no user: add user_id to its "configurable"'
+            )
+            raise ConfigError(msg)
 
     def _find_retries(
         self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
@@ -305,7 +209,7 @@ class StateSync:
         is_own = note is None or note.get("run") in (None, context.run)
         if is_own or context.since is not None or context.is_stateless or context.is_sent:
             return []
-        asked = _asked_last(spoken)
+        asked = _find_question(spoken)
         answer = spoken[asked + 1 :]
         if context.place.level or not answer or not _is_answer(answer[-1]):
             return []
@@ -368,10 +272,10 @@ class StateSync:
         stored = yield from self._append([*back, *differ.news])
         before = meant.context_before
         return TurnNote(
-            id=_turn_among(stored, asked) or differ.turns[-1] or new_ulid(),
+            id=_find_turn(stored, asked) or differ.turns[-1] or new_ulid(),
             first=str(asked.id),
             user=self.context.key.user_id,
-            generation=(yield from self._generation()),
+            generation=(yield from self._read_generation()),
             settled=None,
             aside=[str(own[id(one)].id) for one in meant.context_only],
             aside_before=None if before is None else before.turn_id,
@@ -388,9 +292,9 @@ class StateSync:
             return None
         entries = yield from self._read(last=_PAGE)
         said = asked.model_copy(update={"id": None})
-        if not _is_unanswered(entries) or self._stored_form(asked) is None:
+        if not _is_unanswered(entries) or self._make_stored_form(asked) is None:
             return None
-        meant = reconcile(entries, [said], stored_form=self._stored_form)
+        meant = reconcile(entries, [said], stored_form=self._make_stored_form)
         if meant is None or meant.again is None:
             return None
         return (yield from self._go_on(meant.again, {str(asked.id): meant.again.message_id}))
@@ -402,12 +306,12 @@ class StateSync:
 
         The results are stored when the turn is caught up with.
         """
-        results = [one for one in said[_asked_last(said) :] if isinstance(one, ToolMessage)]
+        results = [one for one in said[_find_question(said) :] if isinstance(one, ToolMessage)]
         try:
             turn = continue_turn(entries, results)
         except InvalidMessageError:
             return None  # of calls that the log knows nothing of
-        names = _find_names(said[_asked_last(said) :], turn, entries)
+        names = _find_names(said[_find_question(said) :], turn, entries)
         return (yield from self._go_on(turn.asked, names))
 
     def _go_on(self, asked: Entry, names: dict[str, str]) -> Steps[TurnNote]:
@@ -421,7 +325,7 @@ class StateSync:
             id=asked.turn_id,
             first=asked.message_id,
             user=self.context.key.user_id,
-            generation=(yield from self._generation()),
+            generation=(yield from self._read_generation()),
             settled=None,
             position=asked.position,
             aside=[],
@@ -442,12 +346,12 @@ class StateSync:
         if mine and _is_unanswered(entries, mine[-1].message_id):
             turn_id = mine[-1].turn_id
             entries = [entry for entry in entries if entry.turn_id != turn_id]
-        return reconcile(entries, sent, is_whole=is_whole, stored_form=self._stored_form)
+        return reconcile(entries, sent, is_whole=is_whole, stored_form=self._make_stored_form)
 
-    def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
+    def _make_stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.drafting.hooked(message) if is_remembered(message) else None
 
-    # -- a turn goes on -------------------------------------------------------------------------
+    # -- A turn goes on -------------------------------------------------------------------------
 
     def catch_up(
         self, messages: Sequence[BaseMessage], note: TurnNote | None = None
@@ -469,9 +373,9 @@ class StateSync:
         if self.is_one_turn and note is not None:
             turn_id, settled = note["id"], max(settled, start)
         differ.compare(spoken, first=first, settled=settled, turn_id=turn_id)
-        held = select_spoken(messages, self.context, _without_again(note))
+        held = select_spoken(messages, self.context, _ignore_again(note))
         back = self._follow(differ, held) if is_whole else []
-        turn = self._turn_of(differ, spoken[start:], turn_id, back)
+        turn = self._make_turn(differ, spoken[start:], turn_id, back)
         yield from self._write(turn, differ.news, back)
         return turn
 
@@ -494,7 +398,7 @@ class StateSync:
     ) -> Steps[tuple[int, int | None, list[Entry]]]:
         """Return where the turn begins in the state, where in the log, and what was read of it."""
         ids = [message.id for message in spoken]
-        start = latest_exchange(spoken)
+        start = find_exchange(spoken)
         is_gone = False
         if note is not None:
             is_gone = self.is_one_turn and note["first"] not in ids
@@ -520,7 +424,7 @@ class StateSync:
         note: TurnNote | None,
     ) -> Steps[int]:
         """Return how many messages were forgotten, if the log lacks them."""
-        own = self._own(note)
+        own = self._select_own(note)
         held = [n for n, one in enumerate(spoken, 1) if n > start and one.id in known]
         # What was forgotten of the turn stood before anything that is still there. If nothing is,
         # only an answer is new that this run gave and did not store yet.
@@ -528,13 +432,13 @@ class StateSync:
         most = max(held, default=len(spoken) - is_new)
         if own is None or all(message.id in known for message in spoken[first:most]):
             return 0
-        return _count_settled(spoken, own, (yield from self._generation()), most)
+        return _count_settled(spoken, own, (yield from self._read_generation()), most)
 
-    def _own(self, note: TurnNote | None) -> TurnNote | None:
+    def _select_own(self, note: TurnNote | None) -> TurnNote | None:
         """Return the note if it is of the same user: what was another's is new to this one."""
         return note if note is not None and note["user"] == self.context.key.user_id else None
 
-    def _turn_of(
+    def _make_turn(
         self,
         differ: StateDiffer,
         own: Sequence[BaseMessage],
@@ -578,7 +482,7 @@ class StateSync:
         left = branches.find_left(self.context, held, follows_removals=self._follows_state)
         wanted = {entry.id for entry in differ.same}
         if not self._follows_state:
-            earlier = set(branches.path(held)) - set(held)
+            earlier = set(branches.trace_back(held)) - set(held)
             wanted |= {differ.known[name].id for name in earlier if name in differ.known}
         live = live_entries(differ.entries)
         # No state ever held words that broke off: they stay, or go, with what they follow.
@@ -589,7 +493,7 @@ class StateSync:
         gone = {entry.id for entry in live if entry.message_id in left}
         return _rewind(differ.entries, self.context, gone, wanted)
 
-    # -- what a model and its tools say, before the state holds it ------------------------------
+    # -- What a model and its tools say, before the state holds it ------------------------------
 
     def reply(
         self,
@@ -611,7 +515,7 @@ class StateSync:
             return own
         news: list[Draft] = []
         for message in own:
-            metadata = self.context.metadata("message", turn.after, timing, attributes)
+            metadata = self.context.make_metadata("message", turn.after, timing, attributes)
             if turn.own_tokens:
                 aux = {**metadata.aux, OWN_TOKENS: dict(turn.own_tokens)}
                 metadata, turn.own_tokens = replace(metadata, aux=aux), {}
@@ -637,7 +541,7 @@ class StateSync:
         if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
             yield from self.reply(turn, messages, state, timing, (INTERRUPTED,))
 
-    def call(
+    def store_call(
         self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
     ) -> Steps[BaseMessage | None]:
         """Make sure that a call is stored before the tool runs; return the message that makes it.
@@ -645,7 +549,7 @@ class StateSync:
         None if nothing is stored of the turn. What other middleware made of the message after it
         was stored is stored now.
         """
-        caller = _caller_of(messages, call_id)
+        caller = _find_caller(messages, call_id)
         draft = None if caller is None else _draft(self.drafting, caller, note["id"])
         if caller is None or draft is None:
             return None
@@ -655,7 +559,7 @@ class StateSync:
             return caller if turn.is_heard else None
         return caller
 
-    def result(
+    def store_result(
         self, note: TurnNote, caller: BaseMessage, result: ToolMessage, call_id: str
     ) -> Steps[ToolMessage]:
         """Store the result of a call and return it, with the id that it has in every attempt.
@@ -669,7 +573,7 @@ class StateSync:
             key = self.context.key
             own = derived_ulid(at_ms, key.user_id, key.thread_id, str(caller.id), call_id)
             result = result.model_copy(update={"id": own})
-        metadata = self.context.metadata("message", caller.id)
+        metadata = self.context.make_metadata("message", caller.id)
         draft = _draft(self.drafting, result, note["id"], metadata)
         if draft is not None:
             yield from self._append([draft])
@@ -680,7 +584,7 @@ class StateSync:
         turn = yield from self.catch_up(messages, note)
         yield from self._append(self.context.retract(turn.abandoned, "replaced"))
 
-    # -- the log --------------------------------------------------------------------------------
+    # -- The log --------------------------------------------------------------------------------
 
     def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
         if not drafts:
@@ -700,13 +604,104 @@ class StateSync:
         found: list[Entry] = yield step(self.log, "find", self.context.key, ids)
         return found
 
-    def _generation(self) -> Steps[int]:
+    def _read_generation(self) -> Steps[int]:
         owner = self.context.key.owner
         changes: Changes = yield step(self.log, "changes", owner, 0, limit=1)
         return changes.generation
 
 
-# -- what is new ----------------------------------------------------------------------------------
+# -- What a state notes, and what is known of its turn --------------------------------------------
+
+
+Unit: TypeAlias = Literal["message", "turn", "control"]
+"""What entries are linked by: the messages of a state, or its turns; nothing if they retract."""
+
+
+class TurnNote(TypedDict):
+    """The turn under way, as a state keeps it: plain values, whatever the checkpointer allows."""
+
+    id: str
+    """The turn's id in the log, a ULID."""
+    first: str
+    """Id of the message it begins with."""
+    user: str | None
+    """Whose turn it is."""
+    generation: NotRequired[int]
+    """The log's generation of that user when the note was made; `forget` raises it."""
+    settled: NotRequired[str | None]
+    """Id of the last message that is not stored again where the log lacks it: it was forgotten."""
+    last: NotRequired[str | None]
+    """Id of the last message that the state held when the note was made."""
+    position: NotRequired[int | None]
+    """Where in the log the turn begins; None if that is not stored."""
+    aside: NotRequired[list[str]]
+    """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
+    aside_before: NotRequired[str | None]
+    """The turn that these stand before; None for the turn under way."""
+    names: NotRequired[dict[str, str]]
+    """Ids in the log of messages that the caller sent once more, by those that they have now."""
+    run: NotRequired[int | None]
+    """The run that made the note; see `NodeContext.run`."""
+    again: NotRequired[list[str]]
+    """Ids of what answered the question before: this run puts another answer in its place."""
+
+
+@dataclass(slots=True)
+class SyncedTurn:
+    """A turn under way, stored as far as its messages are to be. Not thread-safe.
+
+    Attributes:
+        id: The turn; None where the state holds nothing of one.
+        messages: Its messages in the state.
+        known: Its live entries by message id, some perhaps of messages that left the state.
+        abandoned: Ids of entries of replies that an attempt made which came to nothing.
+        after: Id of the last message that is in the log.
+        is_heard: Whether anything is stored of what the user said; if not, no answer is.
+        own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
+        edits: Messages that were edited in the log since the state was last seen.
+    """
+
+    id: str | None = None
+    messages: Sequence[BaseMessage] = ()
+    known: dict[str, Entry] = field(default_factory=dict)
+    abandoned: Sequence[str] = ()
+    after: str | None = None
+    is_heard: bool = True
+    own_tokens: Mapping[str, int] = field(default_factory=dict)
+    edits: Sequence[BaseMessage] = ()
+
+    def apply_edits(
+        self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
+        """Return messages as they were edited in the log, if they say what the state holds."""
+        texts = {message.id: message.content for message in held}
+        edits = {edit.id: edit for edit in self.edits}
+        return [
+            edits.get(one.id, one) if texts.get(one.id) == one.content else one for one in messages
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn that begins with what a state holds.
+
+    Attributes:
+        note: What the state is to note of it; None for an empty state.
+        changes: What the state is to learn: a `RemoveMessage` for what stands there twice, and
+            messages that were edited in the log, under their ids.
+    """
+
+    note: TurnNote | None
+    changes: Sequence[BaseMessage] = ()
+
+    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of the state as they are after the changes."""
+        changed = {change.id: change for change in self.changes}
+        after = [changed.get(message.id, message) for message in messages]
+        return [message for message in after if not isinstance(message, RemoveMessage)]
+
+
+# -- What is new ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -743,7 +738,7 @@ class StateDiffer:
 
     def __post_init__(self) -> None:
         """Look up what is known."""
-        self.known = _known_versions(self.entries)
+        self.known = _select_versions(self.entries)
         self._newest = {
             entry.message_id: entry for entry in self.entries if entry.message_id in self.known
         }
@@ -773,7 +768,7 @@ class StateDiffer:
         settled = max(settled, self._count_forgotten(spoken))
         for number, message in enumerate(spoken[first:], first):
             entry = self.known.get(message.id or "")
-            if number == asked and not self._counts(message):
+            if number == asked and not self._is_live(message):
                 entry = None
             if entry is None and number < settled:
                 self.turns.append(None)
@@ -781,14 +776,14 @@ class StateDiffer:
             self._place(message, entry, turn_id)
             self._take(message, entry)
 
-    def _counts(self, message: BaseMessage) -> bool:
+    def _is_live(self, message: BaseMessage) -> bool:
         return any(
             entry.message_id == message.id and entry.id in self._live for entry in self.entries
         )
 
     def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
         """Return how many messages stand up to one that another followed, and that is gone."""
-        marks = filter(None, map(Provenance.of, self.known.values()))
+        marks = filter(None, map(Provenance.read, self.known.values()))
         gone = {mark.after for mark in marks if mark.unit == "message"} - self.known.keys()
         return max((n for n, one in enumerate(spoken, 1) if one.id in gone), default=0)
 
@@ -810,7 +805,7 @@ class StateDiffer:
     def _take(self, message: BaseMessage, entry: Entry | None) -> None:
         """Note whether the message is news."""
         role = role_of(message)
-        metadata = self.context.metadata("message", self.after)
+        metadata = self.context.make_metadata("message", self.after)
         draft = _draft(self.drafting, message, self.turns[-1], metadata)
         if role == "user":
             self.is_heard = entry is not None or draft is not None
@@ -828,7 +823,7 @@ class StateDiffer:
         A message of the log's own that is newer than what the state says is an edit, and stays.
         """
         newest = self._newest[entry.message_id]
-        if Provenance.of(newest) is not None:
+        if Provenance.read(newest) is not None:
             return says_same(entry, draft)
         if says_same(newest, draft):
             return True
@@ -842,7 +837,7 @@ def _is_version(entry: Entry, of: Entry) -> bool:
     return entry.control is None and entry.role == of.role and entry.message_id == of.message_id
 
 
-def _known_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
+def _select_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Return the version of each message that a state was last seen with, else the latest.
 
     What was edited in the log since is not marked, and so not taken for what the state said.
@@ -851,7 +846,7 @@ def _known_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
     for entry in entries:
         if entry.control is None and entry.role != "summary":
             before = found.get(entry.message_id)
-            if before is None or Provenance.of(entry) or not Provenance.of(before):
+            if before is None or Provenance.read(entry) or not Provenance.read(before):
                 found[entry.message_id] = entry
     return found
 
@@ -896,21 +891,21 @@ def _count_to(
     return 0 if name is None else next(places, 0)
 
 
-# -- which messages were said, and belong together ------------------------------------------------
+# -- Which messages were said, and belong together ------------------------------------------------
 
 
-def latest_exchange(messages: Sequence[BaseMessage]) -> int:
+def find_exchange(messages: Sequence[BaseMessage]) -> int:
     """Return where the latest exchange begins: with the newest message of the user, or at 0.
 
     What the user says in several messages without an answer is one beginning.
     """
-    start = _asked_last(messages)
+    start = _find_question(messages)
     while start and role_of(messages[start - 1]) == "user":
         start -= 1
     return start if messages and role_of(messages[start]) == "user" else 0
 
 
-def _asked_last(messages: Sequence[BaseMessage]) -> int:
+def _find_question(messages: Sequence[BaseMessage]) -> int:
     """Return the number of what the user said last; of the last message if there is none."""
     users = (number for number, one in enumerate(messages) if role_of(one) == "user")
     return max(users, default=max(len(messages) - 1, 0))
@@ -944,7 +939,7 @@ def _is_answer(message: BaseMessage | None) -> bool:
     return is_said and not getattr(message, "tool_calls", None)
 
 
-def _caller_of(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
+def _find_caller(messages: Sequence[BaseMessage], call_id: str | None) -> BaseMessage | None:
     """Return the latest message that makes the call."""
     for message in reversed(messages):
         if any(call["id"] == call_id for call in getattr(message, "tool_calls", ())):
@@ -1003,18 +998,18 @@ def remove_superseded(
 
 
 def _find_superseded(messages: Sequence[BaseMessage], note: TurnNote | None) -> list[str]:
-    """Return the ids of an answer in the state behind which there is another by now."""
+    """Return the ids of an answer in the state that another one follows by now."""
     again: Collection[str | None] = () if note is None else note.get("again", ())
     numbers = [number for number, message in enumerate(messages) if message.id in again]
     if not numbers:
         return []
-    behind = takewhile(lambda one: role_of(one) != "user", messages[numbers[-1] + 1 :])
-    if all(role_of(message) != "assistant" for message in behind):
+    later = takewhile(lambda one: role_of(one) != "user", messages[numbers[-1] + 1 :])
+    if all(role_of(message) != "assistant" for message in later):
         return []
     return [str(messages[number].id) for number in numbers]
 
 
-def _without_again(note: TurnNote | None) -> TurnNote | None:
+def _ignore_again(note: TurnNote | None) -> TurnNote | None:
     """Return a note for which all that the state holds was said."""
     return None if note is None else cast("TurnNote", {**note, "again": []})
 
@@ -1059,7 +1054,7 @@ def _is_same_step(entry: Entry, made: Sequence[Any], answered: str | None) -> bo
     return bool(ids) and ids == [call["id"] for call in made]
 
 
-def _turn_among(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
+def _find_turn(stored: Iterable[Entry], asked: BaseMessage) -> str | None:
     """Return the turn of what the user says: a branch beside this one may have stored it first."""
     return next((entry.turn_id for entry in stored if entry.message_id == asked.id), None)
 
@@ -1072,7 +1067,7 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
         own = [one for one in live_entries(entries) if one.turn_id == turn_id]
         if meant.again.message_id != asked.id:
             return [one.id for one in own]
-        return [one.id for one in own if one.role != "user" and Provenance.of(one) is None]
+        return [one.id for one in own if one.role != "user" and Provenance.read(one) is None]
     if meant.replaces is None:
         return []
     edits = replacing(entries, meant.replaces.message_id, asked, keep_later=False)
@@ -1080,7 +1075,7 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
     return [*gone, meant.replaces.id]
 
 
-# -- what is gone ---------------------------------------------------------------------------------
+# -- What is gone ---------------------------------------------------------------------------------
 
 
 def rewind_turns(
@@ -1099,7 +1094,7 @@ def rewind_turns(
     context.check_known(len(entries))
     branches = _Branches(entries, "turn")
     held = [] if current is None else [current]
-    left, kept = branches.find_left(context, held), branches.path(held)
+    left, kept = branches.find_left(context, held), branches.trace_back(held)
     gone = {entry.id for entry in live_entries(entries) if entry.turn_id in left}
     wanted = {entry.id for entry in entries if entry.turn_id in kept}
     return _rewind(entries, context, gone, wanted)
@@ -1109,7 +1104,7 @@ class _Branches:
     """Which unit followed which in the states of a graph: messages, or turns."""
 
     def __init__(self, entries: Sequence[Entry], unit: Unit) -> None:
-        marks = ((entry, Provenance.of(entry)) for entry in entries)
+        marks = ((entry, Provenance.read(entry)) for entry in entries)
         self._entries = entries
         self.marks = {
             entry.message_id if unit == "message" else entry.turn_id: mark
@@ -1117,7 +1112,7 @@ class _Branches:
             if mark is not None and mark.unit == unit
         }
 
-    def path(self, held: Sequence[str]) -> list[str]:
+    def trace_back(self, held: Sequence[str]) -> list[str]:
         """Return the newest known of these and all before it on its branch, newest first."""
         found: dict[str, None] = {}
         unit = next((name for name in reversed(held) if name in self.marks), None)
@@ -1126,8 +1121,8 @@ class _Branches:
             unit = self.marks[unit].after if unit in self.marks else None
         return list(found)
 
-    def behind(self, kept: Collection[str]) -> set[str]:
-        """Return the units that are not kept, but follow one that is, however far behind."""
+    def find_later(self, kept: Collection[str]) -> set[str]:
+        """Return the units that are not kept, but follow one that is, however much later."""
         follows = dict.fromkeys(kept, True)
         for unit in self.marks:
             walked: dict[str, None] = {}
@@ -1144,24 +1139,24 @@ class _Branches:
         """Return the units that a state held once and holds no more.
 
         What another run stored meanwhile is none of them: this state never held it. So only what
-        stood before the newest known one counts, and what stood behind it if this run can only have
+        stood before the newest known one counts, and what came after it if this run can only have
         begun after that was stored. What a `Send` carries was picked out of a state, so what it
         lacks was not taken out. A run that was told where to begin goes back to there.
         """
-        path = self.path(held)
+        path = self.trace_back(held)
         left: set[str] = set()
         if context.since is not None:
             kept = held if follows_removals else [*held, *path]
-            behind = self.behind(kept) if path else self._later(context, context.since)
+            later = self.find_later(kept) if path else self._find_since(context, context.since)
             here = context.place.checkpoint
-            left = {name for name in behind if self.marks[name].place.checkpoint != here}
+            left = {name for name in later if self.marks[name].place.checkpoint != here}
         elif follows_removals and not context.is_sent:
-            behind = self.behind(path[:1]) if path else set(self.marks)
-            over = {name for name in behind if self.marks[name].place.is_over(context.place)}
-            left = {*path, *(over & self._answered())}
+            later = self.find_later(path[:1]) if path else set(self.marks)
+            over = {name for name in later if self.marks[name].place.is_over(context.place)}
+            left = {*path, *(over & self._find_answered_ids())}
         return left - set(held)
 
-    def _later(self, context: NodeContext, since: str) -> set[str]:
+    def _find_since(self, context: NodeContext, since: str) -> set[str]:
         """Return what was stored since the checkpoint at which a run begins with nothing.
 
         Inside another graph, or brought by a `Send`, a state is empty for other reasons as well.
@@ -1170,7 +1165,7 @@ class _Branches:
             return set()
         return {name for name, mark in self.marks.items() if mark.place.checkpoint >= since}
 
-    def _answered(self) -> set[str]:
+    def _find_answered_ids(self) -> set[str]:
         """Return the ids of the messages in turns that have an answer."""
         turns = {entry.turn_id for entry in self._entries if _is_answer(entry.message)}
         return {entry.message_id for entry in self._entries if entry.turn_id in turns}
@@ -1191,8 +1186,8 @@ def _find_abandoned(
     """
     held = [str(message.id) for message in own]
     branches = _Branches(live, "message")
-    behind = branches.behind(held[_asked_last(own) :]) if own else set()
-    places = {name: branches.marks[name].place for name in behind - set(held)}
+    later = branches.find_later(held[_find_question(own) :]) if own else set()
+    places = {name: branches.marks[name].place for name in later - set(held)}
     return tuple(
         entry.id
         for entry in live
@@ -1217,7 +1212,7 @@ def _rewind(
         entry.id
         for entry in entries
         if entry.control is not None
-        and Provenance.of(entry) is not None
+        and Provenance.read(entry) is not None
         and any(name in wanted and name not in alive for name in entry.control.retracts)
     ]
     after = live_entries([entry for entry in entries if entry.id not in lifted])
@@ -1227,7 +1222,7 @@ def _rewind(
     return context.retract([*lifted, *gone, *summaries_over(after, gone)], "rewind")
 
 
-# -- where in a run a node stands -----------------------------------------------------------------
+# -- Where in a run a node stands -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -1276,14 +1271,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How something came into the log: from where in a run, and behind what of its unit."""
+    """How something came into the log: from where in a run, and after what of its unit."""
 
     unit: Unit
     after: str | None
     place: Place
 
     @classmethod
-    def of(cls, entry: Entry) -> Provenance | None:
+    def read(cls, entry: Entry) -> Provenance | None:
         """Return how an entry came into the log; None if it was not stored for a state."""
         mark = entry.metadata.aux.get(_AUX)
         if not isinstance(mark, dict) or mark.keys() != {"unit", "after", "level", "step", "path"}:
@@ -1316,7 +1311,7 @@ class NodeContext:
     configurable: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
+    def read(cls, config: RunnableConfig, key: ThreadKey) -> NodeContext:
         """Read a node's config."""
         configurable = config.get("configurable", {})
         metadata = config.get("metadata", {})
@@ -1351,7 +1346,7 @@ class NodeContext:
             )
             raise ConfigError(msg)
 
-    def metadata(
+    def make_metadata(
         self,
         unit: Unit,
         after: str | None = None,
@@ -1375,4 +1370,4 @@ class NodeContext:
         if not ids:
             return []
         control = Control(tuple(ids), reason)
-        return [Draft(role="control", control=control, metadata=self.metadata("control"))]
+        return [Draft(role="control", control=control, metadata=self.make_metadata("control"))]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.callbacks import (
     BaseCallbackHandler,
@@ -37,12 +37,12 @@ from langchain_convmem.turns.turn import count_stored
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft, Recall
 
-__all__ = ["OWN_TOKENS", "OwnTokens", "TurnTrace", "stamped"]
-
 OWN_TOKENS = "own_tokens"
 """Key in a reply's `aux`: what the memory's own model calls of its turn took."""
 
 _RECALL = "recall"
+
+T = TypeVar("T")
 
 
 def stamped(
@@ -58,7 +58,7 @@ def stamped(
     """
     stamped = ensure_config(config)
     metadata, configurable = stamped["metadata"], stamped["configurable"]
-    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _version()}
+    versions = {**metadata.get("lc_versions", {}), "langchain-convmem": _read_version()}
     noted: dict[str, Any] = {"lc_versions": versions}
     if thread_id is None:
         thread_id = configurable.get("thread_id", configurable.get("session_id"))
@@ -66,17 +66,17 @@ def stamped(
         noted["thread_id"] = thread_id
     user_id = configurable.get("user_id")
     if user_id_key is not None and user_id is not None:
-        noted["user_id"] = _hashed(str(user_id), user_id_key)
+        noted["user_id"] = _hash_user(str(user_id), user_id_key)
     stamped["metadata"] = {**metadata, **noted}
     return stamped
 
 
 @cache
-def _version() -> str:
+def _read_version() -> str:
     return version("langchain-convmem")
 
 
-def _hashed(user_id: str, key: str) -> str:
+def _hash_user(user_id: str, key: str) -> str:
     # With a key: names and addresses are few enough to try them all against a plain hash.
     secret = hashlib.sha256(key.encode()).digest()
     return hashlib.blake2b(user_id.encode(), key=secret, digest_size=12).hexdigest()
@@ -155,11 +155,18 @@ class TurnTrace:
             # Not by a token: a forgotten turn may be closed in another context.
             var_child_runnable_config.set(before)
 
-    def recalled(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
+    def run_internal(self, steps: Steps[T]) -> Steps[T]:
+        """Run the steps of a host as the memory's own work, and report what its models took."""
+        with self.internal():
+            done = yield from steps
+            yield from self.report_own_models()
+        return done
+
+    def trace_recall(self, query: str, recall: Callable[[], Steps[Recall]]) -> Steps[Recall]:
         """Run a recall as a retriever run named `recall`."""
         if not self._is_watched:
             return (yield from recall())
-        manager = yield self._started(query)
+        manager = yield self._make_start(query)
         try:
             with self.internal(manager.get_child()):
                 found = yield from recall()
@@ -167,15 +174,15 @@ class TurnTrace:
             raise
         except BaseException as problem:
             error = problem
-            yield _twins(lambda: manager.on_retriever_error(error))
+            yield _make_step(lambda: manager.on_retriever_error(error))
             raise
         from langchain_convmem.recall.retriever import document_of
 
         documents = [document_of(block) for block in found.blocks]
-        yield _twins(lambda: manager.on_retriever_end(documents))
+        yield _make_step(lambda: manager.on_retriever_end(documents))
         return found
 
-    def _started(self, query: str) -> Step:
+    def _make_start(self, query: str) -> Step:
         config = patch_config(self._config)
 
         def start() -> Any:
@@ -211,6 +218,6 @@ class TurnTrace:
             )
 
 
-def _twins(call: Callable[[], Any]) -> Step:
+def _make_step(call: Callable[[], Any]) -> Step:
     """Return the step of a call that is its own twin: the manager it goes to is of either kind."""
     return Step(call, call)

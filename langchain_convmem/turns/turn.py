@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 from collections.abc import (
-    AsyncIterator,
     Callable,
     Collection,
     Hashable,
@@ -16,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future, wait
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import WeakValueDictionary
@@ -34,7 +33,7 @@ from langchain_convmem.records import CacheDraft, Control, Draft, Entry, Metadat
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.views.codec import encode_body, role_of, text_pieces
 from langchain_convmem.views.drafts import Drafting
-from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.views.live import live_entries
 
 if TYPE_CHECKING:
     from langchain_convmem.recall import DialogRecall
@@ -102,14 +101,7 @@ class TurnMemory(Protocol):
 
 
 SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
-
-
 """Roles of what is said in a conversation."""
-
-
-def framing(entries: Iterable[Entry]) -> list[Entry]:
-    """Return what stands around a conversation: system messages, summaries, control entries."""
-    return [entry for entry in entries if entry.role not in SPOKEN]
 
 
 def entry_said(
@@ -138,18 +130,6 @@ def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
     return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
 
 
-def user_text_before(entries: Iterable[Entry], turn_id: str | None) -> str | None:
-    """Return what the user said last in another turn than this one; None where that is nothing.
-
-    Args:
-        entries: The thread as it was when the turn began, with the turn or without it.
-        turn_id: The turn; None for one that has no entries.
-    """
-    earlier = [entry for entry in entries if entry.turn_id != turn_id]
-    said = [entry for entry in live_entries(earlier) if entry.role == "user"]
-    return "\n".join(said[-1].contents) if said else None
-
-
 def start_of(entries: Sequence[Entry], mine: Entry | None) -> int:
     """Return the position at which the turn of `mine` began; None: at which one would begin."""
     if mine is None:
@@ -172,21 +152,6 @@ def says_same(entry: Entry, draft: Draft) -> bool:
     """Return whether an entry holds what a draft does, the message's id aside."""
     told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
     return same_payload(encode_body(told), encode_body(draft))
-
-
-def replies_of(entries: Sequence[Entry], turn_id: str) -> tuple[str, ...]:
-    """Return the ids of the live replies that a turn stored before."""
-    return tuple(
-        entry.id
-        for entry in live_entries(entries)
-        if entry.turn_id == turn_id and entry.role != "user"
-    )
-
-
-def summary_text(entries: Sequence[Entry]) -> str:
-    """Return the live summary; empty without one."""
-    summary = live_summary(live_entries(entries))
-    return "" if summary is None else "\n".join(summary.contents)
 
 
 # -- What is stored of a turn: once for every host, whatever is tried again -----------------------
@@ -222,8 +187,11 @@ def draft_reply(
     drafts = drafting.drafts(fresh, turn_id=turn_id, answers=answers)
     if not drafts:
         return []
-    earlier = set(replies_of(entries, turn_id))
-    stored = [entry for entry in live_entries(entries) if entry.id in earlier]
+    stored = [
+        entry
+        for entry in live_entries(entries)
+        if entry.turn_id == turn_id and entry.role != "user"
+    ]
     again = [entry for entry in stored if any(_is_same(entry, draft) for draft in drafts)]
     if len(again) == len(drafts) == len(stored):
         return []
@@ -310,8 +278,6 @@ def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:
 
 
 Place: TypeAlias = tuple[Hashable, ThreadKey]
-
-
 """A thread and the log it is in: equal names in two logs are two threads."""
 
 
@@ -326,32 +292,19 @@ class TurnQueue:
         self._gates: WeakValueDictionary[Place, Gate] = WeakValueDictionary()
 
     def gate(self, place: Place) -> Gate:
-        """Return the gate of a thread; it lives as long as somebody holds it."""
+        """Return the gate of a thread; it lives as long as somebody holds it.
+
+        Its waits raise a `ThreadBusyError` if they take too long, or if this very turn already
+        holds the thread, so that waiting would never end.
+        """
         with self._lock:
             gate = self._gates.get(place)
             if gate is None:
-                gate = self._gates[place] = Gate(_refusals(place[1].thread_id))
+                gate = self._gates[place] = Gate(_make_refusals(place[1].thread_id))
             return gate
 
-    @contextmanager
-    def turn(self, place: Place, timeout_s: float) -> Iterator[None]:
-        """Hold the thread; wait for the turns before.
 
-        Raises:
-            ThreadBusyError: If the wait takes longer than `timeout_s`, or this very turn already
-                holds the thread, so that waiting would never end.
-        """
-        with self.gate(place).held(timeout_s):
-            yield
-
-    @asynccontextmanager
-    async def aturn(self, place: Place, timeout_s: float) -> AsyncIterator[None]:
-        """Hold the thread without blocking the event loop; see `turn`."""
-        async with self.gate(place).aheld(timeout_s):
-            yield
-
-
-def _refusals(thread_id: str) -> Refusals:
+def _make_refusals(thread_id: str) -> Refusals:
     def late(timeout_s: float) -> ThreadBusyError:
         msg = (
             f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
@@ -370,8 +323,6 @@ def _refusals(thread_id: str) -> Refusals:
 
 
 TURN_QUEUE = TurnQueue()
-
-
 """One per process: whatever runs turns over one thread takes turns as well."""
 
 

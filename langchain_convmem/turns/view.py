@@ -34,10 +34,11 @@ from langchain_convmem.records import (
 )
 from langchain_convmem.turns.options import TurnOptions
 from langchain_convmem.turns.tracing import TurnTrace
-from langchain_convmem.turns.turn import entry_said, framing, summary_text, user_text_before
+from langchain_convmem.turns.turn import SPOKEN, entry_said
 from langchain_convmem.views.codec import text_pieces
 from langchain_convmem.views.context import ContextBudget, SummaryPlace, context
 from langchain_convmem.views.drafts import Drafting
+from langchain_convmem.views.live import live_entries, live_summary
 from langchain_convmem.views.messages import escape_tag
 from langchain_convmem.views.providers import Profile
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
@@ -47,12 +48,335 @@ if TYPE_CHECKING:
 
 
 _PATIENCE_S = 0.3
-
-
 """How long a turn waits for lines of other threads that were said a moment ago."""
 
 
-# -- a turn among entries -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """How a turn looks at its thread and at others. Thread-safe: it only holds settings.
+
+    Attributes:
+        memory: Whose log and recall.
+        key: The thread.
+        options: Budgets and limits.
+        profile: Whose rules the messages keep.
+        trace: Where recall is reported.
+        slots: The variables of the prompt that can be filled; None where it gets messages alone.
+    """
+
+    memory: TurnMemory
+    key: ThreadKey
+    options: TurnOptions
+    profile: Profile
+    trace: TurnTrace = field(repr=False)
+    slots: Collection[str] | None = None
+
+    def context_steps(
+        self,
+        locate: Locate,
+        query: str | None = None,
+        *,
+        thread: LiveThread | None = None,
+        only: Collection[str] | None = None,
+        note_later: bool = False,
+    ) -> Steps[ModelContext]:
+        """Return what the model gets.
+
+        Args:
+            locate: Finds the turn among the entries that were read.
+            query: What to search for, empty for nothing; None is what the user says in the turn.
+            thread: What was read of the thread already; None reads it.
+            only: Names of lines that were recalled before in the turn: others are left out.
+            note_later: Leave the note of what the next view needs to the caller.
+        """
+        seen = yield from self.view_steps(locate, thread, note_later=note_later)
+        if query is None:
+            asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
+            query = join_searchable(filter(None, asked), self.memory.drafting)
+        found = yield from self.recall_steps(seen, query, is_first=only is None)
+        if only is not None:
+            blocks = [b for b in found.blocks if any(name_line(line) in only for line in b.lines)]
+            found = replace(found, blocks=blocks)
+        return seen.with_recalled(found)
+
+    def view_steps(
+        self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
+    ) -> Steps[ModelContext]:
+        """Return what the model gets of the thread, nothing recalled yet; see `context_steps`."""
+        log = self.memory.log
+        if thread is None:
+            thread = yield from read_live_steps(log, self.key)
+        turn = locate(thread.entries)
+        view: Context | None = None
+        if turn.is_whole and thread.holds(turn.start):
+            view = self._fit_view(thread, turn)
+        if view is None:
+            # The turn began long ago, or the budget reaches further back than what was read.
+            thread = yield from read_all_steps(log, thread)
+            turn = locate(thread.entries)
+            view = self._fit_view(thread, turn) or self._make_view_of_turn(turn)
+        options = self._make_view_options(self._list_budgets(turn)[0])
+        note = note_of(thread, view, options) if self.options.remember else None
+        if note is not None and not note_later:
+            yield from write_cache_steps(log, self.key, note)
+            note = None
+        asked = self._find_asked(view, turn.own)
+        return ModelContext(thread, turn, view, asked, self.slots, note=note)
+
+    def recall_steps(
+        self, seen: ModelContext, query: str, *, is_first: bool = True
+    ) -> Steps[RecalledLines]:
+        """Return lines of other places than what the model sees anyway.
+
+        A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
+        tried again must not quote its own earlier answer, nor what followed. Where there is nothing
+        to search for, the lines are those of the relevance buffer, if there is one.
+
+        Args:
+            seen: What the model sees of the thread.
+            query: What to search for; empty for nothing.
+            is_first: Whether this is the turn's first recall: it alone is reported, and enters the
+                relevance buffer.
+        """
+        budget = self._find_budget(seen.turn.entries)
+        room = None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
+        if not self.options.recall or room == 0:
+            return RecalledLines()
+        if not is_first:
+            return (yield from self._find_lines(seen, query, room, is_first=False))
+        own = seen.turn.own
+        name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
+        known = _RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
+        if known is not None:
+            return replace(known, room=room)
+        found = yield from self._find_lines(seen, query, room, is_first=True)
+        _RECALLS.keep(name, found)
+        return found
+
+    def _find_lines(
+        self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
+    ) -> Steps[RecalledLines]:
+        engine, options = self.memory.line_recall, self.options
+        entries, start = seen.thread.entries, seen.turn.start
+        later = {entry.position for entry in entries if entry.position >= start}
+        tokens = options.recall_tokens if options.recall_k is None else None
+        limits: dict[str, Any] = {
+            "k": options.recall_k,
+            "max_tokens": tokens if room is None else room,
+            "exclude": {self.key: seen.view.positions | later},
+        }
+        if query:
+            recall = partial(
+                engine.recall_steps,
+                self.key.owner,
+                query,
+                buffer=self.key,
+                before=_find_user_text(entries, start),
+                remember=is_first and self.options.remember,
+                patience_s=_PATIENCE_S,
+                **limits,
+            )
+            found = yield from (self.trace.trace_recall(query, recall) if is_first else recall())
+        else:
+            found = yield from engine.buffer_steps(self.key, **limits)
+        blocks, by_time = select_visible(found, has_buffer=bool(engine.settings.buffer_size))
+        return RecalledLines(blocks, by_time, room)
+
+    # -- Budgets --------------------------------------------------------------------------------
+
+    def _list_budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
+        """Return the budgets of the view to try, until what must not be cut fits."""
+        own = self.options.history_tokens
+        # The history's budget does not count the turn.
+        most = (
+            None if own is None else own + self._count_own_tokens([*turn.instructions, *turn.own])
+        )
+        budget = self._find_budget(turn.entries)
+        if budget is None:
+            return (most,)
+        shares = budget.of_messages(self._wished)
+        return tuple(share if most is None else min(share, most) for share in shares)
+
+    def _count_own_tokens(self, own: Sequence[Entry]) -> int:
+        if len(own) > 1:  # calls and results, as the model reads them
+            return context(own, profile=self.profile).tokens
+        return count_tokens([entry.message for entry in own if entry.message is not None])
+
+    def _find_budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
+        """Return the budget of messages and recalled lines."""
+        budget = self.options.budget
+        if budget is None or not self._shows_summary:
+            return budget
+        return budget.without(count_text_tokens(_read_summary(entries)))
+
+    @property
+    def _wished(self) -> int:
+        return self.memory.wished_tokens(self.options)
+
+    # -- Messages -------------------------------------------------------------------------------
+
+    @property
+    def _shows_summary(self) -> bool:
+        """Whether the prompt has a place of its own for the summary."""
+        return "summary" in (self.slots or ())
+
+    def _make_view_options(self, budget: int | None) -> dict[str, Any]:
+        place: SummaryPlace = "omit" if self._shows_summary else "system"
+        return {"profile": self.profile, "max_tokens": budget, "summary": place}
+
+    def _fit_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
+        """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
+        seen = replace(thread, entries=turn.entries)
+        views = (
+            seen.viewed(**self._make_view_options(budget)) for budget in self._list_budgets(turn)
+        )
+        return next((view for view in views if view is not None), None)
+
+    def _make_view_of_turn(self, turn: TurnEntries) -> Context:
+        """Return the turn alone, after the system messages.
+
+        What was said before and never answered is one exchange with it, which is never cut; but an
+        old message must not block the thread for good.
+        """
+        options = self._make_view_options(self._list_budgets(turn)[-1])
+        framing = [entry for entry in turn.before if entry.role not in SPOKEN]
+        return context([*turn.instructions, *framing, *turn.own], **options)
+
+    def _find_asked(self, view: Context, own: Sequence[Entry]) -> int | None:
+        """Return where the view holds what the user said first in the turn.
+
+        The message may hold what was said before and never answered as well. Where it holds what
+        is said now alone, or with it, it goes by the id of what is said now.
+        """
+        humans = [n for n, one in enumerate(view.messages) if isinstance(one, HumanMessage)]
+        if not humans:
+            return None
+        said = [entry for entry in own if entry.role == "user"]
+        if len(said) > 1:
+            alone = context(own, profile=self.profile).messages
+            count = sum(isinstance(message, HumanMessage) for message in alone)
+            return humans[-count] if 0 < count <= len(humans) else None
+        at = humans[-1]
+        if said and isinstance(said[0].message, HumanMessage):
+            shown = view.messages[at]
+            update = {"id": said[0].message_id, "content": shown.content, "name": shown.name}
+            view.messages[at] = said[0].message.model_copy(update=update, deep=True)
+        return at
+
+
+def join_searchable(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
+    """Return what may be searched for of what the user says.
+
+    What the write hook takes out of a message must not reach an embedder either.
+    """
+    kept = [drafting.hooked(message) for message in messages]
+    return "\n".join(piece for one in kept if one is not None for piece in text_pieces(one))
+
+
+def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
+    """Return what the user said last before the turn; None where that is nothing."""
+    before = [one for one in entries if one.control is not None or one.position < start]
+    said = [entry for entry in live_entries(before) if entry.role == "user"]
+    return "\n".join(said[-1].contents) if said else None
+
+
+def _read_summary(entries: Sequence[Entry]) -> str:
+    """Return the live summary; empty without one."""
+    summary = live_summary(live_entries(entries))
+    return "" if summary is None else "\n".join(summary.contents)
+
+
+# -- What a model gets ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelContext:
+    """What a model gets in a turn.
+
+    Attributes:
+        thread: What was read of the thread.
+        turn: The turn in it.
+        view: The messages, up to and with those of the turn; fresh copies.
+        asked: Which of them holds what the user says in the turn; None if none does.
+        slots: The variables of the prompt; None for a chain that takes messages.
+        blocks: The recalled blocks.
+        recalled: Their text; may be empty.
+        note: What the next view needs of the thread, to be written beside the reply, if anything.
+    """
+
+    thread: LiveThread
+    turn: TurnEntries
+    view: Context
+    asked: int | None
+    slots: Collection[str] | None = None
+    blocks: Sequence[RecalledBlock] = ()
+    recalled: str = ""
+    note: CacheDraft | None = None
+
+    def with_recalled(self, found: RecalledLines) -> ModelContext:
+        """Return the context with recalled lines."""
+        blocks, text = fit_blocks(found.blocks, by_time=found.by_time, max_tokens=found.room)
+        return replace(self, blocks=blocks, recalled=text)
+
+    @property
+    def given(self) -> list[BaseMessage]:
+        """The messages, with the recalled lines in what the user says unless a slot takes them."""
+        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
+
+    @property
+    def _whole(self) -> list[BaseMessage]:
+        messages = list(self.view.messages)
+        if self.asked is not None:
+            message = messages[self.asked]
+            if isinstance(message, HumanMessage):
+                messages[self.asked] = folded(message, self.recalled)
+        return messages
+
+    def payload(self, extra: Mapping[str, Any] | None = None) -> list[BaseMessage] | dict[str, Any]:
+        """Return what a chain is called with: messages, or a dict for one with slots.
+
+        Args:
+            extra: What else the dict holds.
+        """
+        given = self.given
+        if self.slots is None:
+            return given
+        at = len(given) if self.asked is None else self.asked
+        return {
+            **(extra or {}),
+            "history": MessageList(given[:at]),
+            "input": MessageList(given[at:]),
+            "recalled": make_recalled_messages(self.recalled),
+            "summary": _read_summary(self.turn.entries),
+            "messages": MessageList(self._whole),
+        }
+
+    @property
+    def line_refs(self) -> list[str]:
+        """What names the recalled lines in a state."""
+        return [name_line(line) for block in self.blocks for line in block.lines]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the model gets, in numbers."""
+        return {
+            "entries": len(self.turn.before) + len(self.turn.own),
+            "messages": len(self.view.messages),
+            "tokens": self.view.tokens,
+            "repairs": len(self.view.repairs),
+            "blocks": len(self.blocks),
+            "lines": sum(len(block.lines) for block in self.blocks),
+        }
+
+
+def name_line(line: DialogLine) -> str:
+    """Return what names a line in a state: its entry, and which line of it."""
+    return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
+
+
+# -- A turn among the entries of its thread -------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class TurnEntries:
     """A turn among the entries of its thread.
@@ -109,8 +433,6 @@ class CallContext:
 
 
 _BEFORE_ALL = 0
-
-
 """A position before every position of a log."""
 
 
@@ -131,12 +453,12 @@ def _place_at_top(message: BaseMessage, key: ThreadKey) -> Entry:
 
 
 Locate: TypeAlias = Callable[[Sequence[Entry]], TurnEntries]
-
-
 """Finds the turn among the entries of its thread, as far as they were read."""
 
 
-# -- what a model gets ----------------------------------------------------------------------------
+# -- What was recalled, and is kept for the turn --------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class RecalledLines:
     """Lines of other places for a model.
@@ -150,10 +472,6 @@ class RecalledLines:
     blocks: Sequence[RecalledBlock] = ()
     by_time: bool = True
     room: int | None = None
-
-    def select_shown(self) -> tuple[Sequence[RecalledBlock], str]:
-        """Return the blocks that fit, and how a model reads them."""
-        return shown_blocks(self.blocks, by_time=self.by_time, max_tokens=self.room)
 
 
 class RecallCache:
@@ -182,328 +500,13 @@ class RecallCache:
 
 
 _RECALLS = RecallCache()
-
-
 """One per process, by log, thread, turn and options."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelContext:
-    """What a model gets in a turn.
-
-    Attributes:
-        thread: What was read of the thread.
-        turn: The turn in it.
-        view: The messages, up to and with those of the turn; fresh copies.
-        asked: Which of them holds what the user says in the turn; None if none does.
-        slots: The variables of the prompt; None for a chain that takes messages.
-        blocks: The recalled blocks.
-        recalled: Their text; may be empty.
-        note: What the next view needs of the thread, to be written beside the reply, if anything.
-    """
-
-    thread: LiveThread
-    turn: TurnEntries
-    view: Context
-    asked: int | None
-    slots: Collection[str] | None = None
-    blocks: Sequence[RecalledBlock] = ()
-    recalled: str = ""
-    note: CacheDraft | None = None
-
-    def with_recalled(self, found: RecalledLines) -> ModelContext:
-        """Return the context with recalled lines."""
-        blocks, text = found.select_shown()
-        return replace(self, blocks=blocks, recalled=text)
-
-    @property
-    def given(self) -> list[BaseMessage]:
-        """The messages, with the recalled lines in what the user says unless a slot takes them."""
-        return self.view.messages if "recalled" in (self.slots or ()) else self._whole
-
-    @property
-    def _whole(self) -> list[BaseMessage]:
-        messages = list(self.view.messages)
-        if self.asked is not None:
-            message = messages[self.asked]
-            if isinstance(message, HumanMessage):
-                messages[self.asked] = folded(message, self.recalled)
-        return messages
-
-    def payload(self, extra: Mapping[str, Any] | None = None) -> list[BaseMessage] | dict[str, Any]:
-        """Return what a chain is called with: messages, or a dict for one with slots.
-
-        Args:
-            extra: What else the dict holds.
-        """
-        given = self.given
-        if self.slots is None:
-            return given
-        at = len(given) if self.asked is None else self.asked
-        return {
-            **(extra or {}),
-            "history": MessageList(given[:at]),
-            "input": MessageList(given[at:]),
-            "recalled": recalled_messages(self.recalled),
-            "summary": summary_text(self.turn.entries),
-            "messages": MessageList(self._whole),
-        }
-
-    @property
-    def line_refs(self) -> list[str]:
-        """What names the recalled lines in a state."""
-        return [line_ref(line) for block in self.blocks for line in block.lines]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What the model gets, in numbers."""
-        return {
-            "entries": len(self.turn.before) + len(self.turn.own),
-            "messages": len(self.view.messages),
-            "tokens": self.view.tokens,
-            "repairs": len(self.view.repairs),
-            "blocks": len(self.blocks),
-            "lines": sum(len(block.lines) for block in self.blocks),
-        }
-
-
-def line_ref(line: DialogLine) -> str:
-    """Return what names a line in a state: its entry, and which line of it."""
-    return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
-
-
-# -- the view -------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class TurnView:
-    """How a turn looks at its thread and at others. Thread-safe: it only holds settings.
-
-    Attributes:
-        memory: Whose log and recall.
-        key: The thread.
-        options: Budgets and limits.
-        profile: Whose rules the messages keep.
-        trace: Where recall is reported.
-        slots: The variables of the prompt that can be filled; None where it gets messages alone.
-    """
-
-    memory: TurnMemory
-    key: ThreadKey
-    options: TurnOptions
-    profile: Profile
-    trace: TurnTrace = field(repr=False)
-    slots: Collection[str] | None = None
-
-    def context_steps(
-        self,
-        locate: Locate,
-        query: str | None = None,
-        *,
-        thread: LiveThread | None = None,
-        only: Collection[str] | None = None,
-        note_later: bool = False,
-    ) -> Steps[ModelContext]:
-        """Return what the model gets.
-
-        Args:
-            locate: Finds the turn among the entries that were read.
-            query: What to search for, empty for nothing; None is what the user says in the turn.
-            thread: What was read of the thread already; None reads it.
-            only: Names of lines that were recalled before in the turn: others are left out.
-            note_later: Leave the note of what the next view needs to the caller.
-        """
-        seen = yield from self.view_steps(locate, thread, note_later=note_later)
-        if query is None:
-            asked = [entry.message for entry in seen.turn.own if entry.role == "user"]
-            query = searchable_text(filter(None, asked), self.memory.drafting)
-        found = yield from self.recall_steps(seen, query, is_first=only is None)
-        if only is not None:
-            blocks = [b for b in found.blocks if any(line_ref(line) in only for line in b.lines)]
-            found = replace(found, blocks=blocks)
-        return seen.with_recalled(found)
-
-    def view_steps(
-        self, locate: Locate, thread: LiveThread | None = None, *, note_later: bool = False
-    ) -> Steps[ModelContext]:
-        """Return what the model gets of the thread, nothing recalled yet; see `context_steps`."""
-        log = self.memory.log
-        if thread is None:
-            thread = yield from read_live_steps(log, self.key)
-        turn = locate(thread.entries)
-        view: Context | None = None
-        if turn.is_whole and thread.holds(turn.start):
-            view = self._fitting_view(thread, turn)
-        if view is None:
-            # The turn began long ago, or the budget reaches further back than what was read.
-            thread = yield from read_all_steps(log, thread)
-            turn = locate(thread.entries)
-            view = self._fitting_view(thread, turn) or self._view_without_unanswered(turn)
-        options = self._view_options(self._budgets(turn)[0])
-        note = note_of(thread, view, options) if self.options.remember else None
-        if note is not None and not note_later:
-            yield from write_cache_steps(log, self.key, note)
-            note = None
-        asked = self._asked_in(view, turn.own)
-        return ModelContext(thread, turn, view, asked, self.slots, note=note)
-
-    def recall_steps(
-        self, seen: ModelContext, query: str, *, is_first: bool = True
-    ) -> Steps[RecalledLines]:
-        """Return lines of other places than what the model sees anyway.
-
-        A turn that goes on, as after a call of a tool, reads what it recalled first. One that is
-        tried again must not quote its own earlier answer, nor what followed. Where there is nothing
-        to search for, the lines are those of the relevance buffer, if there is one.
-
-        Args:
-            seen: What the model sees of the thread.
-            query: What to search for; empty for nothing.
-            is_first: Whether this is the turn's first recall: it alone is reported, and enters the
-                relevance buffer.
-        """
-        room = self._recall_room(seen)
-        if not self.options.recall or room == 0:
-            return RecalledLines()
-        if not is_first:
-            return (yield from self._find_lines(seen, query, room, is_first=False))
-        own = seen.turn.own
-        name = (self.memory.log_place, self.key, own[-1].turn_id if own else "", self.options)
-        known = _RECALLS.get(name) if any(entry.role != "user" for entry in own) else None
-        if known is not None:
-            return replace(known, room=room)
-        found = yield from self._find_lines(seen, query, room, is_first=True)
-        _RECALLS.keep(name, found)
-        return found
-
-    def _find_lines(
-        self, seen: ModelContext, query: str, room: int | None, *, is_first: bool
-    ) -> Steps[RecalledLines]:
-        limits: dict[str, Any] = {**self.options.recall_limits}
-        if room is not None:
-            limits["max_tokens"] = room
-        entries, start = seen.thread.entries, seen.turn.start
-        later = {entry.position for entry in entries if entry.position >= start}
-        engine = self.memory.line_recall
-        limits["exclude"] = {self.key: seen.view.positions | later}
-        if query:
-            recall = partial(
-                engine.recall_steps,
-                self.key.owner,
-                query,
-                buffer=self.key,
-                before=_find_user_text(entries, start),
-                remember=is_first and self.options.remember,
-                patience_s=_PATIENCE_S,
-                **limits,
-            )
-            found = yield from (self.trace.recalled(query, recall) if is_first else recall())
-        else:
-            found = yield from engine.buffer_steps(self.key, **limits)
-        blocks, by_time = in_sight(found, has_buffer=bool(engine.settings.buffer_size))
-        return RecalledLines(blocks, by_time, room)
-
-    def _recall_room(self, seen: ModelContext) -> int | None:
-        """Return how many tokens recalled text may take beside what the model sees; None: any."""
-        budget = self._budget(seen.turn.entries)
-        return None if budget is None else budget.of_recall(self._wished, seen.view.tokens)
-
-    # -- budgets --------------------------------------------------------------------------------
-
-    def _budgets(self, turn: TurnEntries) -> tuple[int | None, ...]:
-        """Return the budgets of the view to try, until what must not be cut fits."""
-        own = self.options.history_tokens
-        # The history's budget does not count the turn.
-        most = None if own is None else own + self._own_tokens([*turn.instructions, *turn.own])
-        budget = self._budget(turn.entries)
-        if budget is None:
-            return (most,)
-        shares = budget.of_messages(self._wished)
-        return tuple(share if most is None else min(share, most) for share in shares)
-
-    def _own_tokens(self, own: Sequence[Entry]) -> int:
-        if len(own) > 1:  # calls and results, as the model reads them
-            return context(own, profile=self.profile).tokens
-        return count_tokens([entry.message for entry in own if entry.message is not None])
-
-    def _budget(self, entries: Sequence[Entry]) -> ContextBudget | None:
-        """Return the budget of messages and recalled lines."""
-        budget = self.options.budget
-        if budget is None or not self._has_slot("summary"):
-            return budget
-        # The prompt shows the summary in a place of its own, outside the messages.
-        return budget.without(count_text_tokens(summary_text(entries)))
-
-    @property
-    def _wished(self) -> int:
-        return self.memory.wished_tokens(self.options)
-
-    # -- messages -------------------------------------------------------------------------------
-
-    def _has_slot(self, name: str) -> bool:
-        return self.slots is not None and name in self.slots
-
-    def _view_options(self, budget: int | None) -> dict[str, Any]:
-        place: SummaryPlace = "omit" if self._has_slot("summary") else "system"
-        return {"profile": self.profile, "max_tokens": budget, "summary": place}
-
-    def _fitting_view(self, thread: LiveThread, turn: TurnEntries) -> Context | None:
-        """Return the view within the first budget that it fits; see `LiveThread.viewed`."""
-        seen = replace(thread, entries=turn.entries)
-        views = (seen.viewed(**self._view_options(budget)) for budget in self._budgets(turn))
-        return next((view for view in views if view is not None), None)
-
-    def _view_without_unanswered(self, turn: TurnEntries) -> Context:
-        """Return the turn alone, after the system messages.
-
-        What was said before and never answered is one exchange with it, which is never cut; but an
-        old message must not block the thread for good.
-        """
-        options = self._view_options(self._budgets(turn)[-1])
-        return context([*turn.instructions, *framing(turn.before), *turn.own], **options)
-
-    def _asked_in(self, view: Context, own: Sequence[Entry]) -> int | None:
-        """Return where the view holds what the user said first in the turn.
-
-        The message may hold what was said before and never answered as well. Where it holds what
-        is said now alone, or with it, it goes by the id of what is said now.
-        """
-        humans = [n for n, one in enumerate(view.messages) if isinstance(one, HumanMessage)]
-        if not humans:
-            return None
-        said = [entry for entry in own if entry.role == "user"]
-        if len(said) > 1:
-            alone = context(own, profile=self.profile).messages
-            count = sum(isinstance(message, HumanMessage) for message in alone)
-            return humans[-count] if 0 < count <= len(humans) else None
-        at = humans[-1]
-        if said and isinstance(said[0].message, HumanMessage):
-            shown = view.messages[at]
-            update = {"id": said[0].message_id, "content": shown.content, "name": shown.name}
-            view.messages[at] = said[0].message.model_copy(update=update, deep=True)
-        return at
-
-
-def searchable_text(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
-    """Return what may be searched for of what the user says.
-
-    What the write hook takes out of a message must not reach an embedder either.
-    """
-    kept = [drafting.hooked(message) for message in messages]
-    return "\n".join(piece for one in kept if one is not None for piece in text_pieces(one))
-
-
-def _find_user_text(entries: Sequence[Entry], start: int) -> str | None:
-    """Return what the user said last before the turn."""
-    return user_text_before(
-        (entry for entry in entries if entry.control is not None or entry.position < start), None
-    )
 
 
 # -- How recalled lines and message lists look to a model -----------------------------------------
 
 
 RECALL_SOURCE = "convmem_recall"
-
-
 """Marks messages made of recalled lines: `additional_kwargs["source"]`."""
 
 
@@ -525,7 +528,7 @@ class MessageList(list[BaseMessage]):
         return format(str(self), spec)
 
 
-def in_sight(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
+def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
     """Return which blocks a model is shown, and whether they come by time, oldest first.
 
     With a relevance buffer these are its blocks, and they come as it has them: latest find first.
@@ -533,7 +536,7 @@ def in_sight(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, .
     return (found.buffer, False) if has_buffer else (found.blocks, True)
 
 
-def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
+def fence_blocks(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
     """Return recalled blocks as one fenced text; empty without blocks.
 
     They come as they were said, oldest first, or in the order given. Text that imitates the fence
@@ -547,7 +550,7 @@ def fenced(blocks: Sequence[RecalledBlock], *, by_time: bool = True) -> str:
     return f"<recalled>\n{_NOTICE}\n\n{body}\n</recalled>"
 
 
-def shown_blocks(
+def fit_blocks(
     blocks: Sequence[RecalledBlock], *, by_time: bool, max_tokens: int | None = None
 ) -> tuple[Sequence[RecalledBlock], str]:
     """Return as many of the first blocks as fit, and their fenced text.
@@ -558,10 +561,10 @@ def shown_blocks(
         max_tokens: How long the text may be, fence included; None for any length.
     """
     shown = list(blocks)
-    text = fenced(shown, by_time=by_time)
+    text = fence_blocks(shown, by_time=by_time)
     while shown and max_tokens is not None and count_text_tokens(text) > max_tokens:
         shown.pop()
-        text = fenced(shown, by_time=by_time)
+        text = fence_blocks(shown, by_time=by_time)
     return shown, text
 
 
@@ -576,7 +579,7 @@ def folded(message: HumanMessage, recalled: str) -> HumanMessage:
     return message.model_copy(update={"content": [{"type": "text", "text": recalled}, *own]})
 
 
-def recalled_messages(recalled: str) -> MessageList:
+def make_recalled_messages(recalled: str) -> MessageList:
     """Return the recalled text as a message list for a prompt's own slot; empty without text."""
     if not recalled:
         return MessageList()

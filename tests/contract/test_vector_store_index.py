@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from langchain_core.messages import HumanMessage
 from vector_stores import HashedEmbeddings, in_memory, pgvector, qdrant, said
 
 from langchain_convmem.errors import LineStoreError
 from langchain_convmem.integrations import VectorStoreRecall
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.recall import ExactIndex, RecallSettings
-from langchain_convmem.records import Control, Draft, Owner, ThreadKey
+from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
+from langchain_convmem.records import Control, Draft, Metadata, Owner, ThreadKey
 
 ANA, BOB = Owner(user_id="ana"), Owner(user_id="bob")
 DENSE = RecallSettings(
@@ -58,6 +59,74 @@ def exact(embeddings, texts=TEXTS):
     index = ExactIndex(embeddings.dim)
     index.add(np.array([embeddings.vector(text) for text in texts], dtype=np.float32))
     return index
+
+
+@pytest.fixture
+def scoped(store):
+    """A recall over lines of three users, marked with all that a line may be filtered by."""
+    log = InMemoryLog()
+    marks = [
+        ("ana", "a", {"name": "Ana"}, {"topic": "pets"}, 100),
+        ("ana", "a", {"name": "Ben"}, {"topic": "pets", "session": "s1"}, 200),
+        ("ana", "b", {}, {"urgent": True, "odd key's": 1.0}, 300),
+        ("bob", "a", {"name": "Ana"}, {"topic": "=1"}, 200),
+        ("bob", "c", {}, {"topic": 1, "session": 7}, 300),
+        ("cid", "c", {}, {"topic": None}, 400),
+    ]
+    for number, (user, thread, fields, tags, time_ms) in enumerate(marks):
+        message = HumanMessage(str(number), additional_kwargs=tags, **fields)
+        metadata = Metadata(timing={"creation": 1_700_000_000_000 + time_ms})
+        draft = Draft(role="user", message=message, contents=(str(number),), metadata=metadata)
+        log.append(ThreadKey(user, thread), [draft])
+    return VectorStoreRecall(log, store, DENSE)
+
+
+@pytest.mark.parametrize(
+    ("scope", "numbers"),
+    [
+        ({}, "012345"),
+        ({"filter": {"speaker": "Ana"}}, "03"),
+        ({"filter": {"speaker": ["Ben", "User"]}}, "1245"),
+        ({"filter": {"role": "user"}}, "012345"),
+        ({"filter": {"role": "assistant"}}, ""),
+        ({"filter": {"session": "s1"}}, "1"),
+        ({"filter": {"session": [None, 7]}}, "02345"),
+        ({"filter": {"thread_id": ["b", "c"]}}, "245"),
+        ({"filter": {"user_id": "bob"}}, "34"),
+        ({"filter": {"user_id": "nobody"}}, ""),
+        ({"filter": {"user_id": ["ana", "bob"], "thread_id": "a"}}, "013"),
+        ({"filter": {"topic": "pets"}}, "01"),
+        ({"filter": {"topic": 1}}, "4"),
+        ({"filter": {"topic": "=1"}}, "3"),
+        ({"filter": {"topic": [None, "pets"]}}, "015"),
+        ({"filter": {"topic": []}}, ""),
+        ({"filter": {"urgent": True}}, "2"),
+        ({"filter": {"urgent": 1}}, ""),
+        ({"filter": {"odd key's": 1}}, "2"),
+        ({"since": 1_700_000_000_300}, "245"),
+        ({"until": 1_700_000_000_200}, "0"),
+        ({"since": 1_700_000_000_200, "until": 1_700_000_000_300}, "13"),
+        ({"since": 1_700_000_000_200, "filter": {"topic": "pets"}}, "1"),
+        ({"within": ThreadKey("ana", "a"), "filter": {"speaker": "Ben"}}, "1"),
+        ({"within": ThreadKey("ana", "a"), "filter": {"thread_id": "b"}}, ""),
+    ],
+    ids=repr,
+)
+def test_users_filters_and_times_mean_what_they_mean_to_a_recall_in_memory(scoped, scope, numbers):
+    owners = [Owner(user_id=one) for one in ("ana", "bob", "cid")]
+    in_memory_recall = LineRecall(scoped.log, scoped.embeddings, DENSE)
+    for recall in (scoped, in_memory_recall):
+        matches = recall.recall(owners, "anything", k=10, threshold=-1, **scope).matches
+        assert sorted(match.line.text for match in matches) == list(numbers)
+
+
+def test_a_scope_of_one_percent_is_searched_inside_the_store(log, store, embeddings):
+    few = VectorStoreRecall(log, store, DENSE, candidates=1)
+    for owners, query in (([ANA, BOB], f"bob: {TEXTS[3]}"), ([BOB, ANA], TEXTS[3])):
+        [match] = few.recall(owners, query, k=1, ranking=1).matches
+        assert match.line.text == query
+    for scope in ({"filter": {"thread_id": "rare"}}, {"filter": {"thread_id": ["rare", "x"]}}):
+        assert found(few, "far from everything in there", 1, **scope)[0] == [TEXTS[7]]
 
 
 def found(recall, query, k, **options):

@@ -11,7 +11,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from vector_stores import HashedEmbeddings, said
 
 from langchain_convmem.integrations import StoreDialect, VectorStoreRecall
-from langchain_convmem.integrations.vector_store_sync import dialect_of
+from langchain_convmem.integrations.vector_store_sync import find_dialect
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Owner, ThreadKey
 
@@ -19,7 +19,7 @@ EQUAL = {"owner": "user:ana", "thread_id": "t"}
 
 
 def test_a_store_in_memory_filters_by_function_and_scores_by_cosine():
-    dialect = dialect_of(InMemoryVectorStore(HashedEmbeddings()))
+    dialect = find_dialect(InMemoryVectorStore(HashedEmbeddings()))
     matches = dialect.filtered(EQUAL)["filter"]
     assert matches(Document("x", metadata={**EQUAL, "part": 0}))
     assert not matches(Document("x", metadata={**EQUAL, "thread_id": "u"}))
@@ -35,8 +35,17 @@ class PGVector(SimpleNamespace):
     ("strategy", "cosine"), [("cosine", 0.75), ("l2", None)], ids=["cosine", "euclidean"]
 )
 def test_a_distance_of_pgvector_is_a_cosine_only_if_it_was_measured_so(strategy, cosine):
-    dialect = dialect_of(PGVector(_distance_strategy=strategy))
+    dialect = find_dialect(PGVector(_distance_strategy=strategy))
     assert dialect.filtered({"owner": "user:ana"}) == {"filter": {"owner": {"$eq": "user:ana"}}}
+    assert dialect.filtered({"owner": {"$in": ["a", "b"]}, "time": {"$gte": 1, "$lt": 9}}) == {
+        "filter": {
+            "$and": [
+                {"owner": {"$in": ["a", "b"]}},
+                {"time": {"$gte": 1}},
+                {"time": {"$lt": 9}},
+            ]
+        }
+    }
     assert (dialect.cosine and dialect.cosine(0.25)) == cosine
 
 
@@ -48,7 +57,7 @@ def test_a_distance_of_pgvector_is_a_cosine_only_if_it_was_measured_so(strategy,
 def test_a_score_of_qdrant_is_a_cosine_only_in_a_dense_search_by_cosine(distance, mode, is_cosine):
     models = pytest.importorskip("qdrant_client.models", reason="qdrant-client is not installed")
     kind = type("QdrantVectorStore", (SimpleNamespace,), {})
-    dialect = dialect_of(
+    dialect = find_dialect(
         kind(distance=models.Distance(distance), retrieval_mode=mode, metadata_payload_key="meta")
     )
     must = dialect.filtered(EQUAL)["filter"].must
@@ -58,9 +67,10 @@ def test_a_score_of_qdrant_is_a_cosine_only_in_a_dense_search_by_cosine(distance
 
 
 def test_a_store_that_nobody_knows_is_asked_by_equality_and_believed_in_its_order_alone():
-    dialect = dialect_of(SimpleNamespace())
+    dialect = find_dialect(SimpleNamespace())
     assert dialect.filtered(EQUAL) == {"filter": EQUAL}
     assert dialect.cosine is None
+    assert not dialect.operators
 
 
 class _SynchronousStore(VectorStore):

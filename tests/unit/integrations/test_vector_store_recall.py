@@ -16,6 +16,7 @@ from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")
 HOME, WORK = ThreadKey("ana", "home"), ThreadKey("ana", "work")
+PETS = {"topic": "pets"}
 
 
 @pytest.fixture
@@ -372,18 +373,81 @@ def test_scores_that_are_no_cosines_order_the_answer_and_are_not_shown(log, stor
         recall.recall(ANA, "two", threshold=0.5)
 
 
+EQUALITY = StoreDialect(
+    lambda equal: {"filter": lambda d: equal.items() <= d.metadata.items()}, lambda score: score
+)
+
+
 @pytest.mark.parametrize(
     ("owner", "scope", "named"),
     [
         ([ANA, Owner(user_id="bo")], {}, "several owners"),
-        (ANA, {"filter": {"speaker": "User"}}, "filter"),
+        (ANA, {"filter": {"speaker": ["Ana", "Ben"]}}, "several values in filter"),
         (ANA, {"since": 0}, "since"),
-        (ANA, {"until": 0, "filter": {"topic": 1}}, "filter, until"),
+        (ANA, {"until": 0, "since": 0}, "since, until"),
     ],
 )
-def test_a_scope_that_no_store_can_filter_by_is_refused_by_name(recall, owner, scope, named):
-    with pytest.raises(ConfigError, match=f"does not support {named}:"):
+def test_a_scope_that_the_store_cannot_filter_by_is_refused_by_name(
+    log, store, owner, scope, named
+):
+    recall = VectorStoreRecall(log, store, dialect=EQUALITY)
+    with pytest.raises(ConfigError, match=f"cannot filter by {named}: pass a StoreDialect"):
         recall.recall(owner, "barked", **scope)
+
+
+def test_a_store_that_knows_equality_alone_serves_a_filter_on_one_value(log, store):
+    log.append(HOME, [said("a", additional_kwargs=PETS), said("b"), said("c")])
+    recall = VectorStoreRecall(log, store, dialect=EQUALITY)
+    assert found(recall, filter={"session": None}) == {"a", "b", "c"}
+    assert found(recall, filter={"topic": "pets"}) == {"a"}
+
+
+def test_an_operator_that_no_search_asks_for_is_refused():
+    with pytest.raises(ConfigError, match=r"\$gte, \$in, \$lt, got \$near"):
+        StoreDialect(operators={"$in", "$near"})
+
+
+def test_what_a_store_lets_through_beside_the_scope_is_left_out_by_the_log(log, recall, store):
+    log.append(HOME, [said("a", additional_kwargs=PETS), said("b")])
+    recall.refresh(ANA)
+    for document in store.store.values():
+        document["metadata"]["tag_topic"] = "pets"
+    assert found(recall, filter={"topic": "pets"}) == {"a"}
+
+
+def test_each_owner_whose_lines_cannot_be_written_is_searched_all_the_same(log, recall, store):
+    say(log, "one")
+    say(log, "two", key=ThreadKey("bob", "t"))
+    owners = [ANA, Owner(user_id="bob")]
+    recall.refresh(owners)
+    say(log, "three")
+    store.broken = {"add"}
+    answer = recall.recall(owners, "anything")
+    assert {match.line.text for match in answer.matches} >= {"one", "two"}
+    assert len(answer.problems) == 1
+
+
+def test_lines_of_two_owners_at_the_same_places_are_not_taken_for_each_other(log, recall):
+    bob = Owner(user_id="bob")
+    say(log, "ana was here")
+    say(log, "bob was here", key=ThreadKey("bob", "home"))
+    blocks = recall.recall([ANA, bob], "ana was here", k=2).blocks
+    assert [[(line.key.user_id, line.text) for line in block.lines] for block in blocks] == [
+        [("ana", "ana was here")],
+        [("bob", "bob was here")],
+    ]
+
+
+def test_a_store_that_lost_several_owners_is_filled_again_at_once(log, recall, store):
+    owners = [ANA, Owner(user_id="bob")]
+    say(log, "one")
+    say(log, "two", key=ThreadKey("bob", "t"))
+    recall.refresh(owners)
+    store.store.clear()
+    [problem] = recall.recall(owners, "anything").problems
+    assert "rebuild(owner)" in problem
+    recall.rebuild(owners)
+    assert texts_in(store) == ["one", "two"]
 
 
 # -- errors ----------------------------------------------------------------------------------
@@ -439,10 +503,12 @@ def test_vectors_of_another_embedder_are_refused_by_both_names(log, store, recal
     ("arguments", "named"),
     [
         ({"candidates": 0}, "candidates"),
+        ({"settings": RecallSettings(index="numpy")}, "leave index out"),
+        ({"settings": RecallSettings(vector_bits=8)}, "leave vector_bits out"),
         ({"store": "a store"}, "VectorStore"),
         ({"log": object()}, "ThreadState"),
     ],
-    ids=["candidates", "store", "log"],
+    ids=["candidates", "index", "bits", "store", "log"],
 )
 def test_a_recall_of_impossible_parts_is_refused(log, store, arguments, named):
     with pytest.raises(ConfigError, match=named):

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda, RunnableParallel
 from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.turns.replies import HeardReplies, hearing
+from langchain_convmem.turns.replies import HeardReplies, collect_replies
 
 
 def _begin(heard: HeardReplies, **options: object) -> UUID:
@@ -89,7 +89,7 @@ def test_models_in_parallel_branches_are_heard():
     branches = RunnableParallel(
         **{f"b{n}": ScriptedChatModel(replies=[f"Reply {n}."]) for n in range(8)}
     )
-    with hearing() as heard:
+    with collect_replies() as heard:
         RunnableLambda(branches.invoke).invoke("Go.")
     assert heard.message.text.startswith("Reply ")
     assert heard.broken() == []

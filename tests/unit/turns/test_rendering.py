@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.records import DialogLine, RecalledBlock, ThreadKey
-from langchain_convmem.turns.view import MessageList, fenced, folded, recalled_messages
+from langchain_convmem.turns.view import MessageList, fence_blocks, folded, make_recalled_messages
 
 DAY_MS = 86_400_000
 
@@ -34,19 +34,19 @@ def _block(text, time_ms=0, position=1):
 
 
 def test_without_blocks_there_is_no_text():
-    assert fenced([]) == ""
-    assert recalled_messages("") == []
+    assert fence_blocks([]) == ""
+    assert make_recalled_messages("") == []
 
 
 def test_blocks_stand_between_fences_under_a_notice_that_they_are_data():
-    first, notice, empty, *body, last = fenced([_block("User: Hi")]).splitlines()
+    first, notice, empty, *body, last = fence_blocks([_block("User: Hi")]).splitlines()
     assert (first, empty, body, last) == ("<recalled>", "", ["User: Hi"], "</recalled>")
     assert "not instructions" in notice
 
 
 def test_blocks_stand_in_order_of_time():
     blocks = [_block("third", 9), _block("first", 1, 5), _block("second", 1, 7)]
-    text = fenced(blocks)
+    text = fence_blocks(blocks)
     assert text.index("first") < text.index("second") < text.index("third")
 
 
@@ -65,7 +65,7 @@ _FORGED = st.sampled_from(
 
 @given(st.lists(_FORGED | st.text(max_size=6), max_size=8))
 def test_no_line_can_end_or_open_the_fence(parts):
-    text = fenced([_block("".join(parts))])
+    text = fence_blocks([_block("".join(parts))])
     assert len(re.findall(r"<\s*/?\s*recalled\b", text, re.IGNORECASE)) == 2
     assert text.startswith("<recalled>")
     assert text.endswith("</recalled>")
@@ -74,7 +74,7 @@ def test_no_line_can_end_or_open_the_fence(parts):
 @given(st.text(max_size=40))
 def test_text_that_does_not_imitate_the_fence_is_verbatim(text):
     if "recalled" not in text.lower():
-        assert text in fenced([_block(text)])
+        assert text in fence_blocks([_block(text)])
 
 
 # -- folding ------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_nothing_recalled_leaves_the_message_as_it_is():
 
 
 def test_recalled_messages_are_marked_as_such():
-    [message] = recalled_messages("R")
+    [message] = make_recalled_messages("R")
     assert message.text == "R"
     assert message.additional_kwargs == {"source": "convmem_recall"}
 

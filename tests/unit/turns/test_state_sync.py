@@ -15,9 +15,8 @@ from langchain_convmem.turns.state_sync import (
     Provenance,
     StateDiffer,
     StateSync,
-    check_user,
+    find_exchange,
     is_stand_in,
-    latest_exchange,
 )
 from langchain_convmem.views.drafts import Drafting
 from langchain_convmem.views.live import live_entries
@@ -159,7 +158,7 @@ def test_a_stand_in_for_a_summary_was_not_said(thread):
 )
 def test_the_latest_exchange_begins_with_all_that_the_user_said_last(roles, start):
     kinds = {"h": HumanMessage, "a": AIMessage, "s": SystemMessage}
-    assert latest_exchange([kinds[role]("x") for role in roles]) == start
+    assert find_exchange([kinds[role]("x") for role in roles]) == start
 
 
 # -- forgotten, undone ----------------------------------------------------------------------------
@@ -228,20 +227,23 @@ def test_an_answer_to_a_question_of_a_run_beside_it_is_no_attempt(thread):
 @pytest.mark.parametrize(("user", "is_fine"), [("ana", True), (None, True), ("ben", False)])
 def test_a_state_is_of_one_user(user, is_fine):
     note = {"id": "x", "first": "y", "user": user}
+    sync = StateSync(InMemoryLog(), Drafting(), node())
     if is_fine:
-        check_user(note, KEY)
+        assert run(sync.find_note([human("a")], note)) == note
+        assert run(sync.begin([human("a")], note)).note["user"] == "ana"
     else:
-        with pytest.raises(ConfigError, match=r"'ben'.*'ana'.*names no user: add user_id"):
-            check_user(note, KEY)
+        for job in (sync.find_note, sync.begin):
+            with pytest.raises(ConfigError, match=r"'ben'.*'ana'.*names no user: add user_id"):
+                run(job([human("a")], note))
 
 
 def test_an_entry_tells_how_it_came_into_the_log(thread):
     context = node("7", "task", level="outer", step=3)
     thread.begin(human("a"), ai("b"), context=context)
-    marks = [Provenance.of(entry) for entry in thread.entries]
+    marks = [Provenance.read(entry) for entry in thread.entries]
     assert marks == [Provenance("message", at, context.place) for at in (None, "a")]
     thread.log.append(KEY, [Drafting().draft(human("c"))])
-    assert Provenance.of(thread.entries[-1]) is None
+    assert Provenance.read(thread.entries[-1]) is None
 
 
 def test_a_difference_is_told_without_a_log():

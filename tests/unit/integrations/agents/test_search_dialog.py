@@ -129,6 +129,8 @@ def test_a_number_of_blocks_is_kept_and_a_budget_too(quick):
     short = search_dialog_tool(quick, max_tokens=30).invoke(asks(), at("new")).content
     long = search_dialog_tool(quick, max_tokens=1000).invoke(asks(), at("new")).content
     assert len(short) < len(long)
+    both = search_dialog_tool(quick, k=8, max_tokens=30).invoke(asks(), at("new")).content
+    assert len(both) == len(short)
 
 
 @WAYS
