@@ -1,7 +1,7 @@
 """What joins this package to others; each part is imported only when asked for.
 
-`BaseStoreLog` needs the extra `langgraph`, `ConversationMemoryMiddleware` the extra `agents`;
-`search_dialog_tool` and `VectorStoreRecall` need neither.
+`ConversationMemoryMiddleware` needs the extra `agents`; `search_dialog_tool` and `VectorStoreRecall`
+need none.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from langchain_convmem.lazy_names import lazy_names
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents.middleware import ConversationMemoryMiddleware
     from langchain_convmem.integrations.agents.search_dialog import search_dialog_tool
-    from langchain_convmem.integrations.base_store_log import BaseStoreLog
     from langchain_convmem.integrations.vector_store_dialects import StoreDialect
     from langchain_convmem.integrations.vector_store_recall import VectorStoreRecall
 
 __all__ = [
-    "BaseStoreLog",
     "ConversationMemoryMiddleware",
     "StoreDialect",
     "VectorStoreRecall",
@@ -26,7 +24,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BaseStoreLog": "base_store_log",
     "ConversationMemoryMiddleware": "agents.middleware",
     "StoreDialect": "vector_store_dialects",
     "VectorStoreRecall": "vector_store_recall",
