@@ -1,7 +1,6 @@
 """What joins this package to others; each part is imported only when asked for.
 
-`ConversationMemoryMiddleware` needs the extra `agents`; `search_dialog_tool` and `VectorStoreRecall`
-need none.
+`ConversationMemoryMiddleware` needs the extra `agents`; the others need none.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ Asynchronous twins carry the prefix `a` and keep every promise of their synchron
 
 from __future__ import annotations
 
-from langchain_convmem.protocols.lines import LineIndex
 from langchain_convmem.protocols.logs import (
     CACHE_PREFIX,
     EndsWithProcess,
@@ -44,7 +43,6 @@ __all__ = [
     "INTERNAL_TAGS",
     "ClonableSession",
     "EndsWithProcess",
-    "LineIndex",
     "LineSource",
     "Media",
     "MessageLog",

@@ -12,7 +12,6 @@ from langchain_convmem.lazy_names import lazy_names
 if TYPE_CHECKING:
     from langchain_convmem.testing.bedrock_converse_server import BedrockConverseServer
     from langchain_convmem.testing.chat_completions_server import ChatCompletionsServer
-    from langchain_convmem.testing.index_contract import LineIndexContract
     from langchain_convmem.testing.log_contract import MessageLogContract
     from langchain_convmem.testing.scripted_engine import ScriptedEngine
     from langchain_convmem.testing.scripted_replies import (
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BedrockConverseServer",
     "ChatCompletionsServer",
-    "LineIndexContract",
     "MessageLogContract",
     "RecordedRequest",
     "ScriptedEngine",
@@ -47,7 +45,6 @@ __all__ = [
 _HOMES = {
     "BedrockConverseServer": "bedrock_converse_server",
     "ChatCompletionsServer": "chat_completions_server",
-    "LineIndexContract": "index_contract",
     "MessageLogContract": "log_contract",
     "RecordedRequest": "scripted_replies",
     "ScriptedEngine": "scripted_engine",

@@ -19,7 +19,10 @@ from langchain_convmem.errors import DimensionMismatchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.protocols import LineIndex
+    from langchain_convmem.recall.indexes.exact_index import ExactIndex
+    from langchain_convmem.recall.indexes.faiss_index import FaissIndex
+
+    LineIndex = ExactIndex | FaissIndex
 
 __all__ = ["LineIndexContract"]
 
@@ -68,7 +71,7 @@ def _expect(
 
 
 class LineIndexContract(ABC):
-    """What every `LineIndex` promises, as tests."""
+    """What every index of vectors promises, as tests."""
 
     @abstractmethod
     def make_index(self, dim: int) -> LineIndex:
