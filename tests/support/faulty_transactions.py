@@ -8,7 +8,7 @@ from dataclasses import replace
 from faulty_logs import killed_by
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.logs.rows import merged
+from langchain_convmem.logs.base import merge_entries
 
 # -- reading ------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class WritesCachesFirst(InMemoryLog):
 @killed_by("test_nobody_writes_between_reading_and_appending")
 class PlansOutsideItsTransaction(SQLiteLog):
     def append_planned(self, key, plan, *, after, message_ids=(), documents=()):
-        there = merged(self.find(key, message_ids), self.entries(key, after=after))
+        there = merge_entries(self.find(key, message_ids), self.entries(key, after=after))
         drafts = plan(there)
         time.sleep(0.001)
         return self.append(key, drafts)

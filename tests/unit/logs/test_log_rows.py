@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.logs.rows import key_hash, message_id_of, next_version
-from langchain_convmem.logs.sqlite import erasing, reading, rows
+from langchain_convmem.logs import InMemoryLog, SQLiteLog, base, sql, sqlite
+from langchain_convmem.logs.base import hash_message_id, make_version, read_message_id
 from langchain_convmem.records import Draft
 from langchain_convmem.testing.log_contract_base import live_texts, say, say_all, texts
 from langchain_convmem.views.codec import draft_of, encode_body
@@ -18,13 +17,13 @@ from langchain_convmem.views.codec import draft_of, encode_body
 
 @given(st.text(st.characters(codec=None, exclude_categories=[])))
 def test_a_hash_fits_into_four_bytes_of_any_database(message_id):
-    assert 0 <= key_hash(message_id) < 2**31
-    assert key_hash(message_id) == key_hash(str(message_id))
+    assert 0 <= hash_message_id(message_id) < 2**31
+    assert hash_message_id(message_id) == hash_message_id(str(message_id))
 
 
 def test_messages_whose_ids_share_a_hash_are_told_apart(tmp_path, monkeypatch):
-    for module in (erasing, reading, rows):
-        monkeypatch.setattr(module, "key_hash", lambda _: 7)
+    for module in (base, sql, sqlite):
+        monkeypatch.setattr(module, "hash_message_id", lambda _: 7)
     with SQLiteLog(tmp_path / "log.db") as log:
         said = [HumanMessage(f"text {number}", id=f"m{number}") for number in range(5)]
         entries = say_all(log, KEY, [*said, "without an id"])
@@ -48,14 +47,14 @@ def test_messages_whose_ids_share_a_hash_are_told_apart(tmp_path, monkeypatch):
     ],
 )
 def test_every_row_has_a_message_id(body, message_id):
-    assert message_id_of("entry", body) == message_id
+    assert read_message_id("entry", body) == message_id
 
 
 def test_versions_rise_whatever_the_clock_says(monkeypatch):
     monkeypatch.setattr("time.time_ns", lambda: 5_000)
-    assert next_version(None) == 5
-    assert next_version(5) == 6
-    assert next_version(100) == 101
+    assert make_version(None) == 5
+    assert make_version(5) == 6
+    assert make_version(100) == 101
 
 
 def test_an_empty_summary_without_a_message_can_be_forgotten(tmp_path):

@@ -8,7 +8,7 @@ from itertools import count
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem import SQLiteLog
-from langchain_convmem.logs.sqlite.decoded import DecodedEntries
+from langchain_convmem.logs.sqlite import DecodedEntries
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.views.codec import draft_of
 

@@ -20,9 +20,8 @@ from langchain_convmem.errors import (
     SchemaVersionError,
 )
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.sqlite import connections as sqlite_connections
-from langchain_convmem.logs.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from langchain_convmem.logs import SQLiteLog, sqlite_file
+from langchain_convmem.logs.sqlite_file import APPLICATION_ID, MIGRATIONS
 from langchain_convmem.records import StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract_base import say, say_all, texts
 from langchain_convmem.views.codec import draft_of
@@ -202,7 +201,7 @@ def test_not_even_the_name_of_a_forgotten_user_stays(path):
 
 
 def test_forgetting_waits_for_no_reader_forever_and_says_what_is_left(path, monkeypatch):
-    monkeypatch.setattr(sqlite_connections, "_BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "_BUSY_TIMEOUT_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as reader:
         entry = say(log, KEY, SECRET)
         reader.execute("BEGIN")
@@ -264,7 +263,7 @@ def test_no_statement_walks_through_what_does_not_concern_it(log):
 
 
 def test_a_locked_file_is_worth_another_try(path, monkeypatch):
-    monkeypatch.setattr(sqlite_connections, "_BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "_BUSY_TIMEOUT_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as other:
         entry = say(log, KEY, "before")
         other.execute("BEGIN IMMEDIATE")
@@ -315,7 +314,7 @@ def test_a_forked_child_gets_a_worker_of_its_own(log):
     asyncio.run(log.aappend(KEY, [draft_of(HumanMessage("parent"))]))
     child = os.fork()
     if child == 0:  # pragma: no cover - the child is not measured
-        done = log._executor().submit(say, log, KEY, "child").result(timeout=20)
+        done = log._get_pool().submit(say, log, KEY, "child").result(timeout=20)
         os._exit(0 if done.position else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert texts(asyncio.run(log.aentries(KEY))) == ["parent", "child"]

@@ -12,9 +12,8 @@ from forked_processes import ForkedProcess
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_convmem.errors import LogError, SchemaVersionError
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.sqlite import schema
-from langchain_convmem.logs.sqlite.schema import MIGRATIONS
+from langchain_convmem.logs import SQLiteLog, sqlite_file
+from langchain_convmem.logs.sqlite_file import MIGRATIONS
 from langchain_convmem.records import Control, Cover, Owner, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract_base import say, texts
 
@@ -127,10 +126,10 @@ def test_a_migrated_file_has_the_schema_of_a_new_one(tmp_path, version):
     for name in ("old.db", "new.db"):
         SQLiteLog(tmp_path / name).close()
         with plain(tmp_path / name) as db:
-            schemas.append(schema.objects(db))
+            schemas.append(sqlite_file.list_objects(db))
             assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
             assert db.execute("PRAGMA foreign_key_check").fetchall() == []
-    assert schemas[0] == schemas[1] == schema.expected_objects()
+    assert schemas[0] == schemas[1] == sqlite_file.list_expected_objects()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_a_migrated_file_has_the_schema_of_a_new_one(tmp_path, version):
 def test_a_migration_that_fails_half_way_leaves_the_old_version(path, version, script, monkeypatch):
     file_of(path, version)
     before = dump(path)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, script))
+    monkeypatch.setattr(sqlite_file, "MIGRATIONS", (*MIGRATIONS, script))
     with pytest.raises(LogError, match=r"log\.db"):
         SQLiteLog(path)
     assert dump(path) == before
@@ -155,16 +154,16 @@ def test_a_migration_that_fails_half_way_leaves_the_old_version(path, version, s
 DYING = """
 import os, sys
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.sqlite import schema
+from langchain_convmem.logs import sqlite_file
 
-schema.MIGRATIONS = (*schema.MIGRATIONS, "DELETE FROM owners; SELECT never()")
-run = schema._run
+sqlite_file.MIGRATIONS = (*sqlite_file.MIGRATIONS, "DELETE FROM owners; SELECT never()")
+run = sqlite_file._run
 
 def run_and_die(db, script):
     db.create_function("never", 0, lambda: os._exit(7))
     run(db, script)
 
-schema._run = run_and_die
+sqlite_file._run = run_and_die
 SQLiteLog(sys.argv[1])
 """
 
