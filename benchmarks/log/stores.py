@@ -13,7 +13,7 @@ from ulid import ULID
 from benchmarks.log.dialogue import Exchange, exchange
 from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.logs.rows import key_hash
+from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata
 from langchain_convmem.views.summaries import summary_draft
@@ -210,7 +210,7 @@ class FloorStore:
         for role, draft in enumerate(_drafts(said)):
             entry = ULID()
             message_id = (draft.message.id if draft.message is not None else None) or str(entry)
-            key = key_hash(message_id)
+            key = hash_message_id(message_id)
             body, metadata = encode_body(draft), encode_metadata(draft.metadata)
             rows.append((number, bytes(entry.bytes), turn, role, key, body, metadata))
         return rows

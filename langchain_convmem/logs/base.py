@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import os
 import time
@@ -47,6 +48,7 @@ from langchain_convmem.records import (
     Role,
     ThreadKey,
 )
+from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.codec import (
     DecodedBody,
     decode_body,
@@ -81,6 +83,9 @@ __all__ = [
     "get_own_id",
     "has_same_payload",
     "hash_message_id",
+    "hash_own_ids",
+    "make_async",
+    "make_sync",
     "make_twin",
     "make_version",
     "merge_entries",
@@ -280,6 +285,12 @@ def hash_message_id(message_id: str) -> int:
     """
     digest = hashlib.blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=4)
     return int.from_bytes(digest.digest(), "big") >> 1
+
+
+def hash_own_ids(batch: Iterable[EncodedDraft]) -> list[int]:
+    """Return the hashes of the ids that messages of a batch have themselves."""
+    own_ids = (get_own_id(one.draft) for one in batch)
+    return [hash_message_id(own_id) for own_id in own_ids if own_id is not None]
 
 
 def has_same_payload(first: str, second: str) -> bool:
@@ -490,7 +501,7 @@ def make_version(before: int | None) -> int:
     return max((before or 0) + 1, time.time_ns() // 1000)
 
 
-# -- asynchronous twins -------------------------------------------------------------------------
+# -- twins --------------------------------------------------------------------------------------
 
 
 def make_twin(
@@ -508,10 +519,45 @@ def make_twin(
         result: T = await self._off_loop(getattr(self, name), *args, **kwargs)
         return result
 
-    call.__name__ = f"a{name}"
-    call.__qualname__ = f"AsyncTwins.a{name}"
-    call.__doc__ = f"Do what `{name}` does, without blocking the event loop."
+    _name_twin(call, name, "AsyncTwins")
     return call
+
+
+def make_sync(job: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], T]:
+    """Return the method that runs a job of steps with direct calls.
+
+    For a log whose driver has both forms: its methods are written once, as steps.
+    """
+
+    @wraps(job)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(job(self, *args, **kwargs))
+
+    # As a caller sees it: not `Steps[T]`, but `T`.
+    signature = inspect.signature(job)
+    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+    vars(call)["__signature__"] = signature.replace(return_annotation=returned)
+    return call
+
+
+def make_async(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the asynchronous twin of a method that `make_sync` made: it awaits the same steps."""
+    job: Callable[Concatenate[S, P], Steps[T]] = vars(method)["__wrapped__"]
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await arun(job(self, *args, **kwargs))
+
+    _name_twin(call, method.__name__, method.__qualname__.rpartition(".")[0])
+    return call
+
+
+def _name_twin(twin: Callable[..., object], name: str, owner: str) -> None:
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = f"{owner}.a{name}"
+    twin.__doc__ = f"Do what `{name}` does, without blocking the event loop."
 
 
 class AsyncTwins(MessageLog, ThreadState):

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_convmem.logs.base import (
-    EncodedDraft,
     Row,
     clamp_bound,
-    get_own_id,
-    hash_message_id,
 )
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["Dialect", "Statements", "clamp_limit", "hash_own_ids", "key_rows"]
+__all__ = ["Dialect", "Statements", "clamp_limit", "key_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +82,6 @@ class Statements:
 def clamp_limit(wanted: int | None) -> int:
     """Return how many rows are wanted as a database takes it; a negative limit would be none."""
     return max(clamp_bound(wanted), 0)
-
-
-def hash_own_ids(batch: Iterable[EncodedDraft]) -> list[int]:
-    """Return the hashes of the ids that messages of a batch have themselves."""
-    own_ids = (get_own_id(one.draft) for one in batch)
-    return [hash_message_id(own_id) for own_id in own_ids if own_id is not None]
 
 
 def key_rows(

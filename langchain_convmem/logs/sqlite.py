@@ -38,13 +38,14 @@ from langchain_convmem.logs.base import (
     encode_drafts,
     encode_state,
     hash_message_id,
+    hash_own_ids,
     make_twin,
     make_version,
     merge_entries,
     plan_append,
     read_message_id,
 )
-from langchain_convmem.logs.sql import Dialect, Statements, clamp_limit, hash_own_ids, key_rows
+from langchain_convmem.logs.sql import Dialect, Statements, clamp_limit, key_rows
 from langchain_convmem.logs.sqlite_file import (
     COLUMNS,
     ROLES,

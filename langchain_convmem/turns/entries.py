@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import BaseMessage
 
-from langchain_convmem.logs.rows import same_payload
+from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Draft, Entry, Role, ThreadKey
 from langchain_convmem.turns.replies import INTERRUPTED
 from langchain_convmem.views.codec import encode_body, role_of, text_pieces
@@ -96,7 +96,7 @@ def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
 def says_same(entry: Entry, draft: Draft) -> bool:
     """Return whether an entry holds what a draft does, the message's id aside."""
     told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
-    return same_payload(encode_body(told), encode_body(draft))
+    return has_same_payload(encode_body(told), encode_body(draft))
 
 
 def replies_of(entries: Sequence[Entry], turn_id: str) -> tuple[str, ...]:

@@ -76,9 +76,7 @@ def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_there_are_sources_to_look_at():
-    assert {"memory/wrapping.py", "logs/sqlite.py", "recall/engine.py"} <= set(
-        map(_name, SOURCES)
-    )
+    assert {"memory/wrapping.py", "logs/sqlite.py", "recall/engine.py"} <= set(map(_name, SOURCES))
 
 
 # -- exceptions ---------------------------------------------------------------------------------

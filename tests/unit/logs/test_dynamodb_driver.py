@@ -5,13 +5,14 @@ import pickle
 import pytest
 
 from langchain_convmem.errors import LogError, LogUnavailableError
-from langchain_convmem.logs.dynamodb.client import Table, pause_s
-from langchain_convmem.logs.dynamodb.driver import (
+from langchain_convmem.logs.dynamodb.client import (
     ConditionFailedError,
+    Table,
     TableExistsError,
-    translated,
+    choose_pause_s,
+    define_table,
+    translate_errors,
 )
-from langchain_convmem.logs.dynamodb.table import table_definition
 
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
 
@@ -43,7 +44,7 @@ def refused(code, status=400, message="Not now."):
     ],
 )
 def test_errors_of_the_driver_become_ours(error, kind):
-    with pytest.raises(LogError) as caught, translated("put_item failed on table 'log'"):
+    with pytest.raises(LogError) as caught, translate_errors("put_item failed on table 'log'"):
         raise error
     assert type(caught.value) is kind
     assert caught.value.__cause__ is error
@@ -61,21 +62,21 @@ def test_errors_of_the_driver_become_ours(error, kind):
     ],
 )
 def test_a_refusal_tells_the_way_out(code, advice):
-    with pytest.raises(LogError) as caught, translated("query failed"):
+    with pytest.raises(LogError) as caught, translate_errors("query failed"):
         raise refused(code)
     assert code in str(caught.value)
     assert advice in str(caught.value)
 
 
 def test_other_errors_pass():
-    with pytest.raises(ZeroDivisionError), translated("query failed"):
+    with pytest.raises(ZeroDivisionError), translate_errors("query failed"):
         raise ZeroDivisionError
 
 
 def test_pauses_grow_up_to_a_limit_and_differ():
     limits = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     for attempt, limit in enumerate(limits):
-        pauses = [pause_s(attempt) for _ in range(200)]
+        pauses = [choose_pause_s(attempt) for _ in range(200)]
         assert 0 <= min(pauses) < max(pauses) <= limit
         assert max(pauses) > limit / 2
 
@@ -167,7 +168,7 @@ def test_a_write_that_is_not_found_after_an_error_has_failed(there):
 
 
 def test_the_definition_is_plain_data_and_fresh():
-    definition = table_definition("log")
+    definition = define_table("log")
     assert definition["TableName"] == "log"
     definition["KeySchema"].clear()
-    assert table_definition("log")["KeySchema"]
+    assert define_table("log")["KeySchema"]

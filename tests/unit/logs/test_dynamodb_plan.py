@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem.logs.dynamodb.keys import position_of
-from langchain_convmem.logs.dynamodb.plan import KnownIds, hash_of, planned
-from langchain_convmem.logs.rows import encode, key_hash
+from langchain_convmem.logs.base import encode_drafts, hash_message_id, plan_append
+from langchain_convmem.logs.dynamodb.items import compute_position
+from langchain_convmem.logs.dynamodb.log import KnownIds, hash_row
 from langchain_convmem.records import Control, Draft, ThreadKey
 from langchain_convmem.views.codec import draft_of
 
@@ -17,29 +17,34 @@ KEY, OTHER = ThreadKey("ana", "t1"), ThreadKey("ana", "t2")
 
 
 def encoded(*messages):
-    return encode([draft_of(message) for message in messages])
+    return encode_drafts([draft_of(message) for message in messages])
+
+
+def planned(batch, stored, number):
+    """Return the plan of an append that becomes batch `number`."""
+    return plan_append(batch, stored, first_position=compute_position(number, 0))
 
 
 def test_new_rows_stand_in_order_behind_each_other():
     plan = planned(encoded(HumanMessage("a"), AIMessage("b", id="m1")), [], 7)
-    assert plan.rows == plan.fresh
-    assert [row.position for row in plan.fresh] == [position_of(7, 0), position_of(7, 1)]
-    assert [row.role for row in plan.fresh] == ["user", "assistant"]
+    assert plan.rows == plan.added
+    assert [row.position for row in plan.added] == [compute_position(7, 0), compute_position(7, 1)]
+    assert [row.role for row in plan.added] == ["user", "assistant"]
 
 
 def test_what_is_stored_is_not_planned_again():
     said = encoded(HumanMessage("a", id="m1"), HumanMessage("b", id="m2"))
-    stored = planned(said[:1], [], 7).fresh
+    stored = planned(said[:1], [], 7).added
     plan = planned(said, stored, 8)
     assert plan.rows[0] == stored[0]
-    assert plan.fresh == (plan.rows[1],)
-    assert planned(said, [*stored, *plan.fresh], 9).fresh == ()
+    assert plan.added == (plan.rows[1],)
+    assert planned(said, [*stored, *plan.added], 9).added == ()
 
 
 def test_a_replacement_is_planned_with_its_control_entry():
-    stored = planned(encoded(HumanMessage("frist", id="m1")), [], 7).fresh
+    stored = planned(encoded(HumanMessage("frist", id="m1")), [], 7).added
     plan = planned(encoded(HumanMessage("first", id="m1")), stored, 8)
-    mark, new = plan.fresh
+    mark, new = plan.added
     assert (mark.role, plan.rows) == ("control", (new,))
     assert stored[0].id in mark.body
     assert new.turn_id == stored[0].turn_id
@@ -47,21 +52,21 @@ def test_a_replacement_is_planned_with_its_control_entry():
 
 def test_a_retracted_message_is_planned_again():
     said = encoded(HumanMessage("a", id="m1"))
-    stored = planned(said, [], 7).fresh
+    stored = planned(said, [], 7).added
     undo = Draft(role="control", control=Control((stored[0].id,), "undo"))
-    stored += planned(encode([undo]), stored, 8).fresh
-    assert len(planned(said, stored, 9).fresh) == 1
+    stored += planned(encode_drafts([undo]), stored, 8).added
+    assert len(planned(said, stored, 9).added) == 1
 
 
 # -- known ids ----------------------------------------------------------------------------------
 
 
 def rows(number, *ids):
-    return planned(encoded(*[HumanMessage("x", id=own) for own in ids]), [], number).fresh
+    return planned(encoded(*[HumanMessage("x", id=own) for own in ids]), [], number).added
 
 
 def knows(known, own, key=KEY):
-    return not known.rules_out(key, {key_hash(own)}, known.up_to(key))
+    return not known.rules_out(key, {hash_message_id(own)}, known.up_to(key))
 
 
 def test_a_thread_is_known_after_it_was_read_from_its_beginning():
@@ -73,8 +78,8 @@ def test_a_thread_is_known_after_it_was_read_from_its_beginning():
     assert known.up_to(KEY) == 7
     assert knows(known, "m1")
     assert not knows(known, "m2")
-    assert not known.rules_out(KEY, {key_hash("m2")}, 8), "8 was not read"
-    assert not known.rules_out(OTHER, {key_hash("m1")}, 1), "nothing was read"
+    assert not known.rules_out(KEY, {hash_message_id("m2")}, 8), "8 was not read"
+    assert not known.rules_out(OTHER, {hash_message_id("m1")}, 1), "nothing was read"
 
 
 def test_what_follows_is_added_and_what_leaves_a_gap_is_not():
@@ -91,9 +96,9 @@ def test_what_follows_is_added_and_what_leaves_a_gap_is_not():
 
 
 def test_an_entry_without_an_id_is_known_by_its_own_and_a_control_entry_by_none():
-    [row] = planned(encoded(HumanMessage("a")), [], 7).fresh
-    assert hash_of(row) == key_hash(row.id)
-    assert hash_of(dataclasses.replace(row, role="control")) is None
+    [row] = planned(encoded(HumanMessage("a")), [], 7).added
+    assert hash_row(row) == hash_message_id(row.id)
+    assert hash_row(dataclasses.replace(row, role="control")) is None
 
 
 def test_the_threads_used_last_are_kept():
@@ -120,7 +125,7 @@ def test_no_id_of_a_known_thread_is_ever_missing(batches):
         before.extend(fresh)
         for one, its_rows in stored.items():
             if known.up_to(one) is not None:
-                assert not any(known.rules_out(one, {hash_of(row)}, 0) for row in its_rows)
+                assert not any(known.rules_out(one, {hash_row(row)}, 0) for row in its_rows)
 
 
 @pytest.mark.parametrize("read_again_up_to", [None, 5])
@@ -136,7 +141,7 @@ def test_what_another_thread_drops_meanwhile_is_not_taken_for_known(read_again_u
             return found
 
     known = Interrupted()
-    known._threads[KEY] = (7, {key_hash("m7")})
+    known._threads[KEY] = (7, {hash_message_id("m7")})
     known.learn(KEY, rows(8, "m8"), after=7, number=8)
     assert KnownIds.up_to(known, KEY) == read_again_up_to
-    assert not known.rules_out(KEY, {key_hash("m7")}, 8)
+    assert not known.rules_out(KEY, {hash_message_id("m7")}, 8)

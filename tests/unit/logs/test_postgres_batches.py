@@ -7,9 +7,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.logs.postgres.rows import row_of
-from langchain_convmem.logs.postgres.writing import Batch
-from langchain_convmem.logs.rows import Row, encode, message_id_of, own_id
+from langchain_convmem.logs.base import (
+    Row,
+    encode_drafts,
+    get_own_id,
+    hash_message_id,
+    plan_append,
+    read_message_id,
+)
+from langchain_convmem.logs.postgres import _read_row, _write_row
 from langchain_convmem.records import Control, Draft, ThreadKey
 from langchain_convmem.views.codec import draft_of
 
@@ -29,17 +35,19 @@ class Rows:
         self.rows: list[Row] = []
 
     def append(self, drafts):
-        wanted = {own_id(draft) for draft in drafts} - {None}
-        versions = [row for row in self.rows if message_id_of(row.id, row.body) in wanted]
+        wanted = {get_own_id(draft) for draft in drafts} - {None}
+        versions = [row for row in self.rows if read_message_id(row.id, row.body) in wanted]
         versions = [row for row in versions if row.role != "control"]
         controls = [row for row in self.rows if row.role == "control"] if versions else []
-        batch = Batch(len(self.rows), versions, controls)
-        placed = [batch.put(*parts) for parts in encode(drafts)]
-        for position, uuid, turn, turn_name, role, _, body, metadata in batch.added:
+        batch, first = encode_drafts(drafts), len(self.rows) + 1
+        plan = plan_append(batch, [*versions, *controls], first_position=first)
+        for row, key_hash in zip(plan.added, plan.key_hashes, strict=True):
+            position, uuid, turn, turn_name, role, key, body, metadata = _write_row(row, key_hash)
             assert position == len(self.rows) + 1
-            self.rows.append(row_of((position, uuid, turn, turn_name, role, body, metadata)))
-        assert batch.last_position == len(self.rows)
-        return placed
+            name = None if role == "control" else hash_message_id(read_message_id(row.id, row.body))
+            assert key == name
+            self.rows.append(_read_row((position, uuid, turn, turn_name, role, body, metadata)))
+        return plan.rows
 
 
 def draft(action, entries):

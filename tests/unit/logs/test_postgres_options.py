@@ -9,7 +9,7 @@ import pytest
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.logs.postgres.transactions import Mode, opening
+from langchain_convmem.logs.postgres_pool import Mode, _write_begin
 
 WITHOUT_DRIVER = """
 import sys
@@ -77,7 +77,7 @@ def test_making_and_closing_a_log_connects_to_nothing():
 
 
 def test_a_reader_sees_one_state_and_takes_no_transaction_number():
-    text = opening(Mode.READ, 1.5)
+    text = _write_begin(Mode.READ, 1.5)
     assert text.startswith("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ")
     assert "SET LOCAL statement_timeout = 1500" in text
     assert "xact" not in text
@@ -85,17 +85,17 @@ def test_a_reader_sees_one_state_and_takes_no_transaction_number():
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_nothing_is_set_beyond_the_transaction(mode):
-    for statement in opening(mode, 30.0).split("; "):
+    for statement in _write_begin(mode, 30.0).split("; "):
         assert statement.startswith(("BEGIN ", "SET LOCAL ", "SELECT pg_current_xact_id()"))
-    assert opening(mode, 30.0).endswith("true)") == (mode is not Mode.READ)
+    assert _write_begin(mode, 30.0).endswith("true)") == (mode is not Mode.READ)
 
 
 def test_erasing_may_run_as_long_as_it_takes_but_not_wait_so():
-    text = opening(Mode.ERASE, 30.0)
+    text = _write_begin(Mode.ERASE, 30.0)
     assert "statement_timeout" not in text
     assert "SET LOCAL lock_timeout = 30000" in text
 
 
 def test_without_a_limit_the_servers_settings_count():
     for mode in Mode:
-        assert "timeout" not in opening(mode, None)
+        assert "timeout" not in _write_begin(mode, None)
