@@ -308,8 +308,7 @@ def _drop_id(body: str) -> str:
 # -- appending ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AppendPlan:
+class AppendPlan(NamedTuple):
     """What one append writes, and which row stands for each draft; made by `plan_append`.
 
     Attributes:
@@ -320,10 +319,10 @@ class AppendPlan:
         bodies: For each draft what its new row's body reads as; None where an earlier row stands.
     """
 
-    rows: tuple[Row, ...]
-    added: tuple[Row, ...]
-    key_hashes: tuple[int | None, ...]
-    bodies: tuple[DecodedBody | None, ...]
+    rows: Sequence[Row]
+    added: Sequence[Row]
+    key_hashes: Sequence[int | None]
+    bodies: Sequence[DecodedBody | None]
 
     def build_entries(self, key: ThreadKey) -> list[Entry]:
         """Return one entry for each draft, as it will be read.
@@ -347,7 +346,7 @@ def _make_ulid(_position: int) -> str:
 
 def plan_append(
     batch: Sequence[EncodedDraft],
-    stored: Iterable[Row] = (),
+    stored: Sequence[Row] = (),
     *,
     first_position: int,
     make_id: Callable[[int], str] = _make_ulid,
@@ -369,42 +368,42 @@ def plan_append(
         CorruptEntryError: If a stored control entry cannot be read.
     """
     planner = _Planner(first_position, make_id)
-    planner.note(stored, {own for one in batch if (own := get_own_id(one.draft)) is not None})
-    found = [planner.put(encoded) for encoded in batch]
-    return AppendPlan(
-        rows=tuple(row for row, _ in found),
-        added=tuple(planner.added),
-        key_hashes=tuple(planner.key_hashes),
-        bodies=tuple(body for _, body in found),
-    )
+    if stored:
+        planner.note(stored, {get_own_id(one.draft) for one in batch})
+    for encoded in batch:
+        planner.put(encoded)
+    return planner.plan
 
 
 class _Planner:
     """A thread's rows with new ones behind them, by message id."""
 
     def __init__(self, first_position: int, make_id: Callable[[int], str]) -> None:
-        self.added: list[Row] = []
-        self.key_hashes: list[int | None] = []
+        self._rows: list[Row] = []
+        self._added: list[Row] = []
+        self._key_hashes: list[int | None] = []
+        self._bodies: list[DecodedBody | None] = []
+        self.plan = AppendPlan(self._rows, self._added, self._key_hashes, self._bodies)
         self._next_position = first_position
         self._make_id = make_id
         self._versions: dict[str, list[Row]] = {}
         self._controls: list[Row] = []
         self._dead: frozenset[str] | None = None
 
-    def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
-        if wanted:
-            for row in stored:
-                if row.role == "control":
-                    self._controls.append(row)
-                elif (message_id := read_message_id(row.id, row.body)) in wanted:
-                    self._versions.setdefault(message_id, []).append(row)
+    def note(self, stored: Iterable[Row], wanted: Collection[str | None]) -> None:
+        for row in stored:
+            if row.role == "control":
+                self._controls.append(row)
+            elif (message_id := read_message_id(row.id, row.body)) in wanted:
+                self._versions.setdefault(message_id, []).append(row)
 
-    def put(self, encoded: EncodedDraft) -> tuple[Row, DecodedBody | None]:
+    def put(self, encoded: EncodedDraft) -> None:
         draft, body, decoded, metadata = encoded
         message_id = get_own_id(draft)
         before = None if message_id is None else self._find_live(message_id)
         if before is not None and has_same_payload(before.body, body):
-            return before, None
+            self._answer(before, None)
+            return
         turn_id = draft.turn_id
         if before is not None:
             turn_id, mark = before.turn_id, self._take_place()
@@ -414,7 +413,7 @@ class _Planner:
             self._add(Row(*mark, mark[0], "control", encode_body(control), None), None)
         row = Row(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
         self._add(row, message_id)
-        return row, decoded
+        self._answer(row, decoded)
 
     def _find_live(self, message_id: str) -> Row | None:
         """Return the version of a message that no control entry retracts."""
@@ -431,15 +430,19 @@ class _Planner:
         return self._make_id(position), position
 
     def _add(self, row: Row, message_id: str | None) -> None:
-        self.added.append(row)
+        self._added.append(row)
         if row.role == "control":  # the id of a control entry is no message's
             self._controls.append(row)
             self._dead = None
-            self.key_hashes.append(None)
+            self._key_hashes.append(None)
         else:
             name = message_id or row.id
             self._versions.setdefault(name, []).append(row)
-            self.key_hashes.append(hash_message_id(name))
+            self._key_hashes.append(hash_message_id(name))
+
+    def _answer(self, row: Row, body: DecodedBody | None) -> None:
+        self._rows.append(row)
+        self._bodies.append(body)
 
 
 # -- checking and bounding ----------------------------------------------------------------------

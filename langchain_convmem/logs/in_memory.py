@@ -12,6 +12,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import now_ms, ulid_ms
 from langchain_convmem.logs.base import (
+    AppendPlan,
     EncodedDraft,
     Row,
     TransactionTwins,
@@ -104,12 +105,14 @@ class InMemoryLog(TransactionTwins):
             return []
         with self._lock:
             thread = self._make_thread(key)
-            stored = thread.read_stored(batch)
-            plan = plan_append(batch, stored, first_position=self._position + 1)
+            plan = self._plan(thread, batch)
             self._position += len(plan.added)
             for row in plan.added:
                 thread.add(row)
         return plan.build_entries(key)
+
+    def _plan(self, thread: _Thread, batch: Sequence[EncodedDraft]) -> AppendPlan:
+        return plan_append(batch, thread.read_stored(batch), first_position=self._position + 1)
 
     def _make_thread(self, key: ThreadKey) -> _Thread:
         self._generations.setdefault(key.owner, self._epoch)

@@ -550,14 +550,17 @@ def _read_stored(
 
 
 def _read_versions(
-    db: sqlite3.Connection, thread: int | None, hashes: Iterable[int]
+    db: sqlite3.Connection, thread: int | None, hashes: Sequence[int]
 ) -> list[Sequence[Any]]:
     """Return the `COLUMNS` of rows whose message ids have these hashes, by position."""
-    wanted = sorted(set(hashes))
+    if not hashes:
+        return []
+    if len(hashes) <= _HASHES_AT_ONCE:
+        return db.execute(_SQL.versions(len(hashes)), (thread, *hashes)).fetchall()
     found: list[Sequence[Any]] = []
+    wanted = sorted(set(hashes))
     for start in range(0, len(wanted), _HASHES_AT_ONCE):
-        some = wanted[start : start + _HASHES_AT_ONCE]
-        found += db.execute(_SQL.versions(len(some)), (thread, *some)).fetchall()
+        found += _read_versions(db, thread, wanted[start : start + _HASHES_AT_ONCE])
     return sorted(found, key=itemgetter(0))
 
 
@@ -591,7 +594,7 @@ def _find_rows(
 ) -> list[Row]:
     """Return a thread's rows with these message ids, ascending."""
     wanted = frozenset(message_ids)
-    found = _read_versions(db, thread, map(hash_message_id, wanted))
+    found = _read_versions(db, thread, [hash_message_id(name) for name in wanted])
     rows = [read_row(columns, key.thread_id) for columns in found]
     return [row for row in rows if read_message_id(row.id, row.body) in wanted]
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.logs.base import get_own_id, plan_append, read_message_id
 from langchain_convmem.logs.in_memory import _Thread
 from langchain_convmem.records import Metadata, Owner, StateDocument
 from langchain_convmem.views.live import live_entries
@@ -70,9 +71,11 @@ class OrdersByText(Shows):
 
 @killed_by("test_order_holds_over_batches_and_inside_one")
 class TakesTheTimeForThePosition(InMemoryLog):
-    def _insert(self, *args):
-        self._position = time.time_ns() // 1_000_000 - 1
-        return super()._insert(*args)
+    def _plan(self, thread, batch):
+        plan = super()._plan(thread, batch)
+        for row in plan.added:
+            row.position = time.time_ns() // 1_000_000
+        return plan
 
 
 @killed_by("test_a_batch_with_one_bad_message_leaves_nothing")
@@ -163,9 +166,10 @@ class StoresEveryRetry(Edits):
 
 @killed_by("test_another_payload_replaces_the_message_in_its_place")
 class KeepsTheFirstVersion(InMemoryLog):
-    def _put(self, thread, draft, body, metadata):
-        before = thread.live_with_key(draft.message.id) if draft.message is not None else None
-        return before or super()._put(thread, draft, body, metadata)
+    def _plan(self, thread, batch):
+        there = {read_message_id(row.id, row.body): row.body for row in thread.read_stored(batch)}
+        kept = [one._replace(body=there.get(get_own_id(one.draft), one.body)) for one in batch]
+        return super()._plan(thread, kept)
 
 
 @killed_by(
@@ -173,18 +177,19 @@ class KeepsTheFirstVersion(InMemoryLog):
     "test_a_message_may_be_replaced_many_times",
 )
 class ReplacesAtTheEnd(InMemoryLog):
-    def _insert(self, thread, entry_id, draft, body, metadata):
-        if draft.control is not None:
-            body = body.replace('"replacement"', '"forgotten"')
-        return super()._insert(thread, entry_id, draft, body, metadata)
+    def _plan(self, thread, batch):
+        plan = super()._plan(thread, batch)
+        for row in plan.added:
+            if row.role == "control":
+                row.body = row.body.replace('"replacement"', '"forgotten"')
+        return plan
 
 
 @killed_by("test_a_retracted_message_can_be_added_again")
 class RemembersRetractedMessages(InMemoryLog):
-    def _put(self, thread, draft, body, metadata):
-        versions = thread.versions.get(getattr(draft.message, "id", None) or "", ())
-        known = [thread.rows[at] for at in versions if thread.rows[at].body == body]
-        return known[0] if known else super()._put(thread, draft, body, metadata)
+    def _plan(self, thread, batch):
+        stored = [row for row in thread.read_stored(batch) if row.role != "control"]
+        return plan_append(batch, stored, first_position=self._position + 1)
 
 
 # -- reading ------------------------------------------------------------------------------------

@@ -37,15 +37,15 @@ def test_what_is_stored_is_not_planned_again():
     stored = planned(said[:1], [], 7).added
     plan = planned(said, stored, 8)
     assert plan.rows[0] == stored[0]
-    assert plan.added == (plan.rows[1],)
-    assert planned(said, [*stored, *plan.added], 9).added == ()
+    assert plan.added == [plan.rows[1]]
+    assert planned(said, [*stored, *plan.added], 9).added == []
 
 
 def test_a_replacement_is_planned_with_its_control_entry():
     stored = planned(encoded(HumanMessage("frist", id="m1")), [], 7).added
     plan = planned(encoded(HumanMessage("first", id="m1")), stored, 8)
     mark, new = plan.added
-    assert (mark.role, plan.rows) == ("control", (new,))
+    assert (mark.role, plan.rows) == ("control", [new])
     assert stored[0].id in mark.body
     assert new.turn_id == stored[0].turn_id
 

@@ -75,4 +75,4 @@ def test_a_control_entry_has_no_key():
     row = Row(entry_id, 7, entry_id, "control", '{"v":1}', None)
     assert _write_row(row, None)[5] is None
     undo = Draft(role="control", control=Control((entry_id,), "undo"))
-    assert plan_append(encode_drafts([undo]), first_position=7).key_hashes == (None,)
+    assert plan_append(encode_drafts([undo]), first_position=7).key_hashes == [None]
