@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import new_ulid, ulid_ms
@@ -77,13 +77,14 @@ __all__ = [
     "check_scope",
     "check_user",
     "clamp_bound",
+    "clamp_limit",
     "decode_entry",
     "encode_drafts",
     "encode_state",
     "get_own_id",
     "has_same_payload",
     "hash_message_id",
-    "hash_own_ids",
+    "list_own_ids",
     "make_async",
     "make_sync",
     "make_twin",
@@ -287,10 +288,10 @@ def hash_message_id(message_id: str) -> int:
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
-def hash_own_ids(batch: Iterable[EncodedDraft]) -> list[int]:
-    """Return the hashes of the ids that messages of a batch have themselves."""
+def list_own_ids(batch: Iterable[EncodedDraft]) -> list[str]:
+    """Return the ids that messages of a batch have themselves, in order."""
     own_ids = (get_own_id(one.draft) for one in batch)
-    return [hash_message_id(own_id) for own_id in own_ids if own_id is not None]
+    return [own_id for own_id in own_ids if own_id is not None]
 
 
 def has_same_payload(first: str, second: str) -> bool:
@@ -369,7 +370,7 @@ def plan_append(
     """
     planner = _Planner(first_position, make_id)
     if stored:
-        planner.note(stored, {get_own_id(one.draft) for one in batch})
+        planner.note(stored, frozenset(list_own_ids(batch)))
     for encoded in batch:
         planner.put(encoded)
     return planner.plan
@@ -390,7 +391,7 @@ class _Planner:
         self._controls: list[Row] = []
         self._dead: frozenset[str] | None = None
 
-    def note(self, stored: Iterable[Row], wanted: Collection[str | None]) -> None:
+    def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
         for row in stored:
             if row.role == "control":
                 self._controls.append(row)
@@ -487,6 +488,11 @@ def clamp_bound(number: int | None) -> int:
     return max(-_LARGEST_INTEGER, min(number, _LARGEST_INTEGER))
 
 
+def clamp_limit(wanted: int | None) -> int:
+    """Return how many rows are wanted as a database takes it; a negative limit would be none."""
+    return max(clamp_bound(wanted), 0)
+
+
 # -- state documents ----------------------------------------------------------------------------
 
 
@@ -566,6 +572,8 @@ def _name_twin(twin: Callable[..., object], name: str, owner: str) -> None:
 class AsyncTwins(MessageLog, ThreadState):
     """Adds the `a...` methods to a log by running the synchronous ones off the event loop.
 
+    Adds the `with` block too, which closes the log at its end.
+
     A cancelled call that has begun is carried through: what was written stays consistent.
 
     Attributes:
@@ -575,6 +583,12 @@ class AsyncTwins(MessageLog, ThreadState):
     workers: int = 1
     _twin_pool: ThreadPoolExecutor | None = None
     _twin_pid: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     aappend = make_twin(MessageLog.append)
     aentries = make_twin(MessageLog.entries)

@@ -7,7 +7,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from langchain_convmem.errors import LogClosedError, LogError
 from langchain_convmem.ids import now_ms, ulid_ms
@@ -25,7 +25,7 @@ from langchain_convmem.logs.base import (
     decode_entry,
     encode_drafts,
     encode_state,
-    get_own_id,
+    list_own_ids,
     make_twin,
     make_version,
     merge_entries,
@@ -73,12 +73,6 @@ class InMemoryLog(TransactionTwins):
 
     def __repr__(self) -> str:
         return f"InMemoryLog({len(self._threads)} threads)"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def _off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
@@ -346,7 +340,7 @@ class _Thread:
 
     def read_stored(self, batch: Iterable[EncodedDraft]) -> list[Row]:
         """Return what `plan_append` asks for."""
-        found = self.find(own for one in batch if (own := get_own_id(one.draft)) is not None)
+        found = self.find(list_own_ids(batch))
         return found and [*found, *(row for row in self.rows if row.role == "control")]
 
 

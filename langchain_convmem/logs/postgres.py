@@ -47,11 +47,12 @@ from langchain_convmem.logs.base import (
     check_scope,
     check_user,
     clamp_bound,
+    clamp_limit,
     decode_entry,
     encode_drafts,
     encode_state,
     hash_message_id,
-    hash_own_ids,
+    list_own_ids,
     make_async,
     make_sync,
     make_version,
@@ -66,7 +67,7 @@ from langchain_convmem.logs.postgres_pool import (
     PostgresConnections,
     Transaction,
 )
-from langchain_convmem.logs.sql import Dialect, Statements, clamp_limit, key_rows
+from langchain_convmem.logs.sql import Dialect, Statements, key_rows
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
@@ -563,7 +564,7 @@ def _append(tx: Transaction, key: ThreadKey, batch: Sequence[EncodedDraft]) -> S
 
 def _read_stored(tx: Transaction, thread: int, batch: Iterable[EncodedDraft]) -> Steps[list[Row]]:
     """Return what `plan_append` asks for."""
-    hashes = hash_own_ids(batch)
+    hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
     if not hashes:
         return []
     found = yield tx.query(_BY_NUMBER.versions(len(hashes)), thread, hashes)

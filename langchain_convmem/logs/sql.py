@@ -12,11 +12,10 @@ from typing import Any
 
 from langchain_convmem.logs.base import (
     Row,
-    clamp_bound,
 )
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["Dialect", "Statements", "clamp_limit", "key_rows"]
+__all__ = ["Dialect", "Statements", "key_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,6 @@ class Statements:
     def versions(self, count: int) -> str:
         """Return what finds rows whose message ids have one of so many hashes, in order."""
         return f"{self._versions} {self._among(count)} {self._in_order}"
-
-
-def clamp_limit(wanted: int | None) -> int:
-    """Return how many rows are wanted as a database takes it; a negative limit would be none."""
-    return max(clamp_bound(wanted), 0)
 
 
 def key_rows(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from langchain_convmem.errors import ConfigError, CorruptEntryError, LogError
 from langchain_convmem.ids import now_ms, numbered_ulid, ulid_ms, ulid_text
@@ -34,18 +34,19 @@ from langchain_convmem.logs.base import (
     check_scope,
     check_user,
     clamp_bound,
+    clamp_limit,
     decode_entry,
     encode_drafts,
     encode_state,
     hash_message_id,
-    hash_own_ids,
+    list_own_ids,
     make_twin,
     make_version,
     merge_entries,
     plan_append,
     read_message_id,
 )
-from langchain_convmem.logs.sql import Dialect, Statements, clamp_limit, key_rows
+from langchain_convmem.logs.sql import Dialect, Statements, key_rows
 from langchain_convmem.logs.sqlite_file import (
     COLUMNS,
     ROLES,
@@ -128,12 +129,6 @@ class SQLiteLog(TransactionTwins):
 
     def __repr__(self) -> str:
         return f"SQLiteLog({str(self.path)!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file; later calls raise `LogClosedError`. Idempotent."""
@@ -543,7 +538,8 @@ def _read_stored(
     db: sqlite3.Connection, key: ThreadKey, thread: int, batch: Iterable[EncodedDraft]
 ) -> list[Row]:
     """Return what `plan_append` asks for."""
-    found = _read_versions(db, thread, hash_own_ids(batch))
+    hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
+    found = _read_versions(db, thread, hashes)
     if found:
         found += db.execute(_SQL.controls, (thread,)).fetchall()
     return [read_row(columns, key.thread_id) for columns in found]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -39,7 +39,7 @@ from langchain_convmem.logs.base import (
     encode_drafts,
     encode_state,
     hash_message_id,
-    hash_own_ids,
+    list_own_ids,
     make_twin,
     make_version,
     plan_append,
@@ -136,12 +136,6 @@ class DynamoDBLog(AsyncTwins):
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def create_table(self, *, ttl: bool = True) -> bool:
         """Make the table unless there is one, and wait until it can be used.
@@ -359,7 +353,7 @@ class _Writer:
 
     def append(self, key: ThreadKey, batch: Sequence[EncodedDraft]) -> AppendPlan:
         """Append what is new among the drafts in one batch; return the plan carried out."""
-        hashes = set(hash_own_ids(batch))
+        hashes = set(map(hash_message_id, list_own_ids(batch)))
         with self.lock_owner(key.owner):
             for _ in self.attempts():
                 newest = self._batches.find_newest(key.owner)
