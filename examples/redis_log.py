@@ -151,7 +151,7 @@ class RedisLog(kit.AsyncTwins):
     aowners = kit.make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         bounds = f"({kit.clamp_bound(cursor)}", "+inf", 0, kit.clamp_limit(limit)
         with self._translate_errors():
             pipe = self._redis.pipeline().hget(self._key("owner", owner), "generation")

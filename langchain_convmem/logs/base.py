@@ -194,7 +194,7 @@ def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metada
 
 
 def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int) -> Changes:
-    """Return rows behind a cursor as entries; see `MessageLog.changes`.
+    """Return rows after a cursor as entries; see `MessageLog.changes`.
 
     Raises:
         CorruptEntryError: If a row cannot be read; the message names thread and position.
@@ -206,10 +206,10 @@ def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation
 def build_line_changes(
     rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int, limit: int | None
 ) -> LineChanges:
-    """Return the dialog lines of rows behind a cursor; see `LineSource.line_changes`.
+    """Return the dialog lines of rows after a cursor; see `LineSource.line_changes`.
 
     Args:
-        rows: All that the log has behind the cursor, but no more than the limit.
+        rows: All that the log has after the cursor, but no more than the limit.
         cursor: Where they begin.
         generation: See `Changes`.
         limit: How many were asked for.
@@ -377,7 +377,7 @@ def plan_append(
 
 
 class _Planner:
-    """A thread's rows with new ones behind them, by message id."""
+    """A thread's rows with new ones after them, by message id."""
 
     def __init__(self, first_position: int, make_id: Callable[[int], str]) -> None:
         self._rows: list[Row] = []
@@ -525,7 +525,7 @@ def make_twin(
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self._off_loop(getattr(self, name), *args, **kwargs)
+        result: T = await self._run_off_loop(getattr(self, name), *args, **kwargs)
         return result
 
     _name_twin(call, name, "AsyncTwins")
@@ -602,7 +602,7 @@ class AsyncTwins(MessageLog, ThreadState):
     aset_state = make_twin(ThreadState.set_state)
     adelete_state = make_twin(ThreadState.delete_state)
 
-    async def _off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._get_pool(), partial(call, *args, **kwargs))
 

@@ -74,7 +74,7 @@ class InMemoryLog(TransactionTwins):
     def __repr__(self) -> str:
         return f"InMemoryLog({len(self._threads)} threads)"
 
-    async def _off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
         return call(*args, **kwargs)
 
@@ -149,8 +149,8 @@ class InMemoryLog(TransactionTwins):
         with self._lock:
             self._check_open()
             rows = self._threads[key].rows if key in self._threads else []
-            start = bisect_right(rows, after, key=_position)
-            stop = len(rows) if until is None else bisect_right(rows, until, key=_position)
+            start = bisect_right(rows, after, key=_get_position)
+            stop = len(rows) if until is None else bisect_right(rows, until, key=_get_position)
             if last is not None:
                 start = max(start, stop - max(last, 0))
             kept = rows[start:stop]
@@ -170,7 +170,7 @@ class InMemoryLog(TransactionTwins):
         with self._lock:
             self._check_open()
             found = [
-                (thread.rows[-1].id, _info(key, thread.rows))
+                (thread.rows[-1].id, _build_info(key, thread.rows))
                 for key, thread in self._threads.items()
                 if key.user_id == user_id and thread.rows
             ]
@@ -185,21 +185,21 @@ class InMemoryLog(TransactionTwins):
     aowners = make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
-        rows, generation = self._later(owner, cursor, limit)
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
+        rows, generation = self._read_later(owner, cursor, limit)
         return build_changes(rows, cursor, generation)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
-        rows, generation = self._later(owner, cursor, limit)
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
+        rows, generation = self._read_later(owner, cursor, limit)
         return build_line_changes(rows, cursor, generation, limit)
 
-    def _later(
+    def _read_later(
         self, owner: Owner, cursor: int, limit: int | None
     ) -> tuple[list[tuple[ThreadKey, Row]], int]:
-        """Return an owner's rows behind a cursor, and the generation."""
+        """Return an owner's rows after a cursor, and the generation."""
         with self._lock:
             self._check_open()
             generation = self._generations.get(owner, self._epoch)
@@ -344,9 +344,9 @@ class _Thread:
         return found and [*found, *(row for row in self.rows if row.role == "control")]
 
 
-def _position(row: Row) -> int:
+def _get_position(row: Row) -> int:
     return row.position
 
 
-def _info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
+def _build_info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
     return ThreadInfo(key, len(rows), ulid_ms(rows[0].id), ulid_ms(rows[-1].id))

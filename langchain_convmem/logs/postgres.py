@@ -12,7 +12,7 @@ owners     a user, or a thread of no user (user_id NULL); last_position numbers 
            its row lock puts its writers in a line; generation = epoch of its last `forget`
 threads    one row per (owner, thread_id); digests are the keys, since ids may be long
 entries    (owner, position); key_hash finds a message's id
-documents  small JSON documents beside a thread, with a version for compare-and-set
+documents  small JSON documents of a thread, with a version for compare-and-set
 segments   what recall derived from lines; rebuildable, gone with its entry
 """
 
@@ -302,7 +302,7 @@ class PostgresLog:
 
     @make_sync
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Steps[Changes]:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         return self._call(
             Mode.READ, partial(_read_changes, owner=owner, cursor=cursor, limit=limit)
         )
@@ -313,7 +313,7 @@ class PostgresLog:
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> Steps[LineChanges]:
-        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         job = partial(_read_line_changes, owner=owner, cursor=cursor, limit=limit)
         return self._call(Mode.READ, job)
 
@@ -567,7 +567,7 @@ def _read_stored(tx: Transaction, thread: int, batch: Iterable[EncodedDraft]) ->
     hashes = [hash_message_id(own_id) for own_id in list_own_ids(batch)]
     if not hashes:
         return []
-    found = yield tx.query(_BY_NUMBER.versions(len(hashes)), thread, hashes)
+    found = yield tx.query(_BY_NUMBER.select_versions(len(hashes)), thread, hashes)
     if found:
         found += yield tx.query(_BY_NUMBER.controls, thread)
     return [_read_row(columns) for columns in found]
@@ -606,7 +606,7 @@ def _annotate(
 def _read_range(
     tx: Transaction, key: ThreadKey, *, after: int, until: int | None, last: int | None
 ) -> Steps[list[Entry]]:
-    """Return a thread's entries behind `after` up to `until`, ascending; the latest `last`."""
+    """Return a thread's entries after `after` up to `until`, ascending; the latest `last`."""
     bounds = clamp_bound(after), clamp_bound(until), clamp_limit(last)
     found = yield tx.query(_BY_NAME.entries, *_name_thread(key), *bounds)
     return [decode_entry(key, _read_row(columns)) for columns in reversed(found)]
@@ -615,7 +615,7 @@ def _read_range(
 def _find(tx: Transaction, key: ThreadKey, wanted: Collection[str]) -> Steps[list[Entry]]:
     """Return a thread's entries with these message ids, ascending."""
     hashes = [hash_message_id(message_id) for message_id in wanted]
-    found = yield tx.query(_BY_NAME.versions(len(hashes)), *_name_thread(key), hashes)
+    found = yield tx.query(_BY_NAME.select_versions(len(hashes)), *_name_thread(key), hashes)
     rows = [_read_row(columns) for columns in found]
     return [decode_entry(key, row) for row in rows if read_message_id(row.id, row.body) in wanted]
 
@@ -662,7 +662,7 @@ def _list_owners(tx: Transaction) -> Steps[list[Owner]]:
 def _read_changes(
     tx: Transaction, owner: Owner, cursor: int, *, limit: int | None
 ) -> Steps[Changes]:
-    """Return an owner's entries behind a cursor, in the order they were committed."""
+    """Return an owner's entries after a cursor, in the order they were committed."""
     rows, generation = yield from _read_later(tx, owner, cursor, limit)
     return build_changes(rows, cursor, generation)
 
@@ -670,7 +670,7 @@ def _read_changes(
 def _read_line_changes(
     tx: Transaction, owner: Owner, cursor: int, *, limit: int | None
 ) -> Steps[LineChanges]:
-    """Return the dialog lines of an owner behind a cursor, in the order they were committed."""
+    """Return the dialog lines of an owner after a cursor, in the order they were committed."""
     rows, generation = yield from _read_later(tx, owner, cursor, limit)
     return build_line_changes(rows, cursor, generation, limit)
 
@@ -678,7 +678,7 @@ def _read_line_changes(
 def _read_later(
     tx: Transaction, owner: Owner, cursor: int, limit: int | None
 ) -> Steps[tuple[Iterable[tuple[ThreadKey, Row]], int]]:
-    """Return an owner's rows behind a cursor, and the generation."""
+    """Return an owner's rows after a cursor, and the generation."""
     [(number, generation)] = yield tx.query(
         "SELECT o.owner, coalesce(o.generation, m.forget_epoch) "
         "FROM {s}.log_meta m LEFT JOIN {s}.owners o ON o.digest = %s",
@@ -788,7 +788,7 @@ def _raise_epoch(tx: Transaction, owner: _LockedOwner | None, *, dropped: bool) 
     """Give the owner a generation that no earlier reader has seen.
 
     The last thing before the commit, since everyone who forgets meets at this row. A dropped owner
-    who comes back must not get a position twice: cursors of others may stand behind it.
+    who comes back must not get a position twice: cursors of others may stand after it.
     """
     yield tx.query(
         "WITH raised AS (UPDATE {s}.log_meta SET forget_epoch = forget_epoch + 1, "
@@ -854,7 +854,7 @@ def _delete_document(tx: Transaction, key: ThreadKey, name: str) -> Steps[None]:
 def _load_segments(
     tx: Transaction, owner: Owner, fingerprint: str, *, after: int
 ) -> Steps[list[StoredSegment]]:
-    """Return an owner's rows behind position `after`, by position, part and segment."""
+    """Return an owner's rows after position `after`, by position, part and segment."""
     found = yield tx.query(
         "SELECT s.position, s.part, s.segment, s.terms, s.vector, s.analysis FROM {s}.segments s "
         "JOIN {s}.owners o ON o.owner = s.owner "

@@ -71,7 +71,7 @@ _LOST = frozenset({"25P03", "25P04", "57P01", "57P02", "57P03", "57P05"})
 _STANDBY = "25006"
 """The server only reads: after a failover, until the address leads to the new primary."""
 _LASTING = ("28", "3D", "54", "57P04")
-"""Beginnings of operational errors that another try does not mend: rights, names, limits."""
+"""Beginnings of operational errors that another try does not fix: rights, names, limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,14 +207,14 @@ class PostgresConnections:
     def _connect(self) -> Connection[Any]:
         from psycopg import Connection
 
-        return Connection.connect(**self._settings())
+        return Connection.connect(**self._make_settings())
 
     async def _aconnect(self) -> AsyncConnection[Any]:
         from psycopg import AsyncConnection
 
-        return await AsyncConnection.connect(**self._settings())
+        return await AsyncConnection.connect(**self._make_settings())
 
-    def _settings(self) -> dict[str, Any]:
+    def _make_settings(self) -> dict[str, Any]:
         return {
             **(self._parameters or {}),
             "client_encoding": "utf8",
@@ -391,29 +391,29 @@ class Transaction:
 
     def fetch(self, text: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Run a statement; see `query`."""
-        self.cursor.execute(self._sql(text), values or None, binary=bool(values))
+        self.cursor.execute(self._write_sql(text), values or None, binary=bool(values))
         while self.cursor.nextset():
             pass
         return self.cursor.fetchall() if self.cursor.description else []
 
     async def afetch(self, text: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """Run a statement; see `query`."""
-        await self.cursor.execute(self._sql(text), values or None, binary=bool(values))
+        await self.cursor.execute(self._write_sql(text), values or None, binary=bool(values))
         while self.cursor.nextset():
             pass
         return await self.cursor.fetchall() if self.cursor.description else []
 
     def count(self, text: str, values: tuple[Any, ...]) -> int:
         """Run a statement; see `change`."""
-        self.cursor.execute(self._sql(text), values)
+        self.cursor.execute(self._write_sql(text), values)
         return int(self.cursor.rowcount)
 
     async def acount(self, text: str, values: tuple[Any, ...]) -> int:
         """Run a statement; see `change`."""
-        await self.cursor.execute(self._sql(text), values)
+        await self.cursor.execute(self._write_sql(text), values)
         return int(self.cursor.rowcount)
 
-    def _sql(self, text: str) -> bytes:
+    def _write_sql(self, text: str) -> bytes:
         return text.format(s=f'"{self.schema}"').encode()
 
 

@@ -1,7 +1,7 @@
 """What the logs in SQL databases share: statements with one meaning, and the rows they return.
 
-Both keep entries in a table `entries` beside `threads` and `owners`, find a message's id by a hash,
-and read control entries only where a message is there already.
+Both keep entries in a table `entries` next to `threads` and `owners`, find the id of a message by a
+hash, and read control entries only where a message is there already.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Statements:
         self.document = f"SELECT value, version {of_document}"
         self.delete_document = f"DELETE {of_document}"
 
-    def versions(self, count: int) -> str:
+    def select_versions(self, count: int) -> str:
         """Return what finds rows whose message ids have one of so many hashes, in order."""
         return f"{self._versions} {self._among(count)} {self._in_order}"
 

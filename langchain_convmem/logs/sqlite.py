@@ -268,7 +268,7 @@ class SQLiteLog(TransactionTwins):
     aowners = make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
         rows = key_rows(owner, found.rows, read_row)
@@ -277,7 +277,7 @@ class SQLiteLog(TransactionTwins):
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
         rows = key_rows(owner, found.rows, read_row)
@@ -552,7 +552,7 @@ def _read_versions(
     if not hashes:
         return []
     if len(hashes) <= _HASHES_AT_ONCE:
-        return db.execute(_SQL.versions(len(hashes)), (thread, *hashes)).fetchall()
+        return db.execute(_SQL.select_versions(len(hashes)), (thread, *hashes)).fetchall()
     found: list[Sequence[Any]] = []
     wanted = sorted(set(hashes))
     for start in range(0, len(wanted), _HASHES_AT_ONCE):
@@ -604,7 +604,7 @@ def _read_info(key: ThreadKey, count: int, first: bytes, last: bytes) -> ThreadI
 
 
 class _Later(NamedTuple):
-    """What an owner's file holds behind a cursor."""
+    """What an owner's file holds after a cursor."""
 
     rows: list[Sequence[Any]]
     """Thread ids and `COLUMNS`, in the order they were committed."""
@@ -612,7 +612,7 @@ class _Later(NamedTuple):
 
 
 def _read_later(db: sqlite3.Connection, owner: Owner, cursor: int, limit: int | None) -> _Later:
-    """Return an owner's rows behind a cursor."""
+    """Return an owner's rows after a cursor."""
     # Asked before every recall, so in one statement.
     known = db.execute(
         "SELECT owner, generation, (SELECT max(seq) FROM entries) FROM owners "
@@ -802,11 +802,11 @@ class WaitingSegments:
         ]
         if not mine:
             return list(stored)
-        by_place = {_place(row): row for row in stored}
+        by_place = {_get_place(row): row for row in stored}
         for row in mine:
-            before = by_place.get(_place(row))
+            before = by_place.get(_get_place(row))
             vector = before.vector if before is not None and row.vector is None else row.vector
-            by_place[_place(row)] = replace(row, vector=vector)
+            by_place[_get_place(row)] = replace(row, vector=vector)
         return [by_place[place] for place in sorted(by_place)]
 
     def write(self, db: sqlite3.Connection) -> None:
@@ -839,7 +839,7 @@ class WaitingSegments:
         return found
 
 
-def _place(row: StoredSegment) -> tuple[int, int, int]:
+def _get_place(row: StoredSegment) -> tuple[int, int, int]:
     return row.position, row.part, row.segment
 
 

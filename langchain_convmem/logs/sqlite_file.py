@@ -12,9 +12,9 @@ meta      one row: the epoch that every `forget` raises, and the highest positio
 owners    a user, or a thread of no user; generation = epoch of its last `forget`
 threads   one row per (owner, thread_id)
 entries   seq is position and commit order in one; key_hash finds a message's id, and an entry's
-          own id tells its position. As its primary key, seq stands behind the columns of every
+          own id tells its position. As its primary key, seq stands after the columns of every
           index anyway
-documents small JSON documents beside a thread, with a version for compare-and-set
+documents small JSON documents of a thread, with a version for compare-and-set
 segments  what recall derived from lines; rebuildable, gone with its entry
 """
 
@@ -59,7 +59,7 @@ __all__ = [
 
 _IDLE_LIMIT = 4
 _PAGE_BYTES = 8192
-"""Of a new file: twice the usual. What stays free behind the last message of a page is a smaller
+"""Of a new file: twice the usual. What stays free after the last message of a page is a smaller
 share of it, and a commit takes no longer."""
 _BUSY_TIMEOUT_S = 30.0
 _RETRY_PAUSE_S = 0.02
@@ -67,7 +67,7 @@ _CHECKPOINT_PATIENCE_S = 0.2
 _LASTING = frozenset(
     {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH}
 )
-"""Operational errors that another try does not mend; the others are locks, disks and the like."""
+"""Operational errors that another try does not fix; the others are locks, disks and the like."""
 
 
 class _Connection(sqlite3.Connection):
@@ -105,7 +105,7 @@ class SQLiteConnections:
     def read_apart(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection of its own inside a read transaction that has begun.
 
-        For what takes long, or changes how the connection reads; it is closed behind the block.
+        For what takes long, or changes how the connection reads; it is closed after the block.
         """
         self.check_open()
         with self._errors, closing(self._open()) as db:
@@ -120,7 +120,7 @@ class SQLiteConnections:
         Args:
             relaxed: Do not wait for the disk at commit.
         """
-        self._after_fork()
+        self._renew_after_fork()
         with self._write_lock, self._errors:
             db = self._take()
             try:
@@ -161,7 +161,7 @@ class SQLiteConnections:
 
     def close(self) -> None:
         """Close idle connections; those in use close when they come back. Idempotent."""
-        self._after_fork()
+        self._renew_after_fork()
         with self._pool_lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -188,7 +188,7 @@ class SQLiteConnections:
 
     def _take(self) -> _Connection:
         self.check_open()
-        self._after_fork()
+        self._renew_after_fork()
         with self._pool_lock:
             db = self._idle.pop() if self._idle else None
         return db or self._open()
@@ -221,7 +221,7 @@ class SQLiteConnections:
             raise
         return db
 
-    def _after_fork(self) -> None:
+    def _renew_after_fork(self) -> None:
         if self._pid == os.getpid():
             return
         self._inherited.extend(self._idle)

@@ -107,7 +107,7 @@ class _Check:
             ("the index rows", self._check_segments),
         )
         for what, check in checks:
-            with self._guarded(what):
+            with self._guard(what):
                 check()
         self._report_progress()
         return VerifyReport(
@@ -128,7 +128,7 @@ class _Check:
                 self._more += 1
 
     @contextmanager
-    def _guarded(self, what: str) -> Iterator[None]:
+    def _guard(self, what: str) -> Iterator[None]:
         """Take SQLite's refusal to go on for a finding; the next check may get further."""
         try:
             yield
@@ -141,7 +141,7 @@ class _Check:
         if self._progress is not None:
             self._progress(self._done, sum(self._counts.values()))
 
-    def _rows(self, query: str) -> Iterator[Any]:
+    def _read_rows(self, query: str) -> Iterator[Any]:
         """Yield rows one by one; each counts as checked when the next is asked for."""
         for row in self._db.execute(query):
             yield row
@@ -184,7 +184,7 @@ class _Check:
         query = (
             "SELECT user_id, lone_thread, generation, (SELECT forget_epoch FROM meta) FROM owners"
         )
-        for row in self._rows(query):
+        for row in self._read_rows(query):
             self._note(_find_owner_faults(_OwnerColumns(*row)))
 
     def _check_threads(self) -> None:
@@ -192,7 +192,7 @@ class _Check:
             "SELECT t.thread_id, o.user_id, o.lone_thread FROM threads t "
             "LEFT JOIN owners o ON o.owner = t.owner"
         )
-        for row in self._rows(query):
+        for row in self._read_rows(query):
             self._note(_find_thread_faults(_ThreadColumns(*row)))
 
     def _check_entries(self) -> None:
@@ -201,7 +201,7 @@ class _Check:
             "t.thread_id, o.user_id, o.generation, e.seq > (SELECT unnumbered FROM meta) "
             f"FROM entries e {_THREAD_OF.format('e')} ORDER BY e.seq"
         )
-        for row in self._rows(query):
+        for row in self._read_rows(query):
             entry = _EntryColumns(*row)
             faults, targets = _judge_entry(entry)
             self._note(faults)
@@ -229,7 +229,7 @@ class _Check:
             "SELECT d.name, d.version, d.value, t.thread_id, o.user_id "
             f"FROM documents d {_THREAD_OF.format('d')}"
         )
-        for row in self._rows(query):
+        for row in self._read_rows(query):
             self._note(_find_document_faults(_DocumentColumns(*row)))
 
     def _check_segments(self) -> None:
@@ -238,7 +238,7 @@ class _Check:
             "t.thread_id, o.user_id FROM segments s LEFT JOIN entries e ON e.seq = s.seq "
             f"LEFT JOIN fingerprints f ON f.fingerprint = s.fingerprint {_THREAD_OF.format('e')}"
         )
-        for row in self._rows(query):
+        for row in self._read_rows(query):
             self._note(_find_segment_faults(_SegmentColumns(*row)))
 
 
@@ -380,19 +380,19 @@ def _find_column_faults(row: _EntryColumns) -> Iterator[str]:
         yield "it belongs to no thread"
     if row.position < 1:
         yield "its position is not positive"
-    if not _can_read(ulid_text, row.id):
+    if not _is_readable(ulid_text, row.id):
         yield "its id is damaged"
     elif row.is_numbered and ulid_number(ulid_text(row.id)) != row.position:
         yield "its id tells another position"
-    if row.turn is not None and not _can_read(unpack_name, row.turn):
+    if row.turn is not None and not _is_readable(unpack_name, row.turn):
         yield "its turn is damaged"
     if row.role not in range(len(ROLES)):
         yield "its role is unknown"
-    if not _can_read(lambda text: decode_metadata(text, created_ms=0), row.metadata):
+    if not _is_readable(lambda text: decode_metadata(text, created_ms=0), row.metadata):
         yield "its metadata cannot be read"
 
 
-def _can_read(read: Any, value: Any) -> bool:
+def _is_readable(read: Any, value: Any) -> bool:
     try:
         read(value)
     except (TypeError, ValueError):
@@ -401,7 +401,7 @@ def _can_read(read: Any, value: Any) -> bool:
 
 
 def _find_key_faults(row: _EntryColumns) -> Iterator[str]:
-    if not _can_read(ulid_text, row.id):
+    if not _is_readable(ulid_text, row.id):
         return
     is_control = row.role == ROLES.index("control")
     key = None if is_control else hash_message_id(read_message_id(ulid_text(row.id), row.body))
@@ -433,7 +433,7 @@ def _find_document_faults(row: _DocumentColumns) -> Iterator[str]:
         yield f"{name} belongs to no thread"
     if not isinstance(row.name, str) or not isinstance(row.version, int):
         yield f"{name} has a damaged name or version"
-    if not isinstance(row.value, str) or not _can_read(loads, row.value):
+    if not isinstance(row.value, str) or not _is_readable(loads, row.value):
         yield f"{name} cannot be read"
 
 

@@ -384,5 +384,5 @@ class LosesWritesAtOnce(InMemoryLog):
 
 @killed_by("test_other_tasks_run_while_entries_are_appended")
 class BlocksTheLoop(SQLiteLog):
-    async def _off_loop(self, call, *args, **kwargs):
+    async def _run_off_loop(self, call, *args, **kwargs):
         return call(*args, **kwargs)

@@ -192,7 +192,7 @@ class Batches:
         return self._keep_living(map(read_batch, found))
 
     def list_all(self) -> Iterator[Batch]:
-        """Yield the batches of everybody, without their rows."""
+        """Yield the batches of all owners, without their rows."""
         return self._keep_living(map(read_batch, self._table.scan_index(SUMMARY_FIELDS)))
 
     def _keep_living(self, batches: Iterator[Batch]) -> Iterator[Batch]:

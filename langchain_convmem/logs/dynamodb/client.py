@@ -73,9 +73,9 @@ class Table:
         self._own: Any = None
         self._own_pid = 0
         self._closed = False
-        self._client()
+        self._get_client()
 
-    def _client(self) -> Any:
+    def _get_client(self) -> Any:
         if self._given is not None:
             return self._given
         if self._own is None or self._own_pid != os.getpid():
@@ -105,7 +105,7 @@ class Table:
         Args:
             operation: A method of the client, such as `get_item`.
             where: Names the key in an error.
-            parameters: Passed on, beside the table's name.
+            parameters: Passed on, with the table's name.
 
         Raises:
             LogUnavailableError: If the service could not be reached or stayed too busy.
@@ -115,7 +115,7 @@ class Table:
         self.check_open()
         place = f"table {self.name!r}" + (f", key {where}" if where else "")
         with translate_errors(f"{operation} failed on {place}"):
-            return getattr(self._client(), operation)(TableName=self.name, **parameters)
+            return getattr(self._get_client(), operation)(TableName=self.name, **parameters)
 
     def create(self, definition: Mapping[str, Any]) -> bool:
         """Ask for the table to be made; return False if there is one of that name."""
@@ -230,7 +230,7 @@ class Table:
             request["IndexName"] = INDEX
         if page is not None:
             request["Limit"] = page
-        return self._pages("query", f"{partition!r} {between}", request)
+        return self._read_pages("query", f"{partition!r} {between}", request)
 
     def scan_index(self, fields: Sequence[str], prefix: str = "") -> Iterator[Item]:
         """Yield the batches of all partitions whose key begins with `prefix`: reads them all."""
@@ -239,9 +239,9 @@ class Table:
         if prefix:
             request["FilterExpression"] = condition
             request["ExpressionAttributeValues"] = {":pk": {"S": prefix}}
-        return self._pages("scan", f"{prefix!r}...", request)
+        return self._read_pages("scan", f"{prefix!r}...", request)
 
-    def _pages(self, operation: str, where: str, request: dict[str, Any]) -> Iterator[Item]:
+    def _read_pages(self, operation: str, where: str, request: dict[str, Any]) -> Iterator[Item]:
         start: dict[str, Any] = {}
         while True:
             page = self.call(operation, where, ConsistentRead=True, **request, **start)
@@ -269,7 +269,7 @@ class Table:
             self.check_open()
             where = f"table {self.name!r}, key {_describe_key(requests[0])}"
             with translate_errors(f"batch_write_item failed on {where}"):
-                answer = self._client().batch_write_item(RequestItems={self.name: requests})
+                answer = self._get_client().batch_write_item(RequestItems={self.name: requests})
             requests = answer.get("UnprocessedItems", {}).get(self.name, [])
             if not requests:
                 return

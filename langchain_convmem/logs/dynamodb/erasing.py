@@ -133,7 +133,7 @@ def erase_entries(
 ) -> ForgetReceipt:
     """Take entries out of their batches, by entry id or message id, every version of a message.
 
-    The thread's caches go behind them: one that is made meanwhile may still tell of them.
+    The thread's caches go after them: one that is made meanwhile may still tell of them.
 
     Raises:
         LogUnavailableError: If others change one of the batches all the while.

@@ -349,7 +349,7 @@ STATE_RANGE = ("S#", "S$")
 """Closed range of sort keys of all documents."""
 
 _AFTER_ALL = "~"
-"""Sorts behind the separator and behind every digit."""
+"""Sorts after the separator and after every digit."""
 _AFTER_SEPARATOR = "$"
 """The character that follows the separator."""
 _BATCHES_PER_DAY = 100_000
@@ -367,16 +367,16 @@ def make_partition_key(owner: Owner) -> str:
 
     A very long id is replaced by its hash.
     """
-    kind, name = _kind_and_name(owner)
+    kind, name = _split_owner(owner)
     return f"{kind}={_digest_name(name)}" if is_hashed(owner) else f"{kind}#{name}"
 
 
 def is_hashed(owner: Owner) -> bool:
     """Return whether the owner's id is too long for a key, which then holds its hash."""
-    return _measure_name(_kind_and_name(owner)[1]) > _MAX_PARTITION_BYTES
+    return _measure_name(_split_owner(owner)[1]) > _MAX_PARTITION_BYTES
 
 
-def _kind_and_name(owner: Owner) -> tuple[str, str]:
+def _split_owner(owner: Owner) -> tuple[str, str]:
     if owner.user_id is not None:
         return "U", owner.user_id
     return LONE_PREFIX, owner.thread_id or ""
@@ -432,8 +432,8 @@ def make_thread_key(key: ThreadKey, number: int) -> str:
 
 def make_thread_range(key: ThreadKey, first: int = 0, last: int | None = None) -> tuple[str, str]:
     """Return the closed range of index keys of a thread's batches from `first` up to `last`."""
-    behind = f"{_escape_part(key.thread_id, _MAX_THREAD_BYTES)}#{_AFTER_ALL}"
-    return make_thread_key(key, first), behind if last is None else make_thread_key(key, last)
+    end = f"{_escape_part(key.thread_id, _MAX_THREAD_BYTES)}#{_AFTER_ALL}"
+    return make_thread_key(key, first), end if last is None else make_thread_key(key, last)
 
 
 def compute_position(number: int, place: int) -> int:
@@ -507,7 +507,7 @@ def make_cache_range(key: ThreadKey) -> tuple[str, str]:
 
 
 def make_state_key(key: ThreadKey, name: str) -> str:
-    """Return the sort key of a thread's document; that of a cache can be told by its beginning.
+    """Return the sort key of a thread's document; that of a cache is known by its beginning.
 
     Raises:
         ConfigError: If the name holds lone surrogates.

@@ -261,14 +261,14 @@ class DynamoDBLog(AsyncTwins):
     aowners = make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         rows, generation = _read_later(self._batches, owner, cursor, limit)
         return build_changes(rows, cursor, generation)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         rows, generation = _read_later(self._batches, owner, cursor, limit)
         return build_line_changes(rows, cursor, generation, limit)
 
@@ -290,7 +290,7 @@ class DynamoDBLog(AsyncTwins):
                 return erase_owner(self._table, self._batches, scope)
             if entry_ids is None:
                 return erase_thread(self._table, self._batches, scope)
-            attempts = self._writer.attempts()
+            attempts = self._writer.make_attempts()
             return erase_entries(self._table, self._batches, scope, entry_ids, attempts)
 
     # -- state documents ------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class _Writer:
         with self._locks[hash(owner) % _LOCKS]:
             yield
 
-    def attempts(self) -> Iterator[int]:
+    def make_attempts(self) -> Iterator[int]:
         """Yield the numbers of attempts, with pauses between them, as long as it makes sense."""
         deadline = time.monotonic() + _PATIENCE_S
         attempt = 0
@@ -355,24 +355,24 @@ class _Writer:
         """Append what is new among the drafts in one batch; return the plan carried out."""
         hashes = set(map(hash_message_id, list_own_ids(batch)))
         with self.lock_owner(key.owner):
-            for _ in self.attempts():
+            for _ in self.make_attempts():
                 newest = self._batches.find_newest(key.owner)
-                behind = 0 if newest is None else newest.number
+                last = 0 if newest is None else newest.number
                 is_over = newest is not None and newest.is_over(time.time())
-                number = choose_number(behind or None, is_over=is_over, now_ms=now_ms())
-                stored = self._read_same(key, hashes, behind)
+                number = choose_number(last or None, is_over=is_over, now_ms=now_ms())
+                stored = self._read_same(key, hashes, last)
                 plan = plan_append(batch, stored, first_position=compute_position(number, 0))
-                if not plan.added or self._commit(key, plan.added, number, behind):
+                if not plan.added or self._commit(key, plan.added, number, last):
                     return plan
         raise _make_busy_error(self._table.name, key)
 
-    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, behind: int) -> bool:
+    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
         """Write the batch; return False if another writer was faster."""
         batch = self._batches.add(key, number, added)
         if batch is None:
             return False
-        if number == behind + 1:
-            self._known.learn(key, added, after=behind, number=number)
+        if number == last + 1:
+            self._known.learn(key, added, after=last, number=number)
             return True
         # Only the first number of a new run depends on the clock. Where another clock said a
         # later day, the batch would stand before what is there already.
@@ -391,7 +391,7 @@ class _Writer:
             LogError: If the thread has no such entry.
         """
         with self.lock_owner(key.owner):
-            for _ in self.attempts():
+            for _ in self.make_attempts():
                 batch, rows, place = self._find_entry(key, entry_id)
                 new = replace(rows[place], metadata=change(rows[place].metadata))
                 if self._batches.change(key, batch, [*rows[:place], new, *rows[place + 1 :]]):
@@ -424,11 +424,11 @@ class _Writer:
     def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
         if not hashes:
             return []
-        known = self._known.up_to(key)
+        known = self._known.get_known_number(key)
         if known is not None and known < newest:
             fresh = self._read_all(self._batches.list_of_thread(key, known + 1))
             self._known.learn(key, fresh, after=known, number=newest)
-        if self._known.rules_out(key, hashes, newest):
+        if self._known.has_none_of(key, hashes, newest):
             return []
         rows = self._read_all(self._batches.list_of_thread(key))
         self._known.learn(key, rows, after=None, number=newest)
@@ -471,13 +471,13 @@ class KnownIds:
         self._lock = Lock()
         self._threads: OrderedDict[ThreadKey, tuple[int, set[int]]] = OrderedDict()
 
-    def up_to(self, key: ThreadKey) -> int | None:
+    def get_known_number(self, key: ThreadKey) -> int | None:
         """Return the batch number up to which the thread is known, or None."""
         with self._lock:
             found = self._threads.get(key)
             return None if found is None else found[0]
 
-    def rules_out(self, key: ThreadKey, hashes: Iterable[int], number: int) -> bool:
+    def has_none_of(self, key: ThreadKey, hashes: Iterable[int], number: int) -> bool:
         """Return whether the thread is known up to batch `number` and has none of the hashes."""
         with self._lock:
             found = self._threads.get(key)
@@ -488,12 +488,12 @@ class KnownIds:
 
         Args:
             key: The thread.
-            rows: All rows of its batches behind `after`; ascending by position.
+            rows: All rows of its batches after `after`; ascending by position.
             after: None if the rows begin with the thread; else a number. Where the thread is not
                 known up to there, nothing is noted.
             number: Becomes the number up to which it is known, unless that is higher already.
         """
-        known = self.up_to(key)
+        known = self.get_known_number(key)
         if after is not None and (known is None or known < after):
             return
         # Hashing means parsing: what is known already is not worth it.
@@ -519,7 +519,7 @@ _MAX_PAGE = 500
 
 
 def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[Row]:
-    """Return the rows of all batches that hold positions behind `after` up to `until`, whole."""
+    """Return the rows of all batches that hold positions after `after` up to `until`, whole."""
     last = None if until is None else compute_number(until)
     found = batches.list_of_thread(key, compute_number(after), last)
     return [row for batch in found for row in batches.read_rows(batch)]
@@ -543,7 +543,7 @@ def _read_latest(
 
 
 def _is_in_range(row: Row, after: int, until: int | None) -> bool:
-    """Return whether a row lies behind `after` and not behind `until`."""
+    """Return whether a row lies after `after` and not after `until`."""
     return row.position > after and (until is None or row.position <= until)
 
 
@@ -573,7 +573,7 @@ def _list_owners(batches: Batches) -> list[Owner]:
 def _read_later(
     batches: Batches, owner: Owner, cursor: int, limit: int | None
 ) -> tuple[list[tuple[ThreadKey, Row]], int]:
-    """Return an owner's rows behind a cursor, in the order they were committed; the generation."""
+    """Return an owner's rows after a cursor, in the order they were committed; the generation."""
     # Before the rows: one forgotten in between must not come with the new generation.
     generation = batches.read_generation(owner)
     wanted = None if limit is None else max(limit, 0)

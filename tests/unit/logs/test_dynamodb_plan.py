@@ -66,33 +66,33 @@ def rows(number, *ids):
 
 
 def knows(known, own, key=KEY):
-    return not known.rules_out(key, {hash_message_id(own)}, known.up_to(key))
+    return not known.has_none_of(key, {hash_message_id(own)}, known.get_known_number(key))
 
 
 def test_a_thread_is_known_after_it_was_read_from_its_beginning():
     known = KnownIds()
-    assert known.up_to(KEY) is None
+    assert known.get_known_number(KEY) is None
     known.learn(KEY, rows(7, "m1"), after=7, number=8)
-    assert known.up_to(KEY) is None, "what came before 7 was not read"
+    assert known.get_known_number(KEY) is None, "what came before 7 was not read"
     known.learn(KEY, rows(7, "m1"), after=None, number=7)
-    assert known.up_to(KEY) == 7
+    assert known.get_known_number(KEY) == 7
     assert knows(known, "m1")
     assert not knows(known, "m2")
-    assert not known.rules_out(KEY, {hash_message_id("m2")}, 8), "8 was not read"
-    assert not known.rules_out(OTHER, {hash_message_id("m1")}, 1), "nothing was read"
+    assert not known.has_none_of(KEY, {hash_message_id("m2")}, 8), "8 was not read"
+    assert not known.has_none_of(OTHER, {hash_message_id("m1")}, 1), "nothing was read"
 
 
 def test_what_follows_is_added_and_what_leaves_a_gap_is_not():
     known = KnownIds()
     known.learn(KEY, rows(7, "m1"), after=None, number=7)
     known.learn(KEY, rows(9, "m9"), after=8, number=9)
-    assert (known.up_to(KEY), knows(known, "m9")) == (7, False)
+    assert (known.get_known_number(KEY), knows(known, "m9")) == (7, False)
     known.learn(KEY, rows(8, "m8"), after=7, number=8)
-    assert known.up_to(KEY) == 8
+    assert known.get_known_number(KEY) == 8
     assert knows(known, "m1")
     assert knows(known, "m8")
     known.learn(KEY, rows(8, "m8"), after=None, number=7)
-    assert known.up_to(KEY) == 8
+    assert known.get_known_number(KEY) == 8
 
 
 def test_an_entry_without_an_id_is_known_by_its_own_and_a_control_entry_by_none():
@@ -105,10 +105,10 @@ def test_the_threads_used_last_are_kept():
     known = KnownIds(limit=3)
     for number in range(5):
         known.learn(ThreadKey("ana", str(number)), rows(7, "a", "b"), after=None, number=7)
-    kept = [number for number in range(5) if known.up_to(ThreadKey("ana", str(number)))]
+    kept = [number for number in range(5) if known.get_known_number(ThreadKey("ana", str(number)))]
     assert kept == [4]
     known.learn(KEY, rows(7, *"abcdefgh"), after=None, number=7)
-    assert known.up_to(KEY) == 7, "the thread at hand is kept, however long"
+    assert known.get_known_number(KEY) == 7, "the thread at hand is kept, however long"
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.sampled_from("abcdef"), max_size=3))))
@@ -118,14 +118,14 @@ def test_no_id_of_a_known_thread_is_ever_missing(batches):
         key = ThreadKey("ana", str(thread))
         before = stored.setdefault(key, [])
         fresh = rows(number, *ids)
-        if known.up_to(key) is None:
+        if known.get_known_number(key) is None:
             known.learn(key, [*before, *fresh], after=None, number=number)
         else:
-            known.learn(key, fresh, after=known.up_to(key), number=number)
+            known.learn(key, fresh, after=known.get_known_number(key), number=number)
         before.extend(fresh)
         for one, its_rows in stored.items():
-            if known.up_to(one) is not None:
-                assert not any(known.rules_out(one, {hash_row(row)}, 0) for row in its_rows)
+            if known.get_known_number(one) is not None:
+                assert not any(known.has_none_of(one, {hash_row(row)}, 0) for row in its_rows)
 
 
 @pytest.mark.parametrize("read_again_up_to", [None, 5])
@@ -133,8 +133,8 @@ def test_what_another_thread_drops_meanwhile_is_not_taken_for_known(read_again_u
     class Interrupted(KnownIds):
         """While it looks what it knows, another thread has it drop that and read the beginning."""
 
-        def up_to(self, key):
-            found = super().up_to(key)
+        def get_known_number(self, key):
+            found = super().get_known_number(key)
             self._threads.pop(key, None)
             if read_again_up_to is not None:
                 self._threads[key] = (read_again_up_to, set())
@@ -143,5 +143,5 @@ def test_what_another_thread_drops_meanwhile_is_not_taken_for_known(read_again_u
     known = Interrupted()
     known._threads[KEY] = (7, {hash_message_id("m7")})
     known.learn(KEY, rows(8, "m8"), after=7, number=8)
-    assert KnownIds.up_to(known, KEY) == read_again_up_to
-    assert not known.rules_out(KEY, {hash_message_id("m7")}, 8)
+    assert KnownIds.get_known_number(known, KEY) == read_again_up_to
+    assert not known.has_none_of(KEY, {hash_message_id("m7")}, 8)
