@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sqlite3
 import warnings
+from itertools import count
 
 import pytest
 from histories import KEY
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.errors import (
     ConfigError,
@@ -21,6 +23,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.logs import SQLiteLog, sqlite_file
+from langchain_convmem.logs.sqlite import DecodedEntries
 from langchain_convmem.logs.sqlite_file import APPLICATION_ID, MIGRATIONS
 from langchain_convmem.records import StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract_base import say, say_all, texts
@@ -46,8 +49,6 @@ def plain(path):
 
 
 # -- the file -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["a?mode=memory.db", "a#b.db", "a%20b.db", "file:x", "汉 '\".db"])
 def test_any_file_name_is_just_a_name(tmp_path, name):
     with SQLiteLog(tmp_path / name) as log:
@@ -136,8 +137,6 @@ def test_a_file_that_cannot_be_written_is_not_worth_another_try(path):
 
 
 # -- durability ---------------------------------------------------------------------------------
-
-
 def pragma(log, name):
     [db] = log._connections._idle
     return db.execute(f"PRAGMA {name}").fetchone()[0]
@@ -260,8 +259,6 @@ def test_no_statement_walks_through_what_does_not_concern_it(log):
 
 
 # -- neighbours ---------------------------------------------------------------------------------
-
-
 def test_a_locked_file_is_worth_another_try(path, monkeypatch):
     monkeypatch.setattr(sqlite_file, "_BUSY_TIMEOUT_S", 0.05)
     with SQLiteLog(path) as log, plain(path) as other:
@@ -358,3 +355,53 @@ def test_an_error_in_a_transaction_leaves_nothing_and_the_connection_usable(log)
     log.close()
     with pytest.raises(LogClosedError), log._connections.read():
         pass
+
+
+# -- Entries that a SQLite log keeps decoded ------------------------------------------------------
+
+
+THREAD, OTHER = ThreadKey("ana", "t"), ThreadKey("bo", "t")
+
+
+def read(log, key=THREAD):
+    return log.read_thread(key, "none", lambda _: [(0, None)])[1]
+
+
+def messages_with(text):
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, BaseMessage) and one.content == text]
+
+
+def test_rows_that_did_not_change_are_decoded_once(tmp_path):
+    with SQLiteLog(tmp_path / "log.db") as log:
+        log.append(THREAD, [draft_of(HumanMessage("one")), draft_of(HumanMessage("two"))])
+        first = read(log)
+        log.annotate(THREAD, first[0].id, attributes=["seen"])
+        again = read(log)
+    assert again[1] is first[1]
+    assert again[0].metadata.attributes == ("seen",)
+
+
+def test_what_another_process_forgot_leaves_memory_with_the_next_reading(tmp_path):
+    secret = "the code of the safe is 1812"
+    with SQLiteLog(tmp_path / "log.db") as here, SQLiteLog(tmp_path / "log.db") as there:
+        for key, text in ((THREAD, secret), (OTHER, "hello")):
+            here.append(key, [draft_of(HumanMessage(text))])
+            read(here, key)
+        assert messages_with(secret)
+        there.forget(THREAD)
+        read(here, OTHER)
+    assert not messages_with(secret)
+
+
+def test_the_oldest_leave_where_there_are_too_many(tmp_path):
+    with SQLiteLog(tmp_path / "log.db") as log:
+        log._decoded = DecodedEntries(most=8)
+        for number in count():
+            log.append(THREAD, [draft_of(HumanMessage(str(number)))])
+            assert [entry.message.content for entry in read(log)] == [
+                str(one) for one in range(number + 1)
+            ]
+            if number == 20:
+                break
+        assert len(log._decoded._kept) <= 8
