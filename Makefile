@@ -106,6 +106,7 @@ cookbook: $(VENV)/.docs ## Execute every notebook, offline
 	@$(RUN) -m pytest -q -p no:randomly --nbmake --nbmake-timeout=300 cookbook
 
 bench: $(VENV)/.bench ## Speed, sizes and losses, side by side (recall quality: python -m benchmarks.recall --help)
+	@$(RUN) -m benchmarks.turn_path
 	@$(RUN) -m benchmarks.import_time
 	@$(RUN) -m benchmarks.log
 	@$(RUN) -m benchmarks.latency

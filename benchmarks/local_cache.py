@@ -12,9 +12,8 @@ from typing import NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from benchmarks.tiny_model import tiny_model, tiny_tokenizer
-from langchain_convmem.chat_templates import ChatTemplate
-from langchain_convmem.conversation.sessions import LocalEngine
-from langchain_convmem.conversation.sessions.local import LocalSession
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.local import LocalEngine, LocalSession
 
 QUESTION = "Where did I park the car on day {}? I went to the market, and then by train to town."
 

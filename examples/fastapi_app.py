@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -40,12 +39,6 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.memory = memory
         app.state.chain = memory.wrap(model)
         yield
-        if streams:  # cut off by the shutdown: what they had said is being stored
-            await asyncio.wait(streams, timeout=10)
-
-
-streams: set[Any] = set()
-"""The tasks that are streaming an answer."""
 
 
 app = FastAPI(lifespan=lifespan)
@@ -164,16 +157,12 @@ async def turn_events(chain: Runnable[Any, Any], said: Any, config: Any) -> Asyn
     When the browser leaves, this is cancelled or closed, and `aclosing` ends the turn then and
     there: what was said so far is stored, marked `interrupted`.
     """
-    task, reply_id = asyncio.current_task(), None
-    streams.add(task)
-    try:
-        async with aclosing(chain.astream(said, config)) as chunks:
-            async for chunk in chunks:
-                reply_id = chunk.id or reply_id
-                if chunk.text:
-                    yield event("text", {"text": chunk.text})
-    finally:
-        streams.discard(task)
+    reply_id = None
+    async with aclosing(chain.astream(said, config)) as chunks:
+        async for chunk in chunks:
+            reply_id = chunk.id or reply_id
+            if chunk.text:
+                yield event("text", {"text": chunk.text})
     yield event("done", {"id": reply_id})
 
 

@@ -5,15 +5,15 @@ Public names load on first use: importing the package imports nothing else.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from langchain_convmem._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_convmem.chat_templates import ChatTemplate
     from langchain_convmem.conversation import Conversation, Engine, Preface
     from langchain_convmem.history import ConversationHistory
     from langchain_convmem.logs import DynamoDBLog, InMemoryLog, PostgresLog, SQLiteLog, to_dynamodb
-    from langchain_convmem.memory import ConversationMemory, SummarizingMemory
+    from langchain_convmem.memory import ConversationMemory
     from langchain_convmem.prompts import PromptFile
     from langchain_convmem.recall import (
         DialogLineRetriever,
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         RecallSettings,
     )
     from langchain_convmem.summarizing import SummarySettings
+    from langchain_convmem.summarizing_memory import SummarizingMemory
+    from langchain_convmem.text import ChatTemplate
 
 __all__ = [
     "ChatTemplate",
@@ -45,7 +47,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChatTemplate": "chat_templates",
+    "ChatTemplate": "text",
     "Conversation": "conversation",
     "ConversationHistory": "history",
     "ConversationMemory": "memory",
@@ -60,23 +62,9 @@ _HOMES = {
     "PromptFile": "prompts",
     "RecallSettings": "recall",
     "SQLiteLog": "logs",
-    "SummarizingMemory": "memory",
+    "SummarizingMemory": "summarizing_memory",
     "SummarySettings": "summarizing",
     "to_dynamodb": "logs",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    home = _HOMES.get(name)
-    if home is None:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from langchain_convmem.steps import Step, Steps, arun, run
+from langchain_convmem.effects import Step, Steps, arun, run
 
 __all__ = ["Gate", "Refusals", "Ticket", "hold", "tickets_held"]
 

@@ -10,7 +10,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from langchain_convmem.recall import embedder_choice
+from langchain_convmem.recall import embedders as embedder_choice
 
 # A busy machine is no defect. The same examples in every run: `make fuzz` looks for new ones.
 settings.register_profile("house", deadline=None, derandomize=True)

@@ -16,8 +16,7 @@ from langchain_convmem.ids import new_ulid
 from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata
-from langchain_convmem.views.summaries import summary_draft
-from langchain_convmem.views.window import summary_window
+from langchain_convmem.views.summaries import summary_draft, summary_window
 
 __all__ = ["LIVE", "LIVE_SUMMARY", "ConvMemStore", "FloorStore", "Store", "Thunk", "file_bytes"]
 

@@ -60,6 +60,6 @@ otherwise: an id is what tells a checkpointer a retry from a new message. Pages 
 chat call our graph and agent without a checkpointer, as our pages say; the others keep theirs.
 Objects: a graph of LangGraph's puts them under a key of their own, as `create_agent` does.
 
-The bar is that `convmem`, `convmem-talk` and `convmem-step` are clean throughout; they alone decide
-the exit code. All this needs the extra `agents` and the group `bench`.
+The bar is that all of ours, the `convmem` ones, are clean throughout; they decide the exit code.
+All this needs the extra `agents` and the group `bench`.
 """

@@ -31,13 +31,7 @@ from benchmarks.loss.systems import Setup, System
 
 __all__ = ["SCENARIOS", "SUITES", "SYSTEMS", "measured", "table"]
 
-_OURS: dict[type[System], bool] = {
-    MemoryChain: True,
-    MemoryConversation: True,
-    MemoryGraph: False,
-    MemoryAgent: False,
-}
-"""With whether all must be clean: a checkpointer tells what comes again by its id alone."""
+_OURS: tuple[type[System], ...] = (MemoryChain, MemoryConversation, MemoryGraph, MemoryAgent)
 _CHATS: tuple[type[System], ...] = (*_OURS, MessageHistory, Checkpointer, LangMem)
 _NOISY = (
     "langchain_core.callbacks.manager",
@@ -103,14 +97,14 @@ SUITES: dict[str, Suite] = {
             "whole-chat-with-ids": scenarios.whole_chat_sent_with_ids,
         },
         systems={kind.name: kind for kind in _CHATS},
-        ours={kind.name: decides for kind, decides in _OURS.items()},
+        ours={kind.name for kind in _OURS},
         kinds=KINDS,
         judge=_judged_chat,
     ),
     "summaries": Suite(
         scenarios=dict(SUMMARY_SCENARIOS),
         systems=SUMMARISING,
-        ours={"convmem": True, "convmem-step": True},
+        ours={"convmem", "convmem-step"},
         kinds=summary_judging.KINDS,
         judge=_judged_summary,
         sums=("evicted", "read"),

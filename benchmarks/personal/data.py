@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from benchmarks.recall.data import BadDataError, Dialogue, Line, Role, load_dialogues, read_json
-from langchain_convmem.moving.times import parse_time
+from langchain_convmem.transfer.source import parse_time
 
 __all__ = [
     "FOLDER",

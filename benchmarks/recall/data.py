@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.moving.times import parse_time
 from langchain_convmem.records import ThreadKey
+from langchain_convmem.transfer.source import parse_time
 from langchain_convmem.views.codec import draft_of
 
 __all__ = [

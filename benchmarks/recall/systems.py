@@ -13,10 +13,10 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.recall.data import Dialogue, Line, log_of
 from langchain_convmem.recall import ExactIndex, LineRecall, RecallSettings
-from langchain_convmem.recall.indexes.segments import Segment, split_line
-from langchain_convmem.recall.words.analysis import analyze, query_terms
-from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.segments import Segment, split_line
 from langchain_convmem.records import Owner
+from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.bm25 import LexicalIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,7 +118,7 @@ def recall_of(dialogue: Dialogue, embeddings: Embeddings, *, segmented: bool = T
     if segmented:
         recall.refresh(owner)
     else:
-        with patch("langchain_convmem.recall.indexes.segment_table.split_line", _uncut):
+        with patch("langchain_convmem.recall.segments.split_line", _uncut):
             recall.refresh(owner)
     last = max(datetime.fromisoformat(line.time) for line in dialogue.lines.values())
     return Warm(recall, owner, int(last.timestamp() * 1000) + DAY_MS)

@@ -20,7 +20,7 @@ from benchmarks.recall.systems import Recaller, recall_of
 from benchmarks.synthetic_dialogue import said, threads
 from langchain_convmem import EmbeddedEmbeddings, RecallSettings
 from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall
-from langchain_convmem.recall.indexes.vectors import rounded
+from langchain_convmem.recall.vectors import rounded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

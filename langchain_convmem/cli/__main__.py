@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from langchain_convmem.cli.app import main
+from langchain_convmem.cli import main
 
 sys.exit(main())

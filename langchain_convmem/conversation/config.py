@@ -6,17 +6,48 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt
+from langchain_core.messages import BaseMessage
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, field_validator
 
-from langchain_convmem.chat_templates import ChatTemplate
+from langchain_convmem.conversation.inputs import as_messages
 from langchain_convmem.conversation.media import MediaLimits
-from langchain_convmem.conversation.preface import Preface
-from langchain_convmem.conversation.replies import Channel, ReplyFormat
 from langchain_convmem.errors import ConfigError
-
-__all__ = ["ConversationConfig", "SendOptions"]
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.reply_formats import Channel, ReplyFormat
 
 _THINKING = "enable_thinking"
+
+
+# -- What stands before a conversation, and is no part of its history -----------------------------
+
+
+class Preface(BaseModel):
+    """What the model knows before the first message.
+
+    Attributes:
+        messages: Instructions, examples, an earlier conversation; whatever `send_message` takes.
+        tools: What the model may call: functions, `BaseTool`, pydantic classes or schemas.
+        extra_context: What the chat template reads besides, such as `enable_thinking`.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, extra="forbid")
+
+    messages: tuple[BaseMessage, ...] = ()
+    tools: tuple[Any, ...] = ()
+    extra_context: Mapping[str, Any] = Field(default_factory=dict)
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> tuple[BaseMessage, ...]:
+        return tuple(as_messages(value))
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> tuple[Any, ...]:
+        return tuple(value)
+
+
+# -- How a conversation goes on -------------------------------------------------------------------
 
 
 class ConversationConfig(BaseModel):

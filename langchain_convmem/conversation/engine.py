@@ -8,21 +8,18 @@ from typing import Any, Self
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 
-from langchain_convmem.chat_templates import ChatTemplate
-from langchain_convmem.conversation.activity import Activity
-from langchain_convmem.conversation.backends import Backend, ChatModelBackend
+from langchain_convmem.conversation.chat_backend import Backend, ChatModelBackend
 from langchain_convmem.conversation.config import ConversationConfig
-from langchain_convmem.conversation.conversation import Conversation
+from langchain_convmem.conversation.conversation import Activity, Conversation, Parts
 from langchain_convmem.conversation.inputs import prepared_steps
-from langchain_convmem.conversation.live_sessions import SessionPool
-from langchain_convmem.conversation.replies import format_of, reply_format
-from langchain_convmem.conversation.text_backend import TextBackend
+from langchain_convmem.conversation.text_backend import SessionPool, TextBackend
 from langchain_convmem.conversation.threads import ListThread, MessageStore
 from langchain_convmem.conversation.tools import ToolSet
-from langchain_convmem.conversation.turns_back import Parts
+from langchain_convmem.effects import Steps, arun
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.protocols import TextEngine, ThreadMemory
-from langchain_convmem.steps import Steps, arun
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.reply_formats import format_of, reply_format
 
 __all__ = ["Engine"]
 

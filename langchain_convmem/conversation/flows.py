@@ -17,9 +17,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from langchain_core.messages import AIMessageChunk
 
+from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConversationError, TurnCancelledError
 from langchain_convmem.gates import Ticket, tickets_held
-from langchain_convmem.steps import Step, Steps
 from langchain_convmem.streams import carried_through, closed
 
 __all__ = ["Flow", "Pulled", "TurnControl", "adrive", "drive", "observed", "unhurried"]

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_convmem.conversation.copies import copied
+from langchain_convmem.conversation.inputs import copied
+from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import (
     ConfigError,
     HistoryWriteError,
@@ -19,8 +20,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.protocols import ThreadView
-from langchain_convmem.steps import Step, Steps, step
-from langchain_convmem.views.heard import cut_to_heard
+from langchain_convmem.views.drafts import cut_to_heard
 
 __all__ = ["ListThread", "MessageStore"]
 
@@ -78,6 +78,11 @@ class ListThread:
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig | None:
         """Return the config as it is: a list has no name."""
         return config
+
+    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+        """Return everything: what is sent is said now; see `ThreadMemory`."""
+        yield from ()
+        return list(sent)
 
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return everything; see `ThreadMemory`."""

@@ -9,15 +9,15 @@ from typing import Literal
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 
-from langchain_convmem.chat_templates import RenderStats
-from langchain_convmem.conversation.backends import Attempt, Backend, ModelReply, ReplyRequest
-from langchain_convmem.conversation.copies import copied
+from langchain_convmem.conversation.chat_backend import Attempt, Backend, ModelReply, ReplyRequest
 from langchain_convmem.conversation.flows import Flow, TurnControl, observed, unhurried
+from langchain_convmem.conversation.inputs import copied
 from langchain_convmem.conversation.tools import (
     cancelled_answers,
     find_stray_results,
     unanswered_calls,
 )
+from langchain_convmem.effects import Steps
 from langchain_convmem.errors import (
     ContextFullError,
     InvalidMessageError,
@@ -28,10 +28,8 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import ThreadMemory, ThreadView
-from langchain_convmem.steps import Steps
-from langchain_convmem.views.heard import INTERRUPTED
-
-__all__ = ["Turn"]
+from langchain_convmem.text import RenderStats
+from langchain_convmem.views.drafts import INTERRUPTED
 
 _CANCELS = (TurnCancelledError, asyncio.CancelledError)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem.lazy_names import lazy_names
+from langchain_convmem._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_convmem.integrations.agents.middleware import ConversationMemoryMiddleware
-    from langchain_convmem.integrations.agents.search_dialog import search_dialog_tool
-    from langchain_convmem.integrations.vector_store_dialects import StoreDialect
-    from langchain_convmem.integrations.vector_store_recall import VectorStoreRecall
+    from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
+    from langchain_convmem.integrations.search_tool import search_dialog_tool
+    from langchain_convmem.integrations.vector_store import VectorStoreRecall
+    from langchain_convmem.integrations.vector_store_sync import StoreDialect
 
 __all__ = [
     "ConversationMemoryMiddleware",
@@ -23,10 +23,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConversationMemoryMiddleware": "agents.middleware",
-    "StoreDialect": "vector_store_dialects",
-    "VectorStoreRecall": "vector_store_recall",
-    "search_dialog_tool": "agents.search_dialog",
+    "ConversationMemoryMiddleware": "integrations.agents",
+    "StoreDialect": "integrations.vector_store_sync",
+    "VectorStoreRecall": "integrations.vector_store",
+    "search_dialog_tool": "integrations.search_tool",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

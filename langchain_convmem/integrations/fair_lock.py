@@ -8,8 +8,8 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from langchain_convmem.effects import Step
 from langchain_convmem.errors import ThreadBusyError
-from langchain_convmem.steps import Step
 
 __all__ = ["FairLock"]
 

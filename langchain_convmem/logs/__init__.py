@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem.lazy_names import lazy_names
+from langchain_convmem._lazy import lazy_names
 from langchain_convmem.logs.in_memory import InMemoryLog
 from langchain_convmem.logs.sqlite import SQLiteLog
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DynamoDBLog", "InMemoryLog", "PostgresLog", "SQLiteLog", "to_dynamodb"]
 
-_HOMES = {"DynamoDBLog": "dynamodb", "to_dynamodb": "dynamodb", "PostgresLog": "postgres"}
+_HOMES = {
+    "DynamoDBLog": "logs.dynamodb",
+    "PostgresLog": "logs.postgres",
+    "to_dynamodb": "logs.dynamodb",
+}
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 from langchain_convmem.errors import ConfigError
 
@@ -49,7 +50,7 @@ def log_name(address: str) -> str:
         return str(Path(address).resolve())
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "password"]
-    return urlunsplit(bare._replace(query=urlencode(kept)))
+    return _join(bare, kept)
 
 
 def _split(address: str) -> SplitResult | None:
@@ -61,6 +62,17 @@ def _split(address: str) -> SplitResult | None:
     except ValueError:
         # Not quoted: it may hold a password.
         raise ConfigError(f"this address of a log is no URL; expected {_FORMS}") from None
+
+
+def _join(parts: SplitResult, options: Iterable[tuple[str, str]]) -> str:
+    """Return a URL of these parts and options.
+
+    `urlunsplit` drops the slashes of an address without a host, which is no URL to libpq then; and
+    libpq reads a plus sign as itself, not as a space.
+    """
+    query = urlencode(list(options), quote_via=quote)
+    tail = "".join(mark + part for mark, part in (("?", query), ("#", parts.fragment)) if part)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{tail}"
 
 
 def _open_file(path: str, *, must_exist: bool) -> MessageLog:
@@ -89,6 +101,5 @@ def _open_postgres(parts: SplitResult) -> MessageLog:
 
     options = parse_qsl(parts.query, keep_blank_values=True)
     schemas = [value for name, value in options if name == "schema"]
-    rest = urlencode([pair for pair in options if pair[0] != "schema"])
-    dsn = urlunsplit(parts._replace(query=rest))
+    dsn = _join(parts, (pair for pair in options if pair[0] != "schema"))
     return PostgresLog(dsn, schema=schemas[-1]) if schemas else PostgresLog(dsn)

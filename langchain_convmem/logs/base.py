@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
+from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError, CorruptEntryError
 from langchain_convmem.ids import new_ulid, ulid_ms
 from langchain_convmem.protocols import MessageLog, ThreadState, ThreadTransactions
@@ -48,7 +49,6 @@ from langchain_convmem.records import (
     Role,
     ThreadKey,
 )
-from langchain_convmem.steps import Steps, arun, run
 from langchain_convmem.views.codec import (
     DecodedBody,
     decode_body,
@@ -59,9 +59,8 @@ from langchain_convmem.views.codec import (
     encode_metadata,
     loads,
 )
-from langchain_convmem.views.lines import dialog_lines
+from langchain_convmem.views.lines import dialog_lines, plain_lines
 from langchain_convmem.views.live import retracted_ids
-from langchain_convmem.views.stored_lines import plain_lines
 
 __all__ = [
     "AppendPlan",

@@ -30,6 +30,7 @@ from uuid import UUID
 
 from ulid import ULID
 
+from langchain_convmem.effects import Step, Steps, step
 from langchain_convmem.errors import (
     ConfigError,
     LogError,
@@ -81,7 +82,6 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.steps import Step, Steps, step
 from langchain_convmem.views.codec import loads
 
 if TYPE_CHECKING:

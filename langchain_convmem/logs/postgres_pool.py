@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from langchain_convmem.effects import Step, Steps, arun, run, step
 from langchain_convmem.errors import (
     ConfigError,
     LogClosedError,
@@ -38,7 +39,6 @@ from langchain_convmem.errors import (
     LogUnavailableError,
     MissingExtraError,
 )
-from langchain_convmem.steps import Step, Steps, arun, run, step
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection

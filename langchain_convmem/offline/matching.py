@@ -7,44 +7,83 @@ the date and the line before contribute. Pure and deterministic; ties go to the 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+import threading
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from langchain_convmem.offline.context import ContextLine, Source
-from langchain_convmem.offline.sentences import Span, is_question, split_sentences
-from langchain_convmem.offline.words import content_terms, fold, is_reporting_word, name_terms
+import snowballstemmer
 
-__all__ = ["Match", "find_matches"]
+from langchain_convmem.offline.context import ContextLine, Source
 
 MAX_QUOTES = 3
+
+
 WHOLE_LINE_CHARS = 240
+
+
 """Lines up to this size are quoted whole: half a thought misleads more often than it saves."""
 
+
 _MIN_SCORE = 0.3
+
+
 _RUNNER_UP = 0.8
+
+
 """A further quote must reach this share of the best score."""
 
+
 _BACKGROUND = 20
+
+
 """Sentences that are thought to stand beside the context: in one line alone no word is frequent."""
+
+
 _UNSEEN = 0.5
 
+
 _REPORTING_WEIGHT = 0.15
+
+
 _PREAMBLE_WEIGHT = 0.4
+
+
 _NAME_WEIGHT = 1.1
+
+
 _LINE_SHARE = 0.45
+
+
 _SPEAKER_SHARE = 0.6
+
+
 _DATE_SHARE = 0.5
+
+
 _ANSWER_SHARE = 0.7
+
+
 """Share of the line before if that line asked something: what follows is likely its answer."""
 
+
 _BIGRAM_BONUS = 0.15
+
+
 _KIND_BONUS = 1.2
+
+
 _VOICE_BONUS = 1.15
+
+
 _QUESTION_FACTOR = 0.55
+
+
 _SOURCE_FACTORS: Mapping[Source, float] = {
     "dialogue": 1.0,
     "summary": 0.85,
@@ -52,19 +91,28 @@ _SOURCE_FACTORS: Mapping[Source, float] = {
     "system": 0.6,
 }
 
+
 _MONTHS_TEXT = (
     "january february march april may june july august september october november december"
 )
+
+
 _MONTHS = _MONTHS_TEXT.split()
+
+
 _NUMBER_WORDS = (
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|hundred|"
     r"half|dozen|once|twice|couple"
 )
+
+
 _TIME_WORDS = (
     r"yesterday|today|tonight|tomorrow|ago|last|next|week|weekend|month|year|morning|evening|"
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|spring|summer|autumn|winter|o'clock|"
     + "|".join(_MONTHS)
 )
+
+
 _EXPECTED = (
     (re.compile(r"\bwhen\b|\bwhat (?:time|day|date|month|year)\b"), rf"\d|\b(?:{_TIME_WORDS})\b"),
     (
@@ -74,7 +122,11 @@ _EXPECTED = (
     (re.compile(r"\bwhere\b"), r"\b(?:in|at|on|near|to|from|behind|under|next to|opposite)\b"),
     (re.compile(r"\bwhy\b"), r"\b(?:because|since|so that|due to|to help|reason|for)\b"),
 )
+
+
 _ABOUT_YOU = re.compile(r"\b(?:i|my|mine|me)\b")
+
+
 _ABOUT_ASSISTANT = re.compile(
     r"\b(?:did|have|had|do|could|would) you\b|\byou (?:said|told|recommend|suggest|advise|mention)|"
     r"\byour (?:advice|suggestion|recommendation|tip|answer)"
@@ -281,3 +333,274 @@ def find_matches(question: str, lines: Sequence[ContextLine]) -> list[Match]:
         if len(best) == MAX_QUOTES:
             break
     return best
+
+
+# -- Cuts a text into sentences by position, so that every piece is a verbatim slice of it --------
+
+
+MAX_SENTENCE_CHARS = 300
+
+
+"""Longer sentences are cut at a blank: nobody wants to hear a page quoted."""
+
+
+_BREAK = re.compile(
+    r"(?<=[.!?\u2026])[\"'\u201d\u2019)\]]*\s+(?=[^\sa-z])|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
+)
+
+
+_ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|vs|etc|e\.g|i\.e|a\.m|p\.m)\.$")
+
+
+_QUESTION_OPENER = re.compile(
+    r"(?:(?:and|but|so|ok|okay|well|hey|hi|please|sorry)[\s,]+)*"
+    r"(?:who|whom|whose|what|when|where|which|why|how|is|are|am|was|were|do|does|did|can|could|"
+    r"will|would|should|shall|has|have|had|may|might)(?:'s|'re|s)?\b",
+    re.IGNORECASE,
+)
+
+
+_REQUEST_OPENER = re.compile(
+    r"(?:(?:and|but|so|ok|okay|well|hey|hi|please|sorry)[\s,]+)*"
+    r"(?:tell me|remind me|show me|give me|find|look up|quote|repeat|list|name|explain|describe|"
+    r"summari[sz]e|do you remember|i forgot|i forget|i wonder)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A slice of a text: characters `start` (included) to `end` (excluded)."""
+
+    start: int
+    end: int
+
+
+def _trimmed(text: str, start: int, end: int) -> Span | None:
+    piece = text[start:end]
+    if not piece.strip():
+        return None
+    left = len(piece) - len(piece.lstrip())
+    right = len(piece) - len(piece.rstrip())
+    return Span(start + left, end - right)
+
+
+def _cut(text: str, span: Span) -> list[Span]:
+    pieces: list[Span] = []
+    start = span.start
+    while span.end - start > MAX_SENTENCE_CHARS:
+        blank = text.rfind(" ", start + 1, start + MAX_SENTENCE_CHARS)
+        end = blank if blank > start else start + MAX_SENTENCE_CHARS
+        piece = _trimmed(text, start, end)
+        if piece is not None:
+            pieces.append(piece)
+        start = end
+    rest = _trimmed(text, start, span.end)
+    return [*pieces, rest] if rest is not None else pieces
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Return the sentences of `text` in order, blank ones left out.
+
+    Line breaks end a sentence; a sentence over 300 characters is cut at a blank.
+    """
+    spans: list[Span] = []
+    start = 0
+    for found in _BREAK.finditer(text):
+        if "\n" not in found.group() and _ABBREVIATION.search(text[start : found.start()]):
+            continue
+        spans.append(Span(start, found.end()))
+        start = found.end()
+    spans.append(Span(start, len(text)))
+    trimmed = (_trimmed(text, span.start, span.end) for span in spans)
+    return [piece for span in trimmed if span is not None for piece in _cut(text, span)]
+
+
+def is_question(sentence: str, *, requests: bool = False) -> bool:
+    """Tell whether `sentence` asks something.
+
+    Args:
+        sentence: One sentence.
+        requests: Count "tell me ..." and openings such as "what is" without a question mark too;
+            right for what a user just asked, too eager for lines of a dialogue.
+    """
+    plain = sentence.strip()
+    if plain.rstrip("\"'\u201d\u2019)]!").endswith(("?", "\uff1f")):
+        return True
+    return requests and bool(_QUESTION_OPENER.match(plain) or _REQUEST_OPENER.match(plain))
+
+
+# -- Text to comparable words ---------------------------------------------------------------------
+
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+
+
+_TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['\u2019][^\W_{_CJK}]+)*")
+
+
+_CJK_RUN = re.compile(rf"[{_CJK}]+")
+
+
+_NAME = re.compile(r"(?<![.!?\n\"] )(?<!^)\b[A-Z][^\W\d_]+")
+
+
+_STOP_WORDS_TEXT = """
+    a about above after again all also am an and any anything are as at be because been before being
+    below between both but by can could d did do does doing done down during each either else ever
+    few for from further get gets getting go goes going had has have having he her here hers herself
+    hi him himself his how i if in into is it its itself just kind let like ll m many may me might
+    more most much must my myself no nor not now of off oh ok okay on once one only or other our
+    ours ourselves out over own please re really s same shall she should so some somebody someone
+    something sort still such t than thank thanks that the their theirs them themselves then there
+    these they thing things this those through to too under until up us ve very was we well were
+    what when where which while who whom whose why will with would yeah yes yet you your yours
+    yourself yourselves
+"""
+
+
+_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
+
+
+_REPORTING_WORDS_TEXT = """
+    again answer ask know mean mention name recall recommend remember remind say said speak suggest
+    talk tell think told discuss call bring exactly earlier previously
+"""
+
+
+_IRREGULAR = {
+    form: base
+    for base, forms in {
+        "become": "became",
+        "begin": "began begun",
+        "break": "broke broken",
+        "bring": "brought",
+        "build": "built",
+        "buy": "bought",
+        "catch": "caught",
+        "child": "children",
+        "choose": "chose chosen",
+        "come": "came",
+        "dig": "dug",
+        "draw": "drew drawn",
+        "drink": "drank drunk",
+        "drive": "drove driven",
+        "eat": "ate eaten",
+        "fall": "fell fallen",
+        "feed": "fed",
+        "feel": "felt",
+        "find": "found",
+        "fly": "flew flown",
+        "foot": "feet",
+        "forget": "forgot forgotten",
+        "give": "gave given",
+        "grow": "grew grown",
+        "hang": "hung",
+        "hear": "heard",
+        "hide": "hid hidden",
+        "hold": "held",
+        "keep": "kept",
+        "know": "knew known",
+        "learn": "learnt",
+        "leave": "left",
+        "lend": "lent",
+        "lose": "lost",
+        "make": "made",
+        "man": "men",
+        "mean": "meant",
+        "meet": "met",
+        "mouse": "mice",
+        "pay": "paid",
+        "person": "people",
+        "ride": "rode ridden",
+        "ring": "rang rung",
+        "rise": "rose risen",
+        "run": "ran",
+        "say": "said",
+        "see": "saw seen",
+        "sell": "sold",
+        "send": "sent",
+        "sing": "sang sung",
+        "sit": "sat",
+        "sleep": "slept",
+        "speak": "spoke spoken",
+        "spend": "spent",
+        "stand": "stood",
+        "steal": "stole stolen",
+        "swim": "swam swum",
+        "take": "took taken",
+        "teach": "taught",
+        "tell": "told",
+        "think": "thought",
+        "throw": "threw thrown",
+        "tooth": "teeth",
+        "travel": "travelled travelling",
+        "wake": "woke woken",
+        "wear": "wore worn",
+        "wife": "wives",
+        "win": "won",
+        "woman": "women",
+        "write": "wrote written",
+    }.items()
+    for form in forms.split()
+}
+
+
+_STEMMER = snowballstemmer.stemmer("english")
+
+
+_STEMMER_LOCK = threading.Lock()
+
+
+def fold(text: str) -> str:
+    """Return `text` in lower case without accents, with straight apostrophes."""
+    plain = unicodedata.normalize("NFKD", text.casefold()).replace("\u2019", "'")
+    return unicodedata.normalize(
+        "NFC", "".join(mark for mark in plain if not unicodedata.combining(mark))
+    )
+
+
+@functools.lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
+    base = _IRREGULAR.get(word, word)
+    if not base.isascii():
+        return base
+    # The stemmer keeps the word it works on in itself, so two threads would mix theirs.
+    with _STEMMER_LOCK:
+        return str(_STEMMER.stemWord(base))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run] if len(run) == 1 else [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+@functools.lru_cache(maxsize=4_096)
+def _analyse(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (word, term) pairs in order of appearance."""
+    found: list[tuple[str, str]] = []
+    for token in _TOKEN.findall(fold(text)):
+        if _CJK_RUN.fullmatch(token):
+            found += [(pair, pair) for pair in _pairs(token)]
+            continue
+        # "sister's" is about the sister, "don't" about nothing that could be matched.
+        word = token.split("'", 1)[0]
+        found.append((word, _stem(word)))
+    return tuple(found)
+
+
+def content_terms(text: str) -> list[str]:
+    """Return the terms of `text` in order without words that carry no subject of their own."""
+    return [term for word, term in _analyse(text) if word not in _STOP_WORDS]
+
+
+def name_terms(text: str) -> frozenset[str]:
+    """Return the terms of words that are capitalised although they do not open a sentence."""
+    return frozenset(term for name in _NAME.findall(text) for term in content_terms(name))
+
+
+_REPORTING_TERMS = frozenset(_stem(word) for word in _REPORTING_WORDS_TEXT.split())
+
+
+def is_reporting_word(term: str) -> bool:
+    """Tell whether `term` speaks about speaking (said, remember), which any line may match."""
+    return term in _REPORTING_TERMS

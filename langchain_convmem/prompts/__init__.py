@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from langchain_convmem.prompts.diagnostics import Diagnostic
-from langchain_convmem.prompts.placeholders import Occurrence
+from langchain_convmem.prompts.parser import Span, SpanKind, read_spans
 from langchain_convmem.prompts.prompt_file import PromptFile
-from langchain_convmem.prompts.spans import Span, SpanKind, read_spans
-from langchain_convmem.prompts.variables import registered_functions, variable_function
+from langchain_convmem.prompts.variables import Occurrence, registered_functions, variable_function
 
 __all__ = [
     "Diagnostic",

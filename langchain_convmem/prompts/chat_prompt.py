@@ -6,34 +6,230 @@ namespace `langchain_convmem`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from langchain_core.load.serializable import Serializable
+from langchain_core.load.serializable import (
+    Serializable,
+    SerializedConstructor,
+    SerializedNotImplemented,
+)
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_messages,
+)
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.prompts.message import BaseMessagePromptTemplate
+from pydantic import Field
 
+from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.prompts.examples import (
+from langchain_convmem.prompts.parser import (
     ExampleRole,
     alternation_problem,
     example_problems,
     example_roles,
 )
-from langchain_convmem.prompts.layout import heading
-from langchain_convmem.prompts.message_templates import (
-    InputPlaceholder,
-    RunTimeVariable,
-    SectionsMessagePromptTemplate,
-    SectionText,
+from langchain_convmem.prompts.scanner import heading, join_blocks
+from langchain_convmem.prompts.variables import (
+    Failed,
+    VariableFunction,
+    evaluate_steps,
+    fill_pieces,
+    split_pieces,
 )
-from langchain_convmem.prompts.placeholders import split_pieces
-from langchain_convmem.prompts.variables import Failed, VariableFunction
+from langchain_convmem.views.summaries import shown_summary
 
 if TYPE_CHECKING:
     from langchain_convmem.prompts.prompt_file import PromptFile
 
-__all__ = ["CHAT_PROMPT_TYPES", "Evaluation", "Layout", "build_chat_prompt"]
+
+class InputPlaceholder(MessagesPlaceholder):
+    """The user's message, with what changes from call to call as text blocks in front of it.
+
+    So everything before, system message and history, is the same text in every turn, and a
+    provider can reuse what it has read of it. A message of its own between history and input would
+    break the alternation of roles, and a second system message is refused or moved to the front.
+    """
+
+    sections: SectionText
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Return the module path, which the base class replaces by its own."""
+        return cls.__module__.split(".")
+
+    @property
+    def input_variables(self) -> list[str]:
+        """The input and the run-time variables; `recalled` is optional and not among them."""
+        return [self.variable_name, *self.sections.variables]
+
+    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the input with sections and recalled lines in front of the last human message.
+
+        Args:
+            **kwargs: `input`, as text, a message or a list of messages; a value for each run-time
+                variable; `recalled` (text or messages) may be missing, None or empty.
+
+        Raises:
+            ConfigError: If a variable's function is asynchronous.
+        """
+        return run(self._message_steps(kwargs))
+
+    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the same; asynchronous functions are awaited."""
+        return await arun(self._message_steps(kwargs))
+
+    def pretty_repr(self, html: bool = False) -> str:
+        """Return the sections with `{name}` for what is filled in later, and the placeholder."""
+        text = _fenced(join_blocks(self.sections.outline()))
+        return "\n\n".join(part for part in (text, super().pretty_repr(html)) if part)
+
+    def _message_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
+        values = yield from self.sections.value_steps(given)
+        # What the file says is left as it is; only a value could end the block against its will.
+        defused = {name: _FENCE.sub("&lt;", value) for name, value in values.items()}
+        texts = [_fenced(join_blocks(self.sections.blocks(defused))), _recalled_of(given)]
+        return _folded(_messages_of(given[self.variable_name]), [text for text in texts if text])
+
+
+class RunTimeVariable(Serializable):
+    """A variable function as a partial of a chat prompt: called whenever the prompt is formatted.
+
+    It is serialised by the function's name, which the loading process must have registered. A
+    function that belongs to one file has no such name: LangChain marks it as not serialisable, and
+    `load` refuses the prompt instead of calling something else.
+    """
+
+    function_name: str
+    """The name in prompt files."""
+
+    strict: bool = False
+    """Let the function's exception through."""
+
+    function: VariableFunction | None = Field(default=None, exclude=True)
+    """The function of one file; None calls what is registered under the name."""
+
+    failed: Failed | None = Field(default=None, exclude=True)
+    """Told of failures in this process."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return True: a registered function is named by text."""
+        return True
+
+    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
+        """Return LangChain's serialised form."""
+        return super().to_json() if self.function is None else self.to_json_not_implemented()
+
+    def __call__(self) -> LateValue:
+        """Return the value for one format of the prompt."""
+        return LateValue(self)
+
+    def value_steps(self) -> Steps[str]:
+        """Return the value of this moment; see `evaluate_steps`."""
+        name = self.function_name
+        own = {} if self.function is None else {name: self.function}
+        values = yield from evaluate_steps([name], own, strict=self.strict, failed=self.failed)
+        return values[name]
+
+
+class SectionText(Serializable):
+    """Sections as a part of a message, under their headings."""
+
+    headings: list[str]
+    """What stands over each section, line end included."""
+
+    bodies: list[list[str]]
+    """For each section: literal text at even places, names of template variables at odd ones."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return True: all is text."""
+        return True
+
+    @property
+    def variables(self) -> list[str]:
+        """Names of the template variables, each once, in order."""
+        return list(dict.fromkeys(name for body in self.bodies for name in body[1::2]))
+
+    def blocks(self, values: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return pairs of heading and text."""
+        texts = (fill_pieces(body, values) for body in self.bodies)
+        return list(zip(self.headings, texts, strict=True))
+
+    def value_steps(self, given: Mapping[str, Any]) -> Steps[dict[str, str]]:
+        """Return the values of the variables in one format, by name."""
+        values: dict[str, str] = {}
+        for name in self.variables:
+            value = given[name]
+            is_late = isinstance(value, LateValue)
+            values[name] = (yield from value.steps()) if is_late else str(value)
+        return values
+
+    def outline(self) -> list[tuple[str, str]]:
+        """Return pairs of heading and text with `{name}` for what is filled in later."""
+        return self.blocks({name: f"{{{name}}}" for name in self.variables})
+
+
+class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
+    """A message made of sections; no message at all when all its parts are blank."""
+
+    sections: SectionText
+
+    role: Role = "system"
+
+    summary_heading: str | None = None
+    """What stands over the summary, which comes last; None has no place for one."""
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Return the module path, which the base class replaces by its own."""
+        return cls.__module__.split(".")
+
+    @property
+    def input_variables(self) -> list[str]:
+        """Names of the run-time variables; `summary` is optional and not among them."""
+        return self.sections.variables
+
+    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the message, or nothing.
+
+        Args:
+            **kwargs: A value for each input variable; `summary` may be missing, None or blank.
+
+        Raises:
+            ConfigError: If `summary` is no string, or a variable's function is asynchronous.
+        """
+        return run(self._message_steps(kwargs))
+
+    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the message, or nothing; asynchronous functions are awaited."""
+        return await arun(self._message_steps(kwargs))
+
+    def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
+        """Return the text with `{name}` for what is filled in later."""
+        return self._joined(self.sections.outline(), "{summary}")
+
+    def _message_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
+        summary = _summary_of(given)
+        values = yield from self.sections.value_steps(given)
+        blocks = self.sections.blocks(values)
+        text = self._joined(blocks, shown_summary([summary]) if summary.strip() else "")
+        return [_MESSAGES[self.role](text)] if text else []
+
+    def _joined(self, blocks: Sequence[tuple[str, str]], summary: str) -> str:
+        if self.summary_heading is None:
+            return join_blocks(blocks)
+        return join_blocks([*blocks, (self.summary_heading, summary)])
+
+
+# -- Prompt files as LangChain chat prompts -------------------------------------------------------
+
 
 CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (
     ChatPromptTemplate,
@@ -43,7 +239,10 @@ CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (
     SectionText,
     SectionsMessagePromptTemplate,
 )
+
+
 """What `langchain_core.load.load` must be allowed to make for a prompt of `build_chat_prompt`."""
+
 
 _VARIABLE_PREFIX = "variable_"
 
@@ -172,3 +371,80 @@ def _variables(prompt: PromptFile, titles: Iterable[str], evaluation: Evaluation
         )
         for name in names
     }
+
+
+# -- Messages made of sections, as LangChain's message templates ----------------------------------
+
+
+Role: TypeAlias = Literal["system", "human", "ai"]
+
+
+_MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
+    "system": SystemMessage,
+    "human": HumanMessage,
+    "ai": AIMessage,
+}
+
+
+_FENCE = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
+
+
+class LateValue:
+    """The value of a variable in one format of a prompt: called for when needed, then kept.
+
+    LangChain calls partials in the middle of asynchronous code too, where nothing may wait; so what
+    they return is asked for its value by the message that needs it.
+    """
+
+    def __init__(self, variable: RunTimeVariable) -> None:
+        """Call nothing yet."""
+        self._variable = variable
+        self._value: str | None = None
+
+    def steps(self) -> Steps[str]:
+        """Return the value."""
+        if self._value is None:
+            self._value = yield from self._variable.value_steps()
+        return self._value
+
+    def __str__(self) -> str:
+        return run(self.steps())
+
+
+def _summary_of(given: Mapping[str, Any]) -> str:
+    summary = given.get("summary")
+    if summary is not None and not isinstance(summary, str):
+        msg = f"summary must be a string, got {type(summary).__name__}"
+        raise ConfigError(msg)
+    return summary or ""
+
+
+def _recalled_of(given: Mapping[str, Any]) -> str:
+    recalled = given.get("recalled") or ""
+    if isinstance(recalled, str):
+        return recalled
+    texts = (str(message.text) for message in _messages_of(recalled))
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _messages_of(value: Any) -> list[BaseMessage]:
+    return convert_to_messages([value] if isinstance(value, str | BaseMessage) else value)
+
+
+def _fenced(text: str) -> str:
+    return f"<context>\n{text}\n</context>" if text else ""
+
+
+def _folded(messages: list[BaseMessage], texts: Iterable[str]) -> list[BaseMessage]:
+    """Return the messages with the texts in front of the last human message, or behind all."""
+    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]
+    if not blocks:
+        return messages
+    places = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    if not places:
+        return [*messages, HumanMessage(blocks)]
+    spoken = messages[places[-1]]
+    content = [spoken.content] if isinstance(spoken.content, str) else spoken.content
+    own = [{"type": "text", "text": one} if isinstance(one, str) else one for one in content if one]
+    folded = spoken.model_copy(update={"content": [*blocks, *own]})
+    return [*messages[: places[-1]], folded, *messages[places[-1] + 1 :]]

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts.diagnostics import Diagnostic
 from langchain_convmem.prompts.parser import ParsedPrompt
-from langchain_convmem.prompts.placeholders import Occurrence, clean_name
+from langchain_convmem.prompts.variables import Occurrence, clean_name
 
 __all__ = ["CompiledForm", "CompiledPrompt", "Source", "compile_prompt", "read_compiled"]
 

@@ -6,19 +6,19 @@ in the diagnostics. Structure is read before any value is filled in.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from enum import Enum
+from operator import attrgetter
+from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_convmem.prompts.diagnostics import Diagnostic, Findings
-from langchain_convmem.prompts.fields import (
-    Field,
-    check_fillings,
-    check_variables,
-    read_fields,
-)
-from langchain_convmem.prompts.placeholders import (
+from langchain_convmem.prompts.scanner import Line, find_comments, read_lines
+from langchain_convmem.prompts.variables import (
     MAX_FILLED,
+    QUOTED,
     Filler,
     Occurrence,
     clean_lines,
@@ -27,14 +27,16 @@ from langchain_convmem.prompts.placeholders import (
     open_placeholder,
     unquote,
 )
-from langchain_convmem.prompts.scanner import Line, find_comments, read_lines
-from langchain_convmem.prompts.titles import is_starred, read_title, report_title_lookalike
-
-__all__ = ["Block", "ParsedPrompt", "parse_prompt", "split_blocks"]
 
 _META, _CONST, _VAR = _SPECIAL = ("meta", "const", "var")
+
+
 _PROMPT = "prompt"
+
+
 _BETWEEN = "\n\n"
+
+
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -254,3 +256,324 @@ def _merge(
         lengths[title] += len(body) + len(_BETWEEN)
     sections = {title: _BETWEEN.join(parts) for title, parts in bodies.items()}
     return sections, {title: tuple(found[title]) for title in sections if title in found}
+
+
+# -- Which lines are titles, and which only look like one -----------------------------------------
+
+
+_MARK = "__"
+
+
+_OPENER = re.compile(r"(?<!\w)__[ \t]+[^ \t_]")
+
+
+_CLOSER = re.compile(r"[ \t]__(?!\w)")
+
+
+def read_title(line: str) -> str | None:
+    """Return the cleaned title, empty for an empty one; None if the line is no title.
+
+    Quoted text in it is still in its quotes.
+    """
+    if _MARK not in line:
+        return None
+    text = line.strip()
+    if len(text) < 2 * len(_MARK) or not (text.startswith(_MARK) and text.endswith(_MARK)):
+        return None
+    inner = text[2:-2]
+    # A row of underscores is a line to write on; `__init__ and __main__` is a sentence.
+    if _MARK in _unquoted(inner) or inner[:1] == "_" or inner[-1:] == "_":
+        return None
+    return clean_name(inner)
+
+
+def is_starred(title: str) -> bool:
+    """Tell whether stars make this a special section's title, known or not."""
+    return title.startswith("*") or title.endswith("*")
+
+
+def report_title_lookalike(line: Line, findings: Findings) -> None:
+    """Report a line that may be meant as a title but is none; it stays what it is."""
+    if _MARK not in line.text or not line.text.strip(" \t_"):
+        return
+    text = _unquoted(line.text)
+    opener = _OPENER.search(text)
+    lead = text.strip()
+    if opener is not None and _CLOSER.search(text, opener.end()) is not None:
+        message = "a title stands alone on its line; this one is taken as text"
+        findings.error(message, line.at(opener.start()))
+    elif lead.startswith(_MARK) and lead.endswith(_MARK):
+        message = "this line is taken as text: a title holds no further underscores"
+        findings.warning(message, line.position)
+    elif opener is not None and text[: opener.start()].strip() == "":
+        findings.warning(
+            "this title is not closed by '__' on its line; it is taken as text", line.position
+        )
+    elif lead.startswith(_MARK) and lead.find(_MARK, 2) > 0:
+        message = "this line is taken as text: behind a title nothing may follow"
+        findings.info(message, line.position)
+
+
+def _unquoted(text: str) -> str:
+    """Return `text` with quoted text made unsuspicious; offsets stay."""
+    return QUOTED.sub(lambda quoted: "x" * len(quoted.group()), text) if "{{" in text else text
+
+
+# -- The key-value lines of the special sections Meta, Const and Var ------------------------------
+
+
+_COMMENT_MARKS = ("/*", "*/")
+
+
+class Field(NamedTuple):
+    """The value of a key.
+
+    Attributes:
+        value: The value.
+        position: Where its line starts.
+        written: The value with quoted text still in its quotes.
+    """
+
+    value: str
+    position: int
+    written: str
+
+
+def read_fields(lines: Iterable[Line], into: dict[str, Field], findings: Findings) -> None:
+    """Add the fields of a special section to `into`; a later value of a key wins."""
+    for line in lines:
+        if not line.text.strip():
+            continue
+        parts = split_field(line.text)
+        if parts is None:
+            _report_no_field(line, findings)
+            continue
+        key, written = parts
+        if not _check(key, written, line, findings):
+            continue
+        if key in into:
+            before = findings.line_of(into[key].position)
+            message = f"'{key}' is set again: it replaces the value of line {before}"
+            findings.warning(message, line.position)
+        into[key] = Field(unquote(written), line.position, written)
+
+
+def is_field(line: Line) -> bool:
+    """Tell whether `read_fields` takes the line."""
+    parts = split_field(line.text)
+    return parts is not None and _problem(*parts) == ""
+
+
+def split_field(line: str) -> tuple[str, str] | None:
+    """Return the key, and the value as it was written; either may be empty. None for no field."""
+    text = line.strip()
+    key, equals, value = text.removeprefix("-").partition("=")
+    if not equals and text.startswith("-"):
+        key, equals, value = f"{clean_name(text[1:])} ".partition(": ")
+    return (unquote(clean_name(key)), clean_name(value)) if equals else None
+
+
+def _report_no_field(line: Line, findings: Findings) -> None:
+    message = "this line is ignored: a field is written '- key = value'"
+    findings.warning(message, line.position)
+    report_title_lookalike(line, findings)
+
+
+def _check(key: str, written: str, line: Line, findings: Findings) -> bool:
+    problem = _problem(key, written)
+    if "=" not in line.text:
+        message = "':' is taken as '='; a field is written '- key = value'"
+        findings.info(message, line.position)
+    if problem:
+        findings.error(f"{problem}; it is dropped", line.position)
+    elif written.startswith("="):
+        message = f"the value of '{key}' starts with '='; one '=' is enough"
+        findings.warning(message, line.position)
+    return not problem
+
+
+def _problem(key: str, written: str) -> str:
+    """Return why such a field is dropped, or nothing."""
+    if not key:
+        return "this field has no key in front of '='"
+    if any(mark in key for mark in _COMMENT_MARKS):
+        return f"the key '{key}' holds the mark of a comment"
+    return "" if written else f"'{key}' has no value behind '=' on its line"
+
+
+def check_variables(
+    variables: dict[str, Field],
+    constants: dict[str, Field],
+    functions: Iterable[str],
+    findings: Findings,
+) -> dict[str, str]:
+    """Return the variables whose function exists, as name -> function name."""
+    known = set(functions)
+    usable: dict[str, str] = {}
+    for name, (function, position, _) in variables.items():
+        if name in constants:
+            message = f"'{name}' is a constant too, and the constant is filled in"
+            findings.warning(message, position)
+        if function in known:
+            usable[name] = function
+        elif function.isidentifier():
+            hint = _suggestion(function, known)
+            message = f"there is no function '{function}' for the variable '{name}'{hint}"
+            findings.error(message, position)
+        else:
+            message = f"'{function}' is no function name: letters, digits and '_', as in 'getDate'"
+            findings.error(message, position)
+    return usable
+
+
+def check_fillings(fields: dict[str, Field], filled: Collection[str], findings: Findings) -> None:
+    """Report placeholders in values, except those of `filled` names: they stay as they are."""
+    for name, (_, position, written) in fields.items():
+        for placeholder in find_placeholders(written):
+            if not placeholder.quoted and placeholder.name not in filled:
+                text = written[placeholder.start : placeholder.end]
+                message = f"{text} in the value of '{name}' stays: only sections are filled in"
+                findings.warning(message, position)
+
+
+def _suggestion(function: str, known: Iterable[str]) -> str:
+    near = get_close_matches(function, sorted(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+# -- Which sections are turns of an example dialogue ----------------------------------------------
+
+
+ExampleRole: TypeAlias = Literal["human", "ai"]
+
+
+_KEYS: Mapping[str, ExampleRole] = {"*HumanExamples*": "human", "*AIExamples*": "ai"}
+
+
+"""Keys of the Meta section whose values are titles, separated by commas."""
+
+
+def example_roles(metadata: Mapping[str, str]) -> dict[str, ExampleRole]:
+    """Return who speaks in which section: title -> role."""
+    return {title: role for key, role in _KEYS.items() for title in _titles(metadata, key)}
+
+
+def _titles(metadata: Mapping[str, str], key: str) -> list[str]:
+    titles = (title.strip() for title in metadata.get(key, "").split(","))
+    return [title for title in titles if title]
+
+
+def example_problems(metadata: Mapping[str, str], sections: Iterable[str]) -> list[tuple[str, str]]:
+    """Return what is wrong with the examples of a file: pairs of a key and a sentence."""
+    roles = example_roles(metadata)
+    known = dict.fromkeys(sections)
+    problems = [
+        (key, f"'{title}' is named by {key}, but there is no such section with text")
+        for key in _KEYS
+        for title in _titles(metadata, key)
+        if title not in known
+    ]
+    used = [key for key in _KEYS if key in metadata]
+    if len(used) == len(_KEYS) and set.intersection(*(set(_titles(metadata, key)) for key in used)):
+        problems.append((used[-1], "a section cannot be an example of both human and AI"))
+    disorder = alternation_problem(known, roles)
+    return problems if disorder is None else [*problems, (used[-1], disorder)]
+
+
+def alternation_problem(titles: Iterable[str], roles: Mapping[str, ExampleRole]) -> str | None:
+    """Return what is wrong with the order of the examples among `titles`; None if it is right.
+
+    Turns must alternate, from a human's to one of the AI: providers refuse other dialogues.
+    """
+    spoken = [roles[title] for title in titles if title in roles]
+    if spoken == ["human", "ai"] * (len(spoken) // 2):
+        return None
+    return f"examples must alternate human, ai, in the order of sections; got {', '.join(spoken)}"
+
+
+def diagnose_examples(
+    text: str, *, name: str, metadata: Mapping[str, str], sections: Iterable[str]
+) -> tuple[Diagnostic, ...]:
+    """Return an error for each problem, at the line that holds the key."""
+    findings = Findings(name, text)
+    positions = {key: max(text.find(key), 0) for key in _KEYS}
+    for key, message in example_problems(metadata, sections):
+        findings.error(message, positions[key])
+    return findings.in_order()
+
+
+# -- What every character of a prompt file is -----------------------------------------------------
+
+
+class SpanKind(Enum):
+    """What a part of a prompt file is."""
+
+    TITLE = "title"
+    SECTION = "section"
+    """The text of a prompt section, white space included."""
+    FIELD = "field"
+    COMMENT = "comment"
+    BLANK = "blank"
+    """White space between all these."""
+    DROPPED = "dropped"
+    """What has no effect; a diagnostic says so."""
+
+
+class Span(NamedTuple):
+    """A part of a prompt file's text.
+
+    Attributes:
+        kind: What it is.
+        start: First code point, from 0; a byte order mark does not count.
+        end: One behind the last code point.
+        diagnosed_at: For what is dropped: line and column of the diagnostic that says so.
+    """
+
+    kind: SpanKind
+    start: int
+    end: int
+    diagnosed_at: tuple[int, int] | None = None
+
+
+def read_spans(text: str) -> list[Span]:
+    """Return what every part of a prompt file's text is: they follow each other without a gap."""
+    text = text.removeprefix("\ufeff")
+    findings = Findings("<text>", text)
+    comments = find_comments(text, findings)
+    preamble, blocks = split_blocks(read_lines(text, comments))
+    ignored = [line for line in preamble if line.text.strip()]
+    kept = [(line, SpanKind.DROPPED, ignored[0].position) for line in ignored]
+    for block in blocks:
+        kept += _kinds(block)
+    spans = [Span(SpanKind.COMMENT, start, end) for start, end in comments]
+    for line, kind, position in kept:
+        place = findings.place_of(position) if kind is SpanKind.DROPPED else None
+        spans += [Span(kind, start, end, place) for start, end in line.ranges]
+    return _with_blanks(sorted(spans, key=attrgetter("start")), len(text))
+
+
+def _kinds(block: Block) -> Iterator[tuple[Line, SpanKind, int]]:
+    """Return what the lines of the block are, and where the diagnostic stands if one is dropped."""
+    if not block.has_effect:
+        lines = [line for line in block.lines if line.text.strip()]
+        yield from ((line, SpanKind.DROPPED, block.position) for line in [block.line, *lines])
+        return
+    yield block.line, SpanKind.TITLE, 0
+    for line in block.lines:
+        if block.is_prompt:
+            yield line, SpanKind.SECTION, 0
+        elif line.text.strip():
+            kind = SpanKind.FIELD if is_field(line) else SpanKind.DROPPED
+            yield line, kind, line.position
+
+
+def _with_blanks(spans: Iterable[Span], length: int) -> list[Span]:
+    whole: list[Span] = []
+    behind = 0
+    for span in [*spans, Span(SpanKind.BLANK, length, length)]:
+        if span.start > behind:
+            whole.append(Span(SpanKind.BLANK, behind, span.start))
+        if span.end > span.start:
+            whole.append(span)
+        behind = span.end
+    return whole

@@ -3,48 +3,67 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
     CompiledPrompt,
     Source,
     compile_prompt,
+    read_compiled,
 )
-from langchain_convmem.prompts.diagnostics import Diagnostic
-from langchain_convmem.prompts.failures import OnProblem, report_failure
-from langchain_convmem.prompts.layout import SUMMARY_TITLE_KEY, heading, join_blocks
-from langchain_convmem.prompts.loading import (
-    MAX_BYTES,
-    Limits,
-    digest,
-    form_of,
-    load_file,
-    parse_source,
-    write_whole,
+from langchain_convmem.prompts.diagnostics import (
+    Diagnostic,
+    Findings,
+    Level,
+    OnProblem,
+    report_failure,
 )
-from langchain_convmem.prompts.parser import ParsedPrompt
-from langchain_convmem.prompts.placeholders import Occurrence, fill_pieces, split_pieces
+from langchain_convmem.prompts.parser import (
+    ParsedPrompt,
+    diagnose_examples,
+    is_starred,
+    parse_prompt,
+    read_title,
+)
+from langchain_convmem.prompts.scanner import SUMMARY_TITLE_KEY, find_comments, heading, join_blocks
 from langchain_convmem.prompts.variables import (
     Failed,
+    Filler,
+    Occurrence,
     VariableFunction,
     check_functions,
     evaluate_steps,
+    fill_pieces,
     overridden,
+    registered_functions,
+    split_pieces,
+    unquote,
 )
-from langchain_convmem.prompts.writing import write_prompt
-from langchain_convmem.steps import Steps, arun, run
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
 
-__all__ = ["MAX_BYTES", "PromptFile"]
 
 _LOG = logging.getLogger(__name__)
+
+
+# -- Files of prompts -----------------------------------------------------------------------------
+
+
+MAX_BYTES = 1 << 20
+
+
+# -- `PromptFile` ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -396,3 +415,250 @@ def _checked(functions: Mapping[str, VariableFunction] | None) -> dict[str, Vari
 def _as_titles(titles: Iterable[str]) -> list[str]:
     # A lone string is a sequence of titles of one letter each, which nobody means.
     return [titles] if isinstance(titles, str) else list(titles)
+
+
+# -- Files of prompts -----------------------------------------------------------------------------
+
+
+"""Largest source that `PromptFile.load` reads unless told otherwise."""
+
+
+_COMPILED_GROWTH = 32
+
+
+"""So many times as large may a compiled file be: constants are filled in there."""
+
+
+_FORMS: dict[str, CompiledForm] = {".json": "json", ".bytes": "binary"}
+
+
+class Limits(NamedTuple):
+    """What may be read: how many bytes, and below which folder (None: anywhere)."""
+
+    max_bytes: int
+    base: Path | None
+
+
+def digest(data: bytes) -> str:
+    """Return the hash that tells sources apart."""
+    return sha256(data).hexdigest()
+
+
+def form_of(path: Path) -> CompiledForm:
+    """Return the compiled form that goes by the path's suffix.
+
+    Raises:
+        ConfigError: If it is another suffix; so a source is never overwritten by mistake.
+    """
+    form = _FORMS.get(path.suffix.lower())
+    if form is None:
+        suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in _FORMS.items())
+        msg = f"{path}: the name of a compiled prompt ends in {suffixes}"
+        raise ConfigError(msg)
+    return form
+
+
+def parse_source(text: str, name: str, own: Collection[str]) -> ParsedPrompt:
+    """Parse a source; `own` are the functions of it alone."""
+    parsed = parse_prompt(text, name=name, functions={*own, *registered_functions()})
+    examples = diagnose_examples(
+        text.removeprefix("\ufeff"),
+        name=name,
+        metadata=parsed.metadata,
+        sections=parsed.sections,
+    )
+    found = sorted((*parsed.diagnostics, *examples), key=lambda one: (one.line, one.column))
+    return parsed._replace(diagnostics=tuple(found))
+
+
+def load_file(
+    path: Path, own: Collection[str], limits: Limits, *, strict: bool
+) -> tuple[ParsedPrompt, Source]:
+    """Read a file, source or compiled; arguments and errors as in `PromptFile.load`."""
+    name = str(path)
+    place = path if limits.base is None else _confined(path, limits.base)
+    data = _limited(place, name, limits.max_bytes)
+    compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * limits.max_bytes)
+    if compiled is None:
+        return parse_source(_decode(data, name), name, own), Source(path.name, digest(data))
+    prompt, source = compiled
+    stale = _stale(source, place, name, "error" if strict else "warning")
+    missing = _missing(prompt, {*own, *registered_functions()}, name)
+    return prompt._replace(diagnostics=(*stale, *missing, *prompt.diagnostics)), source
+
+
+def _missing(prompt: ParsedPrompt, known: Collection[str], name: str) -> list[Diagnostic]:
+    """Return an error for each function that a compiled prompt needs and nobody has."""
+    places = (place for found in prompt.occurrences.values() for place in found)
+    return [
+        Diagnostic("error", f"there is no function '{function}' here", 1, 1, name=name)
+        for function in sorted({place.function_name for place in places} - set(known))
+    ]
+
+
+def _confined(path: Path, base: Path) -> Path:
+    """Return the file's place below `base`, symbolic links followed."""
+    if path.is_absolute() or path.drive or ".." in path.parts:
+        msg = f"{path}: only relative paths without '..' are loaded from the folder {base}"
+        raise ConfigError(msg)
+    place = (base / path).resolve()
+    if not place.is_relative_to(base.resolve()):
+        msg = f"{path}: this leads out of the folder {base} through a symbolic link"
+        raise ConfigError(msg)
+    return place
+
+
+def _limited(place: Path, name: str, max_bytes: int) -> bytes:
+    is_compiled = place.suffix.lower() in _FORMS
+    most = max_bytes * _COMPILED_GROWTH if is_compiled else max_bytes
+    with place.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        msg = (
+            f"{name}: this file is larger than the {most} bytes a prompt file may have; "
+            "pass max_bytes= to read a larger one"
+        )
+        raise PromptSyntaxError(msg, path=name)
+    return data
+
+
+def _stale(source: Source, place: Path, name: str, level: Level) -> list[Diagnostic]:
+    beside = place.parent / source.name
+    # The name comes from the file, which may come from anywhere: it must not lead elsewhere.
+    if not source.sha256 or beside.name != source.name or beside.parent != place.parent:
+        return []
+    if beside.is_symlink() or not beside.is_file() or _hash_of(beside) == source.sha256:
+        return []
+    message = f"'{source.name}' beside it has changed since this was compiled; compile it again"
+    return [Diagnostic(level, message, 1, 1, name=name)]
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        found = sha256()
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _decode(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        findings = Findings(path, data.decode("utf-8", "replace").removeprefix("\ufeff"))
+        position = len(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
+        findings.error(f"a prompt file is UTF-8 text, and this is not: {error.reason}", position)
+        raise findings.in_order()[0].to_error() from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that others see all of it or what was there before.
+
+    Raises:
+        OSError: If it cannot be written; nothing is left behind.
+    """
+    # Not by `tempfile`: its files are closed to all others, whatever the umask says.
+    beside = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        with beside.open("xb") as file:
+            file.write(data)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+# -- r"""A parsed prompt file back to a prompt file's text, in one canonical form -----------------
+
+
+_MARKS = re.compile(r"\{+|_{2,}|/?\*+/?|/{2,}")
+
+
+"""What may mean something in a line; all of it is quoted in a line that needs quotes at all."""
+
+
+def write_prompt(prompt: ParsedPrompt) -> str:
+    """Return a text that `parse_prompt` reads as the same prompt, diagnostics apart.
+
+    Raises:
+        ConfigError: If there is none: a prompt that was put together by hand may hold what no
+            file says, such as a line end inside a title.
+    """
+    filler = Filler(prompt.constants, prompt.variable_definitions)
+    special = {
+        "Meta": prompt.metadata,
+        "Const": prompt.constants,
+        "Var": prompt.variable_definitions,
+    }
+    blocks = [_special(title, fields) for title, fields in special.items() if fields]
+    for title, body in prompt.sections.items():
+        lines = _body_lines(body, prompt.occurrences.get(title, ()), filler)
+        blocks.append("\n".join([_title(title), *lines, ""]))
+    text = "\n".join(blocks)
+    _check(prompt, text)
+    return text
+
+
+def _check(prompt: ParsedPrompt, text: str) -> None:
+    functions = prompt.variable_definitions.values()
+    again = parse_prompt(text, name="", functions=set(functions))
+    if again[:-1] != prompt[:-1]:
+        parts = zip(prompt._fields, prompt, again, strict=True)
+        wrong = [name for name, before, after in parts if before != after and name != "diagnostics"]
+        msg = f"no prompt file says this: {', '.join(wrong)} would read otherwise"
+        raise ConfigError(msg)
+
+
+def _special(title: str, fields: Mapping[str, str]) -> str:
+    lines = [_plain_or_quoted(f"- {key} = {value}") for key, value in fields.items()]
+    return "\n".join([f"__* {title} *__", *lines, ""])
+
+
+def _title(title: str) -> str:
+    line = f"__ {title} __"
+    is_title = read_title(line) == title and unquote(title) == title and not is_starred(title)
+    if is_title and _is_plain(line):
+        return line
+    return f"__ {_quoted(title)} __"
+
+
+def _body_lines(text: str, occurrences: Iterable[Occurrence], filler: Filler) -> list[str]:
+    """Return the lines of a section; placeholders of variables are written as they stand."""
+    lines: list[str] = []
+    ahead = list(reversed(list(occurrences)))
+    offset = 0
+    for line in text.split("\n"):
+        end = offset + len(line)
+        inside: list[Occurrence] = []
+        while ahead and ahead[-1].end <= end:
+            name, start, stop = ahead.pop()
+            inside.append(Occurrence(name, start - offset, stop - offset))
+        lines.append(_body_line(line, inside, filler))
+        offset = end + 1
+    return lines
+
+
+def _body_line(line: str, occurrences: list[Occurrence], filler: Filler) -> str:
+    is_text = _is_plain(line) and read_title(line) is None
+    if is_text and ("{{" not in line or filler.fill(line) == (line, occurrences)):
+        return line
+    parts: list[str] = []
+    behind = 0
+    for _, start, end in occurrences:
+        parts += [_quoted(line[behind:start]), line[start:end]]
+        behind = end
+    return "".join([*parts, _quoted(line[behind:])])
+
+
+def _plain_or_quoted(line: str) -> str:
+    return line if _is_plain(line) and unquote(line) == line else _quoted(line)
+
+
+def _is_plain(line: str) -> bool:
+    """Tell whether nothing in the line opens, closes or is a comment."""
+    findings = Findings("", line)
+    return not find_comments(line, findings) and not findings.in_order()
+
+
+def _quoted(text: str) -> str:
+    return _MARKS.sub(lambda mark: f'{{{{"{mark.group()}"}}}}', text)

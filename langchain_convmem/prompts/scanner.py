@@ -16,15 +16,18 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from langchain_convmem.prompts.diagnostics import Findings
-from langchain_convmem.prompts.placeholders import QUOTED
-
-__all__ = ["Line", "Range", "find_comments", "read_lines"]
+from langchain_convmem.prompts.variables import QUOTED
 
 Range: TypeAlias = tuple[int, int]
+
+
 """Positions of a piece of the text in code points, half-open."""
+
 
 # Without groups: with them, the search for the first character of a mark takes ten times as long.
 _MARK = re.compile(rf"{QUOTED.pattern}|://[^ \t\r\n]*|//[^\r\n]*|/\*|\*/")
+
+
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -146,3 +149,22 @@ def _joined(text: str, pieces: list[Range], end: int) -> Line:
     starts = [begin for begin, _ in pieces]
     places = tuple(zip(offsets, starts, strict=False))
     return Line("".join(texts), starts[0] if starts else end, places, end)
+
+
+# -- How sections stand in a system prompt --------------------------------------------------------
+
+
+SUMMARY_TITLE_KEY = "*MessageSummaryTitle*"
+
+
+"""Key of the Meta section whose value is the title over a conversation's summary."""
+
+
+def heading(title: str | None) -> str:
+    """Return the line over a section, with its line end; nothing for None."""
+    return "" if title is None else f"**{title}:**\n"
+
+
+def join_blocks(blocks: Iterable[tuple[str, str]]) -> str:
+    """Join pairs of heading and text in order; a blank text goes, with its heading."""
+    return "\n\n".join(head + text for head, text in blocks if text.strip())

@@ -21,18 +21,18 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from langchain_convmem.recall.indexes.segment_table import Links, SegmentTable
-from langchain_convmem.recall.query import read_person, search_text
-from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.words.analysis import analyze, query_terms
-from langchain_convmem.recall.words.courtesies import is_courtesy
-from langchain_convmem.recall.words.dates import NAMES_OF_TIMES
-from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.stop_words import FUNCTION_CHARACTERS
+from langchain_convmem.recall.question import read_person, search_text
+from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.segments import Links, SegmentTable
+from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.dates import NAMES_OF_TIMES
+from langchain_convmem.words.languages import FUNCTION_CHARACTERS
+from langchain_convmem.words.speech import is_courtesy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,11 +58,21 @@ Chosen on five dialogues between people, where 3 to 4 % of unrelated questions p
 # beside such a one, and what stands out though nothing relates it to the question.
 _CLEAR = 8.4
 _NEAR_CLEAR = 4.5
+_NEAR_REPLY = 7.5
 _RELATED_EVIDENCE = 3.5
 _STANDING_OUT = 5.0
 _NEAR_BEST = 0.8
 _LEADING = 1
 _LOOSE = 2.5
+# A question about the person who asks gets all that is loosely related up to the first of these
+# shares of clear evidence, so many at most just above it, and ever fewer up to the second one.
+_FADING = (0.8, 1.5)
+_MOST_LOOSE = 13
+# What a question about nobody gets of what the user stated, where nothing answers it clearly: so
+# many at most, from so much evidence on beside what is related, and from so much alone.
+_MOST_BESIDE = 3
+_STATED_BESIDE = 1.5
+_STATED_ALONE = 3.0
 # Of so many segments the numbers above hold as they are; of so few all are worth their room.
 _MANY = 400
 _FEW = 8
@@ -102,8 +112,11 @@ def related(
 
     Where something answers clearly, only what comes near it is worth more. Where nothing does, a
     question about the person who asks gets what they said: a fact that is missing costs the answer,
-    some tokens too many cost next to nothing. Any other question gets what is related to it, if
-    `is_related` finds anything, else what stands out. Greetings and thanks get nothing.
+    some tokens too many cost next to nothing. In between it gets the fewer of what they said, the
+    clearer something answers. Any other question gets what is related to it, if `is_related` finds
+    anything, else what stands out; and where nothing answers it clearly, a few of the statements
+    that the user made, since it may be about what is theirs ("Which breed is the dog?"). Greetings
+    and thanks get nothing.
 
     Args:
         query: The question.
@@ -117,32 +130,143 @@ def related(
         A mask over `ranking.rows`; and which rows of `ranking.columns` are loosely related, None
         where none are.
     """
-    evidence = ranking.of_rows(ranking.columns.evidence)
-    if is_courtesy(query) or not len(evidence):
-        return np.zeros(len(evidence), dtype=np.bool_), None
-    scale = _scale(len(evidence))
-    said: NDArray[np.bool_] = evidence > -np.inf
-    if not _is_about_asker(query, before):
-        if not is_related(search_text(query, before), ranking, table, lexical, allowed):
-            return evidence >= _STANDING_OUT * max(scale, 1.0), None
-        # Where half of a memory says the same, nothing of it stands out.
-        least = min(_RELATED_EVIDENCE * scale, _NEAR_BEST * float(evidence.max()))
-        if len(evidence) <= _FEW:
-            return said, None
-        return _with_leading(evidence >= least, ranking), None
-    near = evidence >= _NEAR_CLEAR * scale
-    if len(evidence) > _FEW and evidence.max() >= clear_evidence(len(evidence)):
-        return _with_leading(near, ranking), None
-    numbers = ranking.of_rows(ranking.columns.numbers)
-    loose = said & ~near & ~lexical.marked("courtesy")[numbers]
-    if len(table.roles) > 1 and len(evidence) > _FEW:
-        stated = (lexical.marked("states") & table.of_role("user"))[numbers]
-        loose &= stated | (evidence >= _LOOSE * scale)
-    loosely = loose
-    if len(evidence) < len(ranking.columns.evidence):
-        loosely = np.zeros(len(ranking.columns.evidence), dtype=np.bool_)
-        loosely[ranking.rows] = loose
-    return _with_leading(near | loose, ranking), loosely
+    if is_courtesy(query) or not len(ranking):
+        return np.zeros(len(ranking), dtype=np.bool_), None
+    found = _Found.of(ranking, table, lexical)
+    meant = read_person(query, before)
+    if meant.asker or meant.subject_open or meant.listener:
+        near, loose = _worth_to_asker(found, wants_replies=meant.listener)
+    elif is_related(search_text(query, before), ranking, table, lexical, allowed):
+        near, loose = _worth_if_related(found)
+    else:
+        near, loose = _worth_if_unrelated(found)
+        return near | loose, _in_columns(loose, ranking)
+    return _with_leading(near | loose, ranking), _in_columns(loose, ranking)
+
+
+class _Found(NamedTuple):
+    """What is known of the segments that rank, row by row, to judge which are worth their room.
+
+    Attributes:
+        evidence: What speaks for each.
+        relevance: What puts them in order.
+        said: Which say anything themselves.
+        replies: Which the assistant said; none where one side alone speaks.
+        stated: Which the user states; all where one side alone speaks.
+        substance: Which are more than a courtesy.
+        two_sided: Whether a user and an assistant speak, and more than a few segments are there.
+    """
+
+    evidence: NDArray[np.float32]
+    relevance: NDArray[np.float32]
+    said: NDArray[np.bool_]
+    replies: NDArray[np.bool_]
+    stated: NDArray[np.bool_]
+    substance: NDArray[np.bool_]
+    two_sided: bool
+
+    @classmethod
+    def of(cls, ranking: Ranking, table: SegmentTable, lexical: LexicalIndex) -> _Found:
+        """Return what is known of the segments of a ranking."""
+        evidence = ranking.of_rows(ranking.columns.evidence)
+        numbers = ranking.of_rows(ranking.columns.numbers)
+        said: NDArray[np.bool_] = evidence > -np.inf
+        two_sided = len(table.roles) > 1 and len(evidence) > _FEW
+        by_user = table.of_role("user")[numbers] if two_sided else np.ones_like(said)
+        stated = said & by_user & lexical.marked("states")[numbers] if two_sided else said
+        return cls(
+            evidence,
+            ranking.of_rows(ranking.columns.relevance),
+            said,
+            ~by_user,
+            stated,
+            ~lexical.marked("courtesy")[numbers],
+            two_sided,
+        )
+
+    @property
+    def few(self) -> bool:
+        """Whether there are too few segments for any to stand out by chance."""
+        return len(self.evidence) <= _FEW
+
+    @property
+    def scale(self) -> float:
+        """How much stands out by chance among so many."""
+        return _scale(len(self.evidence))
+
+    @property
+    def best(self) -> float:
+        """The most evidence that any has."""
+        return float(self.evidence.max())
+
+    @property
+    def clarity(self) -> float:
+        """How clearly the best one answers: 1 where its evidence is just clear."""
+        return self.best / clear_evidence(len(self.evidence))
+
+    def least(self, evidence: float) -> float:
+        """Return what evidence is worth its room: less where half of a memory says the same."""
+        return min(evidence * self.scale, _NEAR_BEST * self.best)
+
+    def first(self, rows: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
+        """Return the best ranked of some rows, so many at most."""
+        at = rows.nonzero()[0]
+        if len(at) <= most:
+            return rows
+        chosen = np.zeros_like(rows)
+        chosen[at[np.argsort(-self.relevance[at], kind="stable")[:most]]] = True
+        return chosen
+
+
+_Worth: TypeAlias = "tuple[NDArray[np.bool_], NDArray[np.bool_]]"
+"""Which rows are worth their room, and which others only just."""
+
+
+def _worth_to_asker(found: _Found, *, wants_replies: bool) -> _Worth:
+    near = found.evidence >= _NEAR_CLEAR * found.scale
+    if not wants_replies:
+        # A reply costs several statements, and it is seldom what somebody asks of themselves.
+        near &= ~found.replies | (found.evidence >= found.least(_NEAR_REPLY))
+    loose = found.said & ~near & found.substance
+    if found.two_sided:
+        loose &= found.stated | (found.evidence >= _LOOSE * found.scale)
+    fading, gone = _FADING
+    if found.few or found.clarity <= fading:
+        return near, loose
+    left = max((gone - found.clarity) / (gone - fading), 0.0)
+    return near, found.first(loose, round(_MOST_LOOSE * left))
+
+
+def _worth_if_related(found: _Found) -> _Worth:
+    if found.few:
+        return found.said, np.zeros_like(found.said)
+    near = found.evidence >= found.least(_RELATED_EVIDENCE)
+    if found.two_sided and found.clarity >= 1:
+        return near, np.zeros_like(near)
+    near &= ~found.replies | (found.evidence >= found.least(_STANDING_OUT))
+    beside = found.stated & ~near & (found.evidence >= _STATED_BESIDE * found.scale)
+    beside = found.first(beside, _MOST_BESIDE)
+    # Where one side alone speaks, nothing tells statements from all else: they are shown whole.
+    return (near, beside) if found.two_sided else (near | beside, np.zeros_like(near))
+
+
+def _worth_if_unrelated(found: _Found) -> _Worth:
+    near = found.evidence >= _STANDING_OUT * max(found.scale, 1.0)
+    if not found.two_sided or found.clarity >= 1:
+        return near, np.zeros_like(near)
+    loose = found.stated & ~near & (found.evidence >= _STATED_ALONE * max(found.scale, 1.0))
+    return near, found.first(loose, _MOST_BESIDE)
+
+
+def _in_columns(loose: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_] | None:
+    """Return a mask over a ranking's rows as one over its columns; None where it is empty."""
+    if not loose.any():
+        return None
+    if len(loose) == len(ranking.columns.evidence):
+        return loose
+    columns = np.zeros(len(ranking.columns.evidence), dtype=np.bool_)
+    columns[ranking.rows] = loose
+    return columns
 
 
 def clear_evidence(count: int) -> float:
@@ -160,12 +284,6 @@ def _with_leading(kept: NDArray[np.bool_], ranking: Ranking) -> NDArray[np.bool_
     leading = [ranking.row_of(number) for number in (*ranking.older, *islice(ranking, _LEADING))]
     kept[ranking.rows.searchsorted(leading)] = True
     return kept & (ranking.of_rows(ranking.columns.evidence) > -np.inf)
-
-
-def _is_about_asker(query: str, before: str | None) -> bool:
-    """Return whether a question is about the person who asks, or about what they were told."""
-    meant = read_person(query, before)
-    return meant.asker or meant.subject_open or meant.listener
 
 
 def needed(allowed: NDArray[np.bool_]) -> float:

@@ -7,39 +7,52 @@ of the package but `errors`.
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import hashlib
 import importlib.util
 import json
+import os
 import re
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from langchain_convmem.errors import MissingExtraError
-from langchain_convmem.recall.workers import in_worker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-__all__ = ["EmbeddedEmbeddings", "costs_nothing", "encodable", "fingerprint_of"]
 
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
+
+
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
 
 # What changes an embedder's vectors, over the field names of common integrations. Everything else
 # (keys, endpoints, timeouts) must stay out: a fingerprint is stored and printed.
 _MODEL_FIELDS = ("model", "model_name", "model_id", "repo_id", "deployment", "azure_deployment")
+
+
 _SHAPE_FIELDS = ("dimensions", "dimension", "size", "truncate_dim", "output_dimensionality")
+
 
 # Of so many words the tokens are kept: about 6 MB. Of letters alone, since numbers, addresses and
 # keys hardly come again, and nothing should hold them that outlives their lines.
 _WORDS = 20_000
+
+
 _PLAIN_WORD = re.compile(r"[^\W\d_]{1,40}[.,;:!?]?")
+
+
 # The tokenizer's own blank, and what its special tokens begin with: where one of them is said, a
 # token may reach across words.
 _BLANK, _SPECIAL = "\u2581", "<"
@@ -226,3 +239,43 @@ def fingerprint_of(embeddings: Embeddings) -> str:
         if isinstance(value, str | int) and not isinstance(value, bool):
             named[name] = value
     return f"{cls.__module__}.{cls.__qualname__}{json.dumps(named, sort_keys=True)}"
+
+
+# -- Worker threads for recalls that an event loop waits for --------------------------------------
+
+
+T = TypeVar("T")
+
+
+_WORKERS = 4
+
+
+class _Pool:
+    """The process's workers; a forked child gets its own, since threads do not survive a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._executor: ThreadPoolExecutor | None = None
+
+    def executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._executor is None or self._pid != os.getpid():
+                self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="convmem-recall")
+                self._pid = os.getpid()
+            return self._executor
+
+
+_POOL = _Pool()
+
+
+if hasattr(os, "register_at_fork"):
+    # The lock may be held by another thread of the parent at the moment of the fork.
+    os.register_at_fork(after_in_child=_POOL.__init__)  # type: ignore[misc]
+
+
+async def in_worker(call: Callable[[], T]) -> T:
+    """Return what the call returns, made in a worker with the caller's context variables."""
+    context = contextvars.copy_context()
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_POOL.executor(), partial(context.run, call))

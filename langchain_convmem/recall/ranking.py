@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from langchain_convmem.recall.calibration import clear_evidence
-from langchain_convmem.recall.fusion import (
+from langchain_convmem.recall.question import (
+    find_spans,
+    named_speakers,
+    read_parts,
+    read_person,
+    search_text,
+)
+from langchain_convmem.recall.scores import (
+    Columns,
+    Ranking,
     Reception,
     bests_of_runs,
     session_bests,
@@ -23,15 +32,12 @@ from langchain_convmem.recall.fusion import (
     smooth_runs,
     standardized,
 )
-from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.indexes.vectors import SegmentVectors
-from langchain_convmem.recall.names import named_speakers
-from langchain_convmem.recall.query import find_spans, read_parts, read_person, search_text
-from langchain_convmem.recall.ranked import Columns, Ranking
+from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.recall.settings import RecallSettings
-from langchain_convmem.recall.words.analysis import query_terms, telling_words
-from langchain_convmem.recall.words.lexical import LexicalIndex
-from langchain_convmem.recall.words.speech import Mark, asks_advice
+from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.words.analysis import query_terms, telling_words
+from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.speech import Mark, asks_advice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,26 +64,31 @@ _ROUNDING = 1e-9
 _SOMETHING_ELSE = 2.0
 # Where nothing answers clearly: shares of the bonus, of words (up to so much) and of neighbours,
 # and how much less a segment is worth for each factor of e that it is longer.
-_VAGUE_BONUS = np.float32(0.43)
-_VAGUE_WORDS = np.float32(0.25)
+_VAGUE_BONUS = np.float32(0.65)
+_VAGUE_WORDS = np.float32(0.3)
 _MOST_OF_WORDS = np.float32(4.0)
 _VAGUE_NEIGHBOURS = np.float32(0.5)
-_VAGUE_LENGTH = np.float32(0.6)
+_VAGUE_LENGTH = np.float32(0.5)
 # From this share of clear evidence on, more of it counts so much.
 _NEARLY = 0.65
 _NEARLY_CLEAR = np.float32(2.0)
 _LEAST_LENGTH = np.float32(3.0)
 # Below every score that is one.
 _MUTED = np.float32(1000.0)
-# So many of the best segments are compared with the best one, if their evidence comes near its.
+# So many of the best segments are compared with the best one.
 _LEADERS = 9
-_COMPARABLE = 0.3
 _FEW = 8
 _BLOCK = 64
-# They are about the same thing if they share this much of what the best one holds of the question,
-# or if they are so many standard deviations nearer to it than chance.
+# They are about the same thing where so much comes together: the share of its evidence that they
+# have (up to so large a one), that of its words of the question by a weight, and by another one the
+# standard deviations (up to so many) that they are nearer to it than chance.
+_SAME = 1.1
 _SAME_WORDS = 0.5
-_SAME_MEANING = 2.0
+_SAME_MEANING = 1 / 6
+_NEAREST = 8.0
+# Evidence alone is not enough. Of a few segments one always stands out and another always stays
+# behind, so that they all have so large a share.
+_MOST_EVIDENCE = 0.7
 _NO_DEVIATION = 1e-6
 _AHEAD = np.float32(1e-3)
 
@@ -574,23 +585,20 @@ def _lead_with_latest(
     if asks[numbers[lead]]:
         return frozenset()
     speakers, lines = table.speaker_column, table.line_column
-    # Of a few segments one always stands out and another always stays behind.
-    few = len(columns.evidence) <= _FEW
-    least = -np.inf if few else _COMPARABLE * columns.evidence[lead]
     comparable = (
         (speakers[numbers[others]] == speakers[numbers[lead]])
         & (lines[numbers[others]] != lines[numbers[lead]])
-        & (columns.evidence[others] >= least)
+        & (columns.evidence[others] > -np.inf)
         & ~asks[numbers[others]]
     )
     candidates = others[comparable].tolist()
     numbers_of = [int(numbers[at]) for at in (lead, *candidates)]
+    sameness = _sameness(view, numbers_of, vectors, terms)
+    shares = _shares_of_evidence(columns.evidence, lead, candidates)
     same = [
         at
-        for at, is_same in zip(
-            candidates, _say_the_same(view, numbers_of, vectors, terms), strict=True
-        )
-        if is_same
+        for at, share, more in zip(candidates, shares, sameness, strict=True)
+        if share + more >= _SAME
     ]
     # What was written later counts as said later within the same millisecond.
     moments = {at: (int(table.time_column[numbers[at]]), int(numbers[at])) for at in (lead, *same)}
@@ -614,28 +622,40 @@ def _best_rows(columns: Columns, rows: NDArray[np.int64] | None) -> NDArray[np.i
     return best if rows is None else rows[best]
 
 
-def _say_the_same(
+def _shares_of_evidence(
+    evidence: NDArray[np.float32], lead: int, others: Sequence[int]
+) -> list[float]:
+    """Return what share of the first one's evidence other segments have."""
+    if len(evidence) <= _FEW:
+        return [_MOST_EVIDENCE] * len(others)
+    most = float(evidence[lead])
+    if most <= 0:
+        return [-np.inf] * len(others)
+    return [min(float(evidence[at]) / most, _MOST_EVIDENCE) for at in others]
+
+
+def _sameness(
     view: _View, numbers: Sequence[int], vectors: SegmentVectors, terms: Sequence[str]
-) -> list[bool]:
-    """Return which statements that fit the question are about the same thing as the first one."""
+) -> list[float]:
+    """Return how much words and meaning say that statements are about the same as the first one.
+
+    Minus infinity for one that lacks a number of the question which the first one holds.
+    """
     if len(numbers) == 1:
         return []
     of_lead, *of_others = view.lexical.shared(terms, numbers)
     # Floor 3 is not floor 5: what the question numbers, it means.
     numbered = {place for place in of_lead if terms[place].isdigit()}
     rarity = view.lexical.rarities([terms[place] for place in of_lead])
-    least = _SAME_WORDS * sum(rarity.values())
-    found = [
-        numbered.issubset(held)
-        and 0 < least <= sum(rarity[terms[place]] for place in of_lead if place in held)
-        for held in of_others
-    ]
-    # Meaning takes longer than words, and need not tell where these do.
-    open_at = [at for at, held in enumerate(of_others) if not found[at] and numbered.issubset(held)]
-    if open_at:
-        near = _nearness(vectors, [numbers[0], *(numbers[1 + at] for at in open_at)])
-        for at, nearness in zip(open_at, near, strict=True):
-            found[at] = nearness >= _SAME_MEANING
+    total = sum(rarity.values())
+    found: list[float] = []
+    for held, near in zip(of_others, _nearness(vectors, numbers), strict=True):
+        shared = sum(rarity[terms[place]] for place in of_lead if place in held)
+        words = shared / total if total else 0.0
+        is_same = numbered.issubset(held)
+        # Of a few segments some are farther apart than chance: that says nothing against them.
+        said = _SAME_WORDS * words + _SAME_MEANING * min(max(near, 0.0), _NEAREST)
+        found.append(said if is_same else -np.inf)
     return found
 
 

@@ -17,10 +17,16 @@ from pydantic import ConfigDict, Field
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall.dialog_recall import DialogRecall
-from langchain_convmem.recall.options import RecallOptions
-from langchain_convmem.recall.scopes import LineFilter, Moment, Owners, checked_scope, users
+from langchain_convmem.recall.options import (
+    LineFilter,
+    Moment,
+    Owners,
+    RecallOptions,
+    checked_scope,
+    users,
+)
 from langchain_convmem.records import Owner, RecalledBlock, ThreadKey
-from langchain_convmem.views.times import iso_time
+from langchain_convmem.views.lines import iso_time
 
 __all__ = ["DialogLineRetriever", "document_of"]
 

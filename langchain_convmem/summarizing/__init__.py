@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem.lazy_names import lazy_names
+from langchain_convmem._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_convmem.summarizing.compaction import Compactor
-    from langchain_convmem.summarizing.report import SummaryReport
-    from langchain_convmem.summarizing.settings import SummarySettings
+    from langchain_convmem.summarizing.compactor import Compactor, SummaryReport
+    from langchain_convmem.summarizing.planning import SummarySettings
     from langchain_convmem.summarizing.summarizers import ModelSummarizer, as_summarizer
 
 __all__ = ["Compactor", "ModelSummarizer", "SummaryReport", "SummarySettings", "as_summarizer"]
@@ -17,10 +16,10 @@ __all__ = ["Compactor", "ModelSummarizer", "SummaryReport", "SummarySettings", "
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Compactor": "compaction",
-        "ModelSummarizer": "summarizers",
-        "SummaryReport": "report",
-        "SummarySettings": "settings",
-        "as_summarizer": "summarizers",
+        "Compactor": "summarizing.compactor",
+        "ModelSummarizer": "summarizing.summarizers",
+        "SummaryReport": "summarizing.compactor",
+        "SummarySettings": "summarizing.planning",
+        "as_summarizer": "summarizing.summarizers",
     },
 )

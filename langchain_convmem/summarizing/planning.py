@@ -1,38 +1,237 @@
-"""What to compact: from the entries of a thread to the window of its next summary. Pure.
-
-The latest conversation stays as it was said, down to the low mark; all that is older is covered,
-each entry by exactly one summary. A window ends behind a reply across which no tool call reaches,
-so the question that waits for an answer and an open tool loop stay, however large they are.
-"""
+"""When a thread is compacted, and how much of it: the numbers of a summarizing memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.summarizing.settings import Size, SummarySettings
 from langchain_convmem.views.live import (
     covered_by,
     live_entries,
     live_summary,
     summary_chain,
 )
-from langchain_convmem.views.tokens import count_tokens
-from langchain_convmem.views.window import (
+from langchain_convmem.views.summaries import (
     SummaryWindow,
     closing_points,
     said_since,
     window_of,
 )
+from langchain_convmem.views.tokens import count_tokens
 
-__all__ = ["ROLLED", "Plan", "make_plan", "remade_plan", "rolled_of", "size_of"]
+Measure: TypeAlias = Literal["tokens", "messages", "fraction"]
+
+
+"""What is counted: tokens, messages, or tokens as a share of the model's window."""
+
+
+Amount: TypeAlias = tuple[Measure, float]
+
+
+"""So much of a measure: `("tokens", 6000)`, `("messages", 40)`, `("fraction", 0.6)`."""
+
+
+Clause: TypeAlias = Mapping[Measure, float]
+
+
+"""Amounts that must all be reached, by their measure."""
+
+
+Trigger: TypeAlias = Amount | Clause | Sequence[Amount | Clause]
+
+
+"""When to compact: an amount, amounts that must all be reached, or a list of which one suffices."""
+
+
+_MEASURES = ("tokens", "messages", "fraction")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a stretch of a conversation is.
+
+    Attributes:
+        tokens: By the token counter.
+        messages: How many messages.
+    """
+
+    tokens: int
+    messages: int
+
+    def of(self, measure: str, window_tokens: int) -> float:
+        """Return the size in one measure."""
+        if measure == "messages":
+            return self.messages
+        if measure == "tokens":
+            return self.tokens
+        return self.tokens / window_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarySettings:
+    """When and how a thread is compacted.
+
+    What is measured is the part of the conversation that no summary covers yet; system messages
+    and the summary itself do not count. High and low mark are far apart, so that compaction is
+    rare and what a model reads begins alike in between.
+
+    Attributes:
+        trigger: The high mark: from here on a compaction is due. The form is that of LangChain's
+            `SummarizationMiddleware`.
+        keep: The low mark: so much of the latest conversation stays as it was said. The question
+            that waits for an answer and an open tool loop stay in any case. It must lie below the
+            high mark where both are counted in tokens, or both in messages.
+        window_tokens: Size of the model's window, for marks in fractions of it.
+        max_summary_tokens: How long a summary should be, its list of details not counted.
+        facts_tokens: How long the list of details may be that follows a summary: what the text
+            should have told and did not. 0: no list.
+        retries: How often a summariser is asked again, told what was missing.
+        input_tokens: How much a summariser reads at once; more is summarised in parts first.
+        rebuild_every: After so many summaries, each on top of the one before, the next is made of
+            what was said since the first of them, word for word; so everything is read twice, and
+            nothing is retold more often than needed. 0: never.
+        lease_s: How long one process may work on a summary before another one takes over.
+        first_pause_s: How long a thread rests after a failure; it doubles with each further one,
+            up to an hour.
+    """
+
+    trigger: Trigger = ("tokens", 6000)
+    keep: Amount = ("tokens", 2000)
+    window_tokens: int | None = None
+    max_summary_tokens: int = 600
+    facts_tokens: int = 300
+    retries: int = 1
+    input_tokens: int = 16_000
+    rebuild_every: int = 8
+    lease_s: float = 300.0
+    first_pause_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no compaction can follow."""
+        least = {
+            "max_summary_tokens": 16,
+            "facts_tokens": 0,
+            "retries": 0,
+            "input_tokens": 64,
+            "rebuild_every": 0,
+        }
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
+                msg = f"{name} must be a whole number of at least {smallest}, got {value!r}"
+                raise ConfigError(msg)
+        for name in ("lease_s", "first_pause_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
+        clauses = self.clauses
+        _check_amounts("keep", dict([_pair("keep", self.keep)]), self.window_tokens)
+        for clause in clauses:
+            _check_amounts("trigger", clause, self.window_tokens)
+            self._check_marks(clause)
+
+    def _check_marks(self, clause: Mapping[str, float]) -> None:
+        """Refuse a clause that holds where no more is there than may stay."""
+        measure, low = self.keep
+        is_counted = measure == "messages"
+        marks = [mark for mark in clause.items() if (mark[0] == "messages") == is_counted]
+        if not marks:
+            return
+        name, high = max(marks, key=lambda mark: self._size_at(*mark))
+        if self._size_at(name, high) <= self._size_at(measure, low):
+            msg = (
+                f"trigger {self._told(name, high)} must be above keep {self._told(measure, low)}: "
+                "the more room between them, the rarer a compaction"
+            )
+            raise ConfigError(msg)
+
+    def _size_at(self, measure: str, amount: float) -> float:
+        """Return an amount in messages or tokens."""
+        return amount * self._window if measure == "fraction" else amount
+
+    def _told(self, measure: str, amount: float) -> str:
+        tokens = f" ({round(amount * self._window)} tokens)" if measure == "fraction" else ""
+        return f"{measure}={amount!r}{tokens}"
+
+    @property
+    def _window(self) -> int:
+        return self.window_tokens or 1
+
+    @property
+    def clauses(self) -> list[dict[str, float]]:
+        """The trigger as a list of clauses; one that holds in all its amounts suffices."""
+        trigger: Any = self.trigger
+        if isinstance(trigger, Mapping) or _is_pair(trigger):
+            trigger = [trigger]
+        if not isinstance(trigger, Sequence) or isinstance(trigger, str) or not trigger:
+            raise ConfigError(f"trigger must be an amount, a dict or a list of them: {trigger!r}")
+        return [
+            dict(one) if isinstance(one, Mapping) else dict([_pair("trigger", one)])
+            for one in trigger
+        ]
+
+    @property
+    def trigger_tokens(self) -> int | None:
+        """From how many tokens on a compaction is due, however few messages; None if from none."""
+        marks = [
+            max(self._size_at(*mark) for mark in clause.items())
+            for clause in self.clauses
+            if "messages" not in clause
+        ]
+        return round(min(marks)) if marks else None
+
+    def is_due(self, size: Size) -> bool:
+        """Return whether a conversation of this size is to be compacted."""
+        return any(
+            all(size.of(name, self._window) >= amount for name, amount in clause.items())
+            for clause in self.clauses
+        )
+
+    def is_small(self, size: Size) -> bool:
+        """Return whether a conversation of this size may stay whole."""
+        measure, amount = self.keep
+        return size.of(measure, self._window) <= amount
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004
+
+
+def _pair(name: str, value: Any) -> tuple[str, float]:
+    if not _is_pair(value):
+        raise ConfigError(f'{name} must look like ("tokens", 6000), got {value!r}')
+    return value[0], value[1]
+
+
+def _check_amounts(name: str, amounts: Mapping[str, Any], window_tokens: int | None) -> None:
+    if not amounts:
+        raise ConfigError(f"{name} must name at least one amount, got {dict(amounts)!r}")
+    for measure, amount in amounts.items():
+        if measure not in _MEASURES:
+            raise ConfigError(f"{name} counts {', '.join(_MEASURES)}, got {measure!r}")
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if not is_number or not amount > 0:
+            raise ConfigError(f"{name} {measure} must be a positive number, got {amount!r}")
+        if measure == "fraction" and amount > 1:
+            raise ConfigError(f"{name} fraction must be at most 1, got {amount!r}")
+        if measure == "fraction" and window_tokens is None:
+            msg = f"{name} is a fraction of the model's window; pass window_tokens, its size"
+            raise ConfigError(msg)
+
+
+# -- What to compact: from the entries of a thread to the window of its next summary --------------
+
 
 ROLLED = "rolled"
+
+
 """Key of a summary's record: how many summaries since the last that was made of what was said."""
+
 
 TokenCount = Callable[[Sequence[BaseMessage]], int]
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_convmem.lazy_names import lazy_names
+from langchain_convmem._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from langchain_convmem.testing.bedrock_converse_server import BedrockConverseServer
-    from langchain_convmem.testing.chat_completions_server import ChatCompletionsServer
+    from langchain_convmem.testing.bedrock import BedrockConverseServer
+    from langchain_convmem.testing.chat_completions import ChatCompletionsServer
     from langchain_convmem.testing.log_contract import MessageLogContract
-    from langchain_convmem.testing.scripted_engine import ScriptedEngine
+    from langchain_convmem.testing.scripted_engine import (
+        ScriptedEngine,
+        ScriptedSession,
+        SessionEvent,
+        SessionFault,
+        SessionMisuseError,
+    )
     from langchain_convmem.testing.scripted_replies import (
         RecordedRequest,
         ScriptedError,
         ScriptedReply,
         ScriptedToolCall,
-    )
-    from langchain_convmem.testing.scripted_session import ScriptedSession
-    from langchain_convmem.testing.session_script import (
-        SessionEvent,
-        SessionFault,
-        SessionMisuseError,
     )
 
 __all__ = [
@@ -43,18 +43,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BedrockConverseServer": "bedrock_converse_server",
-    "ChatCompletionsServer": "chat_completions_server",
-    "MessageLogContract": "log_contract",
-    "RecordedRequest": "scripted_replies",
-    "ScriptedEngine": "scripted_engine",
-    "ScriptedError": "scripted_replies",
-    "ScriptedReply": "scripted_replies",
-    "ScriptedSession": "scripted_session",
-    "ScriptedToolCall": "scripted_replies",
-    "SessionEvent": "session_script",
-    "SessionFault": "session_script",
-    "SessionMisuseError": "session_script",
+    "BedrockConverseServer": "testing.bedrock",
+    "ChatCompletionsServer": "testing.chat_completions",
+    "MessageLogContract": "testing.log_contract",
+    "RecordedRequest": "testing.scripted_replies",
+    "ScriptedEngine": "testing.scripted_engine",
+    "ScriptedError": "testing.scripted_replies",
+    "ScriptedReply": "testing.scripted_replies",
+    "ScriptedSession": "testing.scripted_engine",
+    "ScriptedToolCall": "testing.scripted_replies",
+    "SessionEvent": "testing.scripted_engine",
+    "SessionFault": "testing.scripted_engine",
+    "SessionMisuseError": "testing.scripted_engine",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

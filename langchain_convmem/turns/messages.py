@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.views.codec import role_of, text_pieces
-from langchain_convmem.views.coercion import (
+from langchain_convmem.ids import derived_ulid, is_ulid, ulid_ms
+from langchain_convmem.records import Entry
+from langchain_convmem.turns.turn import SPOKEN
+from langchain_convmem.views.codec import dumps, role_of, text_pieces
+from langchain_convmem.views.live import live_entries, uncovered
+from langchain_convmem.views.messages import (
     MESSAGE_FORMS,
     change_class,
+    plain_value,
     read_messages,
     unpack_messages,
 )
-
-__all__ = ["Incoming", "check_question", "read_input"]
+from langchain_convmem.views.tool_calls import calls_of
 
 
 @dataclass(frozen=True)
@@ -169,3 +175,464 @@ def _is_blank(message: HumanMessage) -> bool:
         return not content.strip()
     media = [b for b in content if not isinstance(b, str) and b.get("type") != "text"]
     return not media and not text_pieces(message)
+
+
+# -- What of a list is new ----------------------------------------------------------------------
+
+
+_ALIKE = 0.6
+
+
+"""This share of the words, or of the characters, an edit has from what it replaces."""
+
+
+_COMPARED_CHARS = 1000
+
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What a list of messages means for a thread.
+
+    Attributes:
+        new: What is to be stored, in order; the last is what the user says.
+        context_only: What only the model of this call sees.
+        context_before: The entry that it stands before; None for what is new.
+        again: The user's entry that is answered once more; nothing is new then.
+        replaces: The user's entry in whose place the last new message stands; all that was said
+            after it is retracted.
+    """
+
+    new: Sequence[BaseMessage] = ()
+    context_only: Sequence[BaseMessage] = ()
+    context_before: Entry | None = None
+    again: Entry | None = None
+    replaces: Entry | None = None
+
+
+def _as_it_is(message: BaseMessage) -> BaseMessage | None:
+    return message
+
+
+def reconcile(
+    entries: Sequence[Entry],
+    said: Sequence[BaseMessage],
+    *,
+    is_whole: bool = True,
+    stored_form: Callable[[BaseMessage], BaseMessage | None] = _as_it_is,
+) -> Reconciled | None:
+    """Return what the messages of a call mean for a thread.
+
+    Args:
+        entries: The thread's entries by ascending position, control entries included.
+        said: Messages, none of them a system message; the last is the user's and not blank.
+        is_whole: Whether these are all entries of the thread, or those that its next view needs.
+        stored_form: Returns what the thread stores of a message; None if nothing.
+
+    Returns:
+        What they mean; None if it takes all entries to tell.
+    """
+    return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
+
+
+# -- what is compared -----------------------------------------------------------------------------
+class _Item(NamedTuple):
+    """A text of the user or of the assistant, in the thread or in a list."""
+
+    role: str
+    text: str
+    id: str | None
+    """The message's own, which the caller gave it."""
+    place: int
+    """Number of the message in the list, or of the entry among the live ones."""
+    entry_id: str | None = None
+    """The entry's, under which messages without an id are handed out."""
+
+
+def _read_item(message: BaseMessage, place: int) -> _Item | None:
+    """Return a message as it is compared; None for tool loops and for what says nothing."""
+    role = role_of(message)
+    if role not in ("user", "assistant") or calls_of(message):
+        return None
+    text = _read_text(message)
+    return _Item(role, text, message.id, place) if text.strip() else None
+
+
+def _read_text(message: BaseMessage) -> str:
+    """Return a message's text, however it is cut into blocks, and its media, if it has any."""
+    content = message.content
+    if isinstance(content, str):
+        return content
+    media = [
+        block for block in content if not isinstance(block, str) and block.get("type") != "text"
+    ]
+    text = str(message.text)
+    return text + dumps(plain_value(media), what="media") if media and _is_user(message) else text
+
+
+def _is_user(message: BaseMessage) -> bool:
+    return role_of(message) == "user"
+
+
+def _is_same(told: _Item, item: _Item, known: frozenset[str]) -> bool:
+    """Return whether an item of the list is one of the thread."""
+    if told.role != item.role:
+        return False
+    if item.id is not None and item.id in known:
+        return item.id in (told.id, told.entry_id)
+    if item.role == "user" and item.id is not None and told.id is not None:
+        return False  # both have a name of their own
+    return told.text == item.text
+
+
+# -- the comparison -------------------------------------------------------------------------------
+class _Comparison:
+    """A thread beside a list. Holds what is compared; changes nothing."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        said: Sequence[BaseMessage],
+        stored_form: Callable[[BaseMessage], BaseMessage | None],
+        *,
+        is_whole: bool,
+    ) -> None:
+        self._entries = entries
+        self._said = said
+        self._is_whole = is_whole
+        self._live = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
+        self._forms = [*map(stored_form, said[:-1]), stored_form(said[-1]) or said[-1]]
+        self._list = list(_read_list(said, self._forms))
+        self._known = frozenset(
+            name for entry in self._live for name in (entry.message_id, entry.id)
+        )
+
+    @cached_property
+    def _told(self) -> list[_Item]:
+        return list(_read_entries(self._live))
+
+    def reconcile(self) -> Reconciled | None:
+        found = self._compare()
+        return None if found is None else self._add_greeting(found)
+
+    def _compare(self) -> Reconciled | None:
+        asked = self._list[-1]
+        named = self._find_named(asked)
+        if named is not None:
+            entry, is_edited = named
+            return self._replace(entry) if is_edited else Reconciled(again=entry)
+        if len(self._said) == 1:
+            return self._read_one(asked)
+        told, given = _drop_greeting(self._told), _drop_greeting(self._list)
+        users = [item for item in told if item.role == "user"]
+        asking = [item for item in given if item.role == "user"]
+        pairs = [(told, given), (users, asking)] if len(asking) > 1 else [(told, given)]
+        found = self._find_first(self._match_all, pairs) or self._find_first(
+            self._match_beginning, pairs
+        )
+        if found is not None or not self._is_whole:
+            return found
+        return self._match_inside(told, given) or self._take_last(told, given)
+
+    @staticmethod
+    def _find_first(
+        match: Callable[[Sequence[_Item], Sequence[_Item]], Reconciled | None],
+        pairs: Iterable[tuple[Sequence[_Item], Sequence[_Item]]],
+    ) -> Reconciled | None:
+        """Return what is found with every text, or else with those of the user alone."""
+        found = (match(told, given) for told, given in pairs)
+        return next((one for one in found if one is not None), None)
+
+    def _add_greeting(self, found: Reconciled) -> Reconciled:
+        """Show what the assistant says before the first question, whatever the list means."""
+        first = next((item for item in self._told if item.role == "user"), None)
+        begins = next(item for item in self._list if item.role == "user")
+        if not self._is_whole or found.context_only or first is None:
+            return found
+        entry = self._live[first.place]
+        greeting = self._list_unknown(0, begins.place)
+        if not greeting or entry is found.replaces or not _is_same(first, begins, self._known):
+            return found
+        return replace(found, context_only=greeting, context_before=entry)
+
+    def _find_named(self, asked: _Item) -> tuple[Entry, bool] | None:
+        """Return the entry that has the id of the last message, and whether it says otherwise."""
+        if asked.id is None or asked.id not in self._known:
+            return None
+        entry = next(one for one in reversed(self._live) if asked.id in (one.message_id, one.id))
+        if entry.role != "user" or entry.message is None:
+            return None
+        return entry, _read_text(entry.message) != asked.text
+
+    def _read_one(self, asked: _Item) -> Reconciled:
+        """Return what one message means: the last one once more, if that was never answered."""
+        last = self._live[-1] if self._live else None
+        if last is not None and last.role == "user" and asked.id is None:
+            told = None if last.message is None else _read_item(last.message, 0)
+            if told is not None and told.text == asked.text:
+                return Reconciled(again=last)
+        return Reconciled(new=self._said)
+
+    def _replace(self, entry: Entry) -> Reconciled:
+        return Reconciled(new=self._said[-1:], replaces=entry)
+
+    # -- a match of the whole list ----------------------------------------------------------------
+
+    def _match_all(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        """Return what a list means of which all but the last message stands in the thread."""
+        return (
+            self._match_window(told, given)
+            or self._match_question(told, given)
+            or self._match_edit(told, given)
+        )
+
+    def _are_same(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
+        pairs = zip(told, given, strict=True)
+        return all(_is_same(one, other, self._known) for one, other in pairs)
+
+    def _match_window(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        """Return what a list means that is the end of the thread, with one more message or not."""
+        size = len(given)
+        if self._ends_with(told, given):
+            return Reconciled(again=self._live[told[-1].place])
+        if size > 1 and self._ends_with(told, given[:-1]):
+            return self._go_on(told[1 - size], given[0], given[-2])
+        return None
+
+    def _ends_with(self, told: Sequence[_Item], given: Sequence[_Item]) -> bool:
+        return len(given) <= len(told) and self._are_same(told[len(told) - len(given) :], given)
+
+    def _match_question(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        size = len(given)
+        if size == 1:
+            return None  # nothing tells it from the same words said once more
+        for end in range(len(told), size - 1, -1):
+            if self._are_same(told[end - size : end], given):
+                return Reconciled(again=self._live[told[end - 1].place])
+        return None
+
+    def _match_edit(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        """Return the edit of a message that the list says otherwise, if it is one."""
+        *before, asked = given
+        if not before or asked.id is not None or not self._is_whole:
+            return None
+        for start in self._find_beginnings(told):
+            end = start + len(before)
+            if end < len(told) and self._are_same(told[start:end], before):
+                old = told[end]
+                if old.role == "user" and _resembles(old.text, asked.text):
+                    return self._replace(self._live[old.place])
+        return None
+
+    def _find_beginnings(self, told: Sequence[_Item]) -> Iterable[int]:
+        """Return where the thread begins, for who sees all of it and who sees no archive."""
+        shown = {entry.id for entry in uncovered(live_entries(self._entries))}
+        numbers = (n for n, item in enumerate(told) if self._live[item.place].id in shown)
+        return dict.fromkeys((0, next(numbers, 0)))
+
+    # -- a match of a part ------------------------------------------------------------------------
+
+    def _match_beginning(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        """Return what follows the longest beginning of the list that is the end of the thread."""
+        for size in range(min(len(told), len(given) - 2), 0, -1):
+            if self._are_same(told[-size:], given[:size]):
+                return self._go_on(told[-size], given[0], given[size - 1])
+        return None
+
+    def _match_inside(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled | None:
+        """Return what follows the longest part of the list that is the end of the thread."""
+        best = (0, 0)
+        for end in range(1, len(given)):
+            size = 0
+            while size < min(end, len(told)) and _is_same(
+                told[-1 - size], given[end - 1 - size], self._known
+            ):
+                size += 1
+            best = max(best, (size, end))
+        size, end = best
+        if not any(item.role == "user" for item in given[end - size : end]):
+            return None
+        return self._go_on(told[-size], given[end - size], given[end - 1])
+
+    def _take_last(self, told: Sequence[_Item], given: Sequence[_Item]) -> Reconciled:
+        """Return the last message as what is new, and as context what the thread has never had."""
+        size = 0
+        for start in range(len(told)):
+            length = 0
+            while (
+                length < min(len(given) - 1, len(told) - start)
+                and _is_same(told[start + length], given[length], self._known)
+            ):  # fmt: skip
+                length += 1
+            size = max(size, length)
+        behind = given[size - 1].place + 1 if size else 0
+        aside = self._list_unknown(behind, len(self._said) - 1)
+        while told and aside and role_of(aside[0]) == "assistant":
+            aside = aside[1:]  # a greeting would read as the end of the thread's last reply
+        return Reconciled(new=self._said[-1:], context_only=aside)
+
+    def _go_on(self, first: _Item, begins: _Item, last: _Item) -> Reconciled | None:
+        """Return what a list means that goes on from the end of the thread; None as `reconcile`.
+
+        Args:
+            first: Where the match begins in the thread.
+            begins: Where it begins in the list.
+            last: Where it ends in the list.
+        """
+        tail = self._list_unknown(last.place + 1, len(self._said) - 1)
+        if last.role == "user" and self._live[-1].role != "user":
+            while tail and role_of(tail[0]) != "user":
+                tail = tail[1:]  # the reply that the thread has, in another form
+        head = self._list_unknown(0, begins.place)
+        if (head or tail) and not self._is_whole:
+            return None
+        starts = {items[0].place for items in (self._told, _drop_greeting(self._told)) if items}
+        if first.place not in starts and all(role_of(one) == "assistant" for one in head):
+            head = []  # a reply whose question stands before the window
+        new = [*tail, self._said[-1]]
+        return Reconciled(new, head, self._live[first.place] if head else None)
+
+    # -- what the thread has ----------------------------------------------------------------------
+
+    def _list_unknown(self, start: int, end: int) -> list[BaseMessage]:
+        """Return the messages of a part of the list that the thread has never had."""
+        if start >= end:
+            return []
+        entries = [entry for entry in self._entries if entry.message is not None]
+        ids = {name for entry in entries for name in (entry.message_id, entry.id)}
+        texts = {(e.role, _read_text(e.message)) for e in entries if e.message is not None}
+        calls = {call["id"] for entry in entries for call in calls_of(entry.message)}
+        return [
+            self._said[number]
+            for number in range(start, end)
+            if (form := self._forms[number]) is not None
+            and form.id not in ids
+            and not _is_had(form, texts, calls)
+        ]
+
+
+def _read_entries(live: Iterable[Entry]) -> Iterator[_Item]:
+    for number, entry in enumerate(live):
+        message = entry.message
+        item = None if message is None else _read_item(message, number)
+        if message is not None and item is not None:
+            yield item._replace(id=message.id or None, entry_id=entry.id)
+
+
+def _read_list(said: Sequence[BaseMessage], forms: Sequence[BaseMessage | None]) -> Iterator[_Item]:
+    last = len(said) - 1
+    for number, form in enumerate(forms):
+        if form is not None and number == last:
+            yield _Item("user", _read_text(form), said[last].id, last)
+        elif form is not None and (item := _read_item(form, number)) is not None:
+            yield item
+
+
+def _drop_greeting(items: Sequence[_Item]) -> list[_Item]:
+    first = next((n for n, item in enumerate(items) if item.role == "user"), len(items))
+    return list(items[first:])
+
+
+def _is_had(message: BaseMessage, texts: set[tuple[Any, str]], calls: set[str | None]) -> bool:
+    if isinstance(message, ToolMessage):
+        return message.tool_call_id in calls
+    own = calls_of(message)
+    if own:
+        return all(call["id"] in calls for call in own)
+    return (role_of(message), _read_text(message)) in texts
+
+
+def _resembles(old: str, new: str) -> bool:
+    """Return whether a text can be an edited form of another one: a guess that errs towards no."""
+    one, other = (text.casefold().strip()[:_COMPARED_CHARS] for text in (old, new))
+    words, others = set(_WORD.findall(one)), set(_WORD.findall(other))
+    if words and others and len(words & others) >= _ALIKE * min(len(words), len(others)):
+        return True
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
+
+
+# -- a turn that goes on --------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A turn that goes on with the results of its tools.
+
+    Attributes:
+        asked: The user's entry of the turn.
+        kept: Ids of its entries that come before what is answered now.
+        results: Results that the call brings, each with an id that it has in every attempt.
+    """
+
+    asked: Entry
+    kept: frozenset[str]
+    results: Sequence[ToolMessage]
+
+
+def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> Continued:
+    """Return the open turn of a thread that a call goes on with.
+
+    Args:
+        entries: The thread's entries by ascending position, control entries included.
+        results: Results of its calls; none to go on with what the thread has.
+
+    Raises:
+        InvalidMessageError: If the thread's last turn has no call that a result answers, or if it
+            came to its end and there is nothing to go on with.
+    """
+    live = [entry for entry in live_entries(entries) if entry.role not in ("summary", "system")]
+    turn = [entry for entry in live if live and entry.turn_id == live[-1].turn_id]
+    asked = next((entry for entry in turn if entry.role == "user"), None)
+    brought = "results of tools" if results else "None"
+    if asked is None or (not results and _is_over(turn)):
+        msg = (
+            f"there is nothing to go on with: the input is {brought}"
+            ", and the thread has no turn with open tool calls; pass what the user says"
+        )
+        raise InvalidMessageError(msg)
+    named = [_name_result(result, turn) for result in results]
+    ends = [number for number, entry in enumerate(turn) if _answers(entry, named)]
+    end = max(ends, default=len(turn) - 1)
+    while end + 1 < len(turn) and turn[end + 1].role == "tool":
+        end += 1
+    return Continued(asked, frozenset(entry.id for entry in turn[: end + 1]), named)
+
+
+def _is_over(turn: Sequence[Entry]) -> bool:
+    """Return whether a turn has its answer: its last message is a reply without calls."""
+    return turn[-1].role == "assistant" and not calls_of(turn[-1].message)
+
+
+def _answers(entry: Entry, results: Iterable[ToolMessage]) -> bool:
+    """Return whether an entry makes one of the calls."""
+    wanted = {result.tool_call_id for result in results}
+    return any(call["id"] in wanted for call in calls_of(entry.message))
+
+
+def _name_result(result: ToolMessage, turn: Sequence[Entry]) -> ToolMessage:
+    """Return a result under an id of its own: that of the call, so that a retry doubles nothing.
+
+    Raises:
+        InvalidMessageError: If no reply of the turn makes its call.
+    """
+    caller = next(
+        (
+            entry
+            for entry in reversed(turn)
+            if any(call["id"] == result.tool_call_id for call in calls_of(entry.message))
+        ),
+        None,
+    )
+    if caller is None:
+        msg = (
+            f"the tool result for {result.tool_call_id!r} answers no call of the thread's last "
+            "turn; pass results of the calls that the last reply made"
+        )
+        raise InvalidMessageError(msg)
+    if result.id:
+        return result
+    key = caller.key
+    at_ms = ulid_ms(caller.turn_id) if is_ulid(caller.turn_id) else 0
+    own = derived_ulid(at_ms, key.user_id, key.thread_id, caller.message_id, result.tool_call_id)
+    return result.model_copy(update={"id": own})

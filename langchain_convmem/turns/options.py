@@ -6,7 +6,7 @@ The same at every host: wrapped chains, conversations, graphs and agents.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +14,30 @@ from typing_extensions import TypedDict
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.views.context import ContextBudget
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
-__all__ = [
-    "NAMESPACE",
-    "TurnOptions",
-    "TurnSettings",
-    "current_context",
-    "read_key",
-    "read_thread_id",
-    "read_user_id",
-]
 
 NAMESPACE = "memory"
+
+
 """Where a call sets options: `configurable={"memory": {"recall": False}}`."""
 
+
 _RENAMED = {"max_tokens": "recall_tokens", "k": "recall_k"}
-_OWN_NAMES = ("recall", "recall_tokens", "recall_k", "remember")
+
+
+_PLAIN_NAMES = ("recall", "remember")
+
+
+"""Options that a call may also set beside the namespace."""
+
+
+_OWN_NAMES = ("recall_tokens", "recall_k")
+
+
 """Options that nothing else goes by: outside of the namespace they are a mistake."""
 
 
@@ -126,49 +130,76 @@ class TurnOptions:
     ) -> TurnOptions:
         """Return the options with what a call sets under `configurable["memory"]`.
 
-        A budget of recalled text that the call asks for replaces a number of blocks.
+        `recall` and `remember` may also stand beside that key. A budget of recalled text that the
+        call asks for replaces a number of blocks.
 
         Args:
             configurable: What the call carries under `configurable`.
             inner: What the memory is wrapped around, whose own fields are not touched.
 
         Raises:
-            ConfigError: If an option is unknown, of the wrong type, or in the wrong place.
+            ConfigError: If an option is unknown, of the wrong type, in the wrong place, or set
+                twice to different values.
         """
-        self._check_places(configurable, inner)
-        given = configurable.get(NAMESPACE)
-        if given is None:
-            return self
-        if not isinstance(given, Mapping):
-            msg = (
-                f"configurable[{NAMESPACE!r}] must be a map of options such as "
-                f"{{'recall': False}}, got a {type(given).__name__}"
-            )
-            raise ConfigError(msg)
-        changes = _check_names(given, f"configurable[{NAMESPACE!r}]")
+        fields_of_inner = _list_fields(configurable, inner)
+        self._check_places(configurable, fields_of_inner)
+        plain = {
+            name: configurable[name]
+            for name in _PLAIN_NAMES
+            if configurable.get(name) is not None and name not in fields_of_inner
+        }
+        named = _read_namespace(configurable)
+        for name in plain.keys() & named.keys():
+            if plain[name] != named[name]:
+                msg = (
+                    f"configurable sets {name!r} to {plain[name]!r:.80}, and "
+                    f"configurable[{NAMESPACE!r}] to {named[name]!r:.80}; "
+                    "set it once, or to the same in both"
+                )
+                raise ConfigError(msg)
+        changes = {**plain, **named}
         if changes.get("recall_tokens") is not None:
             changes.setdefault("recall_k", None)
-        return replace(self, **changes)
+        return replace(self, **changes) if changes else self
 
     def _check_places(
-        self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None
+        self, configurable: Mapping[str, Any], fields_of_inner: Collection[str]
     ) -> None:
         """Refuse options of a call that stand beside the namespace and would change something."""
-        misplaced = [
-            name
-            for name in _OWN_NAMES
-            if configurable.get(name) is not None and configurable[name] != getattr(self, name)
-        ]
-        if misplaced and inner is not None:
-            declared = {spec.id for spec in inner.config_specs}
-            misplaced = [name for name in misplaced if name not in declared]
-        if misplaced:
-            name, value = misplaced[0], configurable[misplaced[0]]
-            msg = (
-                f"configurable[{name!r}] is not read; set it for a call with "
-                f'config={{"configurable": {{"{NAMESPACE}": {{"{name}": {value!r:.80}}}}}}}'
-            )
-            raise ConfigError(msg)
+        for name in _OWN_NAMES:
+            value = configurable.get(name)
+            if value not in (None, getattr(self, name)) and name not in fields_of_inner:
+                msg = (
+                    f"configurable[{name!r}] is not read; set it for a call with "
+                    f'config={{"configurable": {{"{NAMESPACE}": {{"{name}": {value!r:.80}}}}}}}'
+                )
+                raise ConfigError(msg)
+
+
+def _list_fields(
+    configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None
+) -> Collection[str]:
+    """Return the names of fields that a chain declares, if a call sets one that is ours as well."""
+    is_set = any(configurable.get(name) is not None for name in (*_PLAIN_NAMES, *_OWN_NAMES))
+    return {spec.id for spec in inner.config_specs} if is_set and inner is not None else ()
+
+
+def _read_namespace(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that a call sets under the namespace.
+
+    Raises:
+        ConfigError: If it holds anything but options.
+    """
+    given = configurable.get(NAMESPACE)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        msg = (
+            f"configurable[{NAMESPACE!r}] must be a map of options such as "
+            f"{{'recall': False}}, got a {type(given).__name__}"
+        )
+        raise ConfigError(msg)
+    return _check_names(given, f"configurable[{NAMESPACE!r}]")
 
 
 def _check_names(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
@@ -196,8 +227,6 @@ def _check_count(name: str, value: Any, *, least: int, is_optional: bool = True)
 
 
 # -- whose turn it is -----------------------------------------------------------------------------
-
-
 def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str) -> ThreadKey:
     """Return the thread of a call.
 

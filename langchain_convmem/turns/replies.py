@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -20,35 +21,30 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.base import BaseMessageChunk
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import patch_config
+from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 
 from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.ids import now_ms
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.views.coercion import merge_pieces
+from langchain_convmem.views.codec import add_up, make_storable, to_json
+from langchain_convmem.views.messages import merge_pieces
 from langchain_convmem.views.tool_calls import calls_of
-from langchain_convmem.views.values import add_up, make_storable, to_json
-
-__all__ = [
-    "INTERRUPTED",
-    "STRUCTURED",
-    "HeardReply",
-    "Reply",
-    "ReplyCollector",
-    "is_unfinished",
-    "read_reply",
-    "reply_messages",
-    "settle_unfinished",
-    "with_free_ids",
-    "without_cut_calls",
-]
 
 INTERRUPTED = "interrupted"
+
+
 """Attribute of a reply that was cut off."""
 
+
 STRUCTURED = "structured_output"
+
+
 """Key in a reply's `aux`: the names of what a value was made of, where the reply stands for one."""
 
+
 _RUN_PREFIX = "lc_run-"
+
+
 """Ids that LangChain gives to the chunks of a run; a provider's own id may stand beside them."""
 
 
@@ -186,8 +182,6 @@ def _says(heard: AIMessage, text: str) -> bool:
 
 
 # -- values ---------------------------------------------------------------------------------------
-
-
 def _is_parsed(output: Mapping[str, Any]) -> bool:
     """Return whether structured output comes with the message that it was read from."""
     return isinstance(output.get("raw"), BaseMessage) and "parsed" in output
@@ -220,55 +214,7 @@ def _names_calls(value: Any, ids: set[str | None]) -> bool:
     return any(isinstance(item, dict) and item.get("id") in ids - {None} for item in items)
 
 
-class HeardReply(BaseCallbackHandler):
-    """Keeps the last whole message that a chat model said under one call of a chain."""
-
-    run_inline = True
-    ignore_chain = True
-    ignore_retriever = True
-    ignore_agent = True
-    ignore_custom_event = True
-
-    def __init__(self) -> None:
-        """Start with nothing heard."""
-        self.message: AIMessage | None = None
-        self._runs: set[UUID] = set()
-
-    def listen(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config of a call under which this hears the models."""
-        callbacks = config.get("callbacks")
-        if not isinstance(callbacks, BaseCallbackManager):
-            return config
-        manager = callbacks.copy()
-        manager.add_handler(self, inherit=True)
-        return patch_config(config, callbacks=manager)
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002 - LangChain passes it by place
-        messages: Sequence[Any],  # noqa: ARG002
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: Sequence[str] | None = None,
-        **_: Any,
-    ) -> None:
-        """Listen to a reply, unless another model makes it, or the memory for itself."""
-        if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
-            self._runs.add(run_id)
-
-    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
-        """Keep the message of a call that came to its end."""
-        if run_id in self._runs and response.generations and response.generations[0]:
-            said = getattr(response.generations[0][0], "message", None)
-            if isinstance(said, AIMessage):
-                whole = _whole(said)
-                self.message = whole if isinstance(whole, AIMessage) else None
-
-
 # -- messages -------------------------------------------------------------------------------------
-
-
 def _behind(found: Sequence[BaseMessage], given: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     """Return what stands behind the user's message where it comes back, else all but `given`."""
     for number in reversed(range(len(found))):
@@ -511,3 +457,100 @@ def with_free_ids(
             yield message
         else:
             yield message.model_copy(update={"id": new_id(number)})
+
+
+# -- Hears what the models of a host say ----------------------------------------------------------
+
+
+class HeardReplies(BaseCallbackHandler):
+    """Collects the replies of the models that are called for one turn of a host.
+
+    Not heard are models that make a reply of another one that is heard, those of the memory itself,
+    and those whose words nobody is shown. Of models that run at the same time, the last that ends
+    counts.
+    """
+
+    run_inline = True
+    ignore_chain = True
+    ignore_retriever = True
+    ignore_agent = True
+    ignore_custom_event = True
+
+    def __init__(self) -> None:
+        """Start with nothing heard."""
+        self.first_token_ms: int | None = None
+        """When the first words of the latest reply came, if it was streamed."""
+        self.message: AIMessage | None = None
+        """The last whole reply."""
+        self._runs: set[UUID] = set()
+        self._replies: dict[UUID, ReplyCollector] = {}
+
+    def listen(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the config with which models are called that are to be heard."""
+        return merge_configs(config, {"callbacks": [self]})
+
+    def broken(self) -> list[BaseMessage]:
+        """Return what the last reply that was begun and not ended had brought, if anything."""
+        latest = list(self._replies.values())[-1:]
+        return [message for reply in latest for message in reply.interrupted(())]
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002 - LangChain passes it by place
+        messages: Sequence[Any],  # noqa: ARG002
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: Sequence[str] | None = None,
+        **_: Any,
+    ) -> None:
+        """Listen to a reply, unless another model makes it, or the memory for itself."""
+        if parent_run_id not in self._runs and not set(INTERNAL_TAGS) & set(tags or ()):
+            self._runs.add(run_id)
+            self._replies[run_id] = ReplyCollector()
+            self.first_token_ms = None
+
+    def on_llm_new_token(self, *_: Any, run_id: UUID, chunk: Any = None, **__: Any) -> None:
+        """Take a chunk."""
+        message = getattr(chunk, "message", None)
+        if message is not None and run_id in self._replies:
+            self._add(run_id, message)
+
+    def on_stream_event(self, event: Mapping[str, Any], *, run_id: UUID, **_: Any) -> None:
+        """Take the text of an event; such streams bring no chunks."""
+        delta = event.get("delta") or {}
+        if delta.get("type") == "text-delta" and run_id in self._replies:
+            self._add(run_id, AIMessageChunk(content=delta["text"], id=f"lc_run--{run_id}"))
+
+    def _add(self, run_id: UUID, chunk: BaseMessage) -> None:
+        reply = self._replies[run_id]
+        reply.add(chunk)
+        if self.first_token_ms is None and reply.has_text:
+            self.first_token_ms = now_ms()
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
+        """Keep a reply that came whole; forget what broke before it: it was tried again."""
+        if run_id not in self._runs:
+            return
+        begun = list(self._replies)  # models that run at the same time end in any order
+        for earlier in begun[: begun.index(run_id) + 1] if run_id in begun else ():
+            self._replies.pop(earlier, None)
+        generations = response.generations
+        said = (
+            getattr(generations[0][0], "message", None) if generations and generations[0] else None
+        )
+        if isinstance(said, AIMessage):
+            whole = message_chunk_to_message(said) if isinstance(said, AIMessageChunk) else said
+            self.message = whole if isinstance(whole, AIMessage) else None
+
+
+@contextmanager
+def hearing() -> Iterator[HeardReplies]:
+    """Hear the models that are called meanwhile."""
+    heard = HeardReplies()
+    before = var_child_runnable_config.get()
+    var_child_runnable_config.set(heard.listen(before))
+    try:
+        yield heard
+    finally:
+        var_child_runnable_config.set(before)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Final, Literal, NotRequired, TypeAlias, cast
 from uuid import UUID
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from typing_extensions import TypedDict
 
+from langchain_convmem.effects import Steps, step
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.history import LiveThread, read_all_steps, read_live_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, new_ulid, ulid_ms
@@ -29,22 +31,22 @@ from langchain_convmem.records import (
     RetractReason,
     ThreadKey,
 )
-from langchain_convmem.steps import Steps, step
-from langchain_convmem.turns.entries import SPOKEN, says_same
-from langchain_convmem.turns.reconcile import Continued, Reconciled, continue_turn, reconcile
+from langchain_convmem.turns.messages import Continued, Reconciled, continue_turn, reconcile
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
+from langchain_convmem.turns.turn import SPOKEN, says_same
 from langchain_convmem.turns.view import CallContext
-from langchain_convmem.views.codec import draft_of, role_of
-from langchain_convmem.views.drafting import Drafting, is_remembered
-from langchain_convmem.views.editing import replacing
+from langchain_convmem.views.codec import draft_of, make_storable, role_of
+from langchain_convmem.views.drafts import Drafting, is_remembered
+from langchain_convmem.views.edits import replacing
 from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.messages import handed_out
 from langchain_convmem.views.summaries import summaries_over
 from langchain_convmem.views.tool_calls import calls_of
-from langchain_convmem.views.values import make_storable
 
 __all__ = [
     "NOTE_KEY",
+    "BegunTurn",
     "NodeContext",
     "StateDiffer",
     "StateSync",
@@ -54,6 +56,7 @@ __all__ = [
     "find_aside",
     "is_stand_in",
     "latest_exchange",
+    "remove_superseded",
     "rename_known",
     "rewind_turns",
     "select_spoken",
@@ -66,6 +69,8 @@ _SUMMARY_SOURCE = "summarization"
 
 _CHECKPOINTER = "__pregel_checkpointer"
 """Under which LangGraph tells a node what keeps its state from run to run."""
+_SCRATCHPAD = "__pregel_scratchpad"
+"""Under which LangGraph tells a node at which step its run stops at the latest."""
 _RANDOM = 4
 """The version of a UUID that holds nothing but chance, as LangGraph's do."""
 
@@ -99,6 +104,10 @@ class TurnNote(TypedDict):
     """The turn that these stand before; None for the turn under way."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
+    run: NotRequired[int | None]
+    """The run that made the note; see `NodeContext.run`."""
+    again: NotRequired[list[str]]
+    """Ids of what answered the question before: this run puts another answer in its place."""
 
 
 def check_user(note: TurnNote | None, key: ThreadKey) -> None:
@@ -133,6 +142,7 @@ class SyncedTurn:
         after: Id of the last message that is in the log.
         is_heard: Whether anything is stored of what the user said; if not, no answer is.
         own_tokens: What the memory's own models took before the next reply; see `OwnTokens`.
+        edits: Messages that were edited in the log since the state was last seen.
     """
 
     id: str | None = None
@@ -142,6 +152,37 @@ class SyncedTurn:
     after: str | None = None
     is_heard: bool = True
     own_tokens: Mapping[str, int] = field(default_factory=dict)
+    edits: Sequence[BaseMessage] = ()
+
+    def apply_edits(
+        self, messages: Sequence[BaseMessage], held: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
+        """Return messages as they were edited in the log, if they say what the state holds."""
+        texts = {message.id: message.content for message in held}
+        edits = {edit.id: edit for edit in self.edits}
+        return [
+            edits.get(one.id, one) if texts.get(one.id) == one.content else one for one in messages
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTurn:
+    """A turn that begins with what a state holds.
+
+    Attributes:
+        note: What the state is to note of it; None for an empty state.
+        changes: What the state is to learn: a `RemoveMessage` for what stands there twice, and
+            messages that were edited in the log, under their ids.
+    """
+
+    note: TurnNote | None
+    changes: Sequence[BaseMessage] = ()
+
+    def apply(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of the state as they are after the changes."""
+        changed = {change.id: change for change in self.changes}
+        after = [changed.get(message.id, message) for message in messages]
+        return [message for message in after if not isinstance(message, RemoveMessage)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +210,31 @@ class StateSync:
 
     def begin(
         self, messages: Sequence[BaseMessage], note: TurnNote | None = None
-    ) -> Steps[TurnNote | None]:
+    ) -> Steps[BegunTurn]:
         """Store what the state holds and the log does not; return the turn that begins now.
 
         What was forgotten is not stored again, what was undone stays undone, and what the user
-        says again counts again.
+        says again counts again. A question that comes again without an id before anyone answered
+        it leaves the state. A run that brings nothing new asks for another answer: the one that
+        the state holds stays until there is another.
 
         Args:
             messages: Those of the state, each with an id.
             note: The turn that the state noted last.
-
-        Returns:
-            The note of the turn; None for an empty state.
         """
-        spoken = select_spoken(messages, self.context, note)
+        spoken = select_spoken(messages, self.context, _without_again(note))
         if not spoken:
-            return None
+            return BegunTurn(None)
         entries: list[Entry] = yield from self._find(spoken)
         if note is None and self.context.since is None:
             sent = yield from self._begin_sent(spoken, entries)
             if sent is not None:
-                return sent
+                return BegunTurn(sent)
+        retries = yield from self._find_retries(spoken, entries)
+        doubled = [*_find_superseded(spoken, note), *retries]
+        held = [one for one in spoken if one.id not in doubled]
+        again = self._find_answered(held, entries, note)
+        spoken = [one for one in held if one.id not in again]
         asked = _asked_last(spoken)
         is_whole = self._follows_state or self.context.since is not None
         if is_whole or any(entry.message_id == spoken[asked].id for entry in entries):
@@ -200,12 +245,12 @@ class StateSync:
         settled = _count_settled(spoken, own, generation, before)
         differ = StateDiffer(self.drafting, self.context, entries)
         differ.compare(spoken, settled=settled, asked=asked)
-        back = self._follow(differ, spoken) if is_whole else []
+        back = self._follow(differ, held) if is_whole else []
         stored = yield from self._append([*back, *differ.news])
         turn_id = differ.turns[asked]
         first = str(spoken[differ.turns.index(turn_id)].id)
         places = (entry.position for entry in [*entries, *stored] if entry.message_id == first)
-        return TurnNote(
+        begun = TurnNote(
             id=_turn_among(stored, spoken[asked]) or turn_id or new_ulid(),
             first=first,
             user=self.context.key.user_id,
@@ -213,7 +258,59 @@ class StateSync:
             settled=spoken[settled - 1].id if settled else None,
             last=spoken[-1].id,
             position=min(places, default=None),
+            run=self.context.run,
         )
+        if again:
+            begun["again"] = again
+        return BegunTurn(begun, [*_remove(doubled), *differ.edits])
+
+    def find_note(self, messages: Sequence[BaseMessage]) -> Steps[TurnNote | None]:
+        """Return the turn of a chat that its caller sent, for a state that notes none.
+
+        What is said of the turn already may stand behind it.
+        """
+        if not self.context.is_stateless or self.context.is_sent:
+            return None
+        sent = list(messages)
+        while sent and role_of(sent[-1]) == "assistant":
+            sent.pop()
+        return (yield from self.begin(sent)).note
+
+    def _find_retries(
+        self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
+    ) -> Steps[list[str]]:
+        """Return the ids of what says once more, without an id, what nobody has answered."""
+        context = self.context
+        if context.since is not None or context.is_stateless or context.is_sent:
+            return []
+        known = {entry.message_id for entry in found}
+        ids = [str(one.id) for one in _select_same_questions(spoken)]
+        stays = next((name for name in ids if name in known), spoken[-1].id)
+        doubled = [name for name in ids if name != stays]
+        if not doubled or spoken[-1].id in known or not all(map(_is_made_up, doubled)):
+            return []
+        if stays in known:
+            entries = yield from self._read(last=_PAGE)
+            return doubled if _is_unanswered(entries, stays) else []
+        return doubled
+
+    def _find_answered(
+        self, spoken: Sequence[BaseMessage], found: Iterable[Entry], note: TurnNote | None
+    ) -> list[str]:
+        """Return the ids of what answers the latest question, if this run brings nothing new.
+
+        A graph may come by here twice in a run; so the note tells whether another run has begun.
+        """
+        context = self.context
+        is_own = note is None or note.get("run") in (None, context.run)
+        if is_own or context.since is not None or context.is_stateless or context.is_sent:
+            return []
+        asked = _asked_last(spoken)
+        answer = spoken[asked + 1 :]
+        if context.place.level or not answer or not _is_answer(answer[-1]):
+            return []
+        is_known = any(entry.message_id == spoken[asked].id for entry in found)
+        return [str(one.id) for one in answer if role_of(one) != "system"] if is_known else []
 
     @property
     def _follows_state(self) -> bool:
@@ -247,13 +344,15 @@ class StateSync:
             return None
         if role_of(said[-1]) != "user":
             return (yield from self._go_on_sent(said, thread.entries))
-        # Where the log knows none of the user's messages, the graph has made up ids for this run.
-        is_named = any(entry.role == "user" for entry in found)
+        # Where the log knows none of the user's messages, the graph has made up ids for this run:
+        # it may have that of the latest one, from an earlier node.
+        mine = [one for one in found if one.message_id == said[-1].id and _is_made_up(said[-1].id)]
+        is_named = any(entry.role == "user" for entry in found if entry not in mine)
         sent = [one if is_named else one.model_copy(update={"id": None}) for one in said]
-        meant = self._reconcile(thread, sent)
+        meant = self._reconcile(thread, sent, mine)
         if meant is None or (meant.replaces is not None and thread.part is not None):
             thread = yield from read_all_steps(self.log, thread)
-            meant = cast("Reconciled", self._reconcile(thread, sent))
+            meant = cast("Reconciled", self._reconcile(thread, sent, mine))
         own = {id(one): message for one, message in zip(sent, said, strict=True)}
         old = meant.again or meant.replaces
         *earlier, asked = [said[-1]] if old else [own[id(one)] for one in meant.new]
@@ -329,9 +428,21 @@ class StateSync:
             names=names,
         )
 
-    def _reconcile(self, thread: LiveThread, sent: Sequence[BaseMessage]) -> Reconciled | None:
-        is_whole = thread.part is None
-        return reconcile(thread.entries, sent, is_whole=is_whole, stored_form=self._stored_form)
+    def _reconcile(
+        self, thread: LiveThread, sent: Sequence[BaseMessage], mine: Sequence[Entry]
+    ) -> Reconciled | None:
+        """Compare a chat with the thread as it was before the question, while nobody answered it.
+
+        Args:
+            thread: The thread.
+            sent: The chat.
+            mine: Versions of the question that an earlier node of this run stored.
+        """
+        entries, is_whole = thread.entries, thread.part is None
+        if mine and _is_unanswered(entries, mine[-1].message_id):
+            turn_id = mine[-1].turn_id
+            entries = [entry for entry in entries if entry.turn_id != turn_id]
+        return reconcile(entries, sent, is_whole=is_whole, stored_form=self._stored_form)
 
     def _stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.drafting.hooked(message) if is_remembered(message) else None
@@ -358,7 +469,8 @@ class StateSync:
         if self.is_one_turn and note is not None:
             turn_id, settled = note["id"], max(settled, start)
         differ.compare(spoken, first=first, settled=settled, turn_id=turn_id)
-        back = self._follow(differ, spoken) if is_whole else []
+        held = select_spoken(messages, self.context, _without_again(note))
+        back = self._follow(differ, held) if is_whole else []
         turn = self._turn_of(differ, spoken[start:], turn_id, back)
         yield from self._write(turn, differ.news, back)
         return turn
@@ -443,6 +555,7 @@ class StateSync:
             abandoned=_find_abandoned(live, own, self.context),
             after=differ.after,
             is_heard=differ.is_heard,
+            edits=differ.edits,
         )
 
     def _write(
@@ -457,11 +570,11 @@ class StateSync:
         own = [entry for entry in stored[len(controls) :] if entry.turn_id == turn.id]
         turn.known.update({entry.message_id: entry for entry in own})
 
-    def _follow(self, differ: StateDiffer, spoken: Sequence[BaseMessage]) -> list[Draft]:
+    def _follow(self, differ: StateDiffer, messages: Sequence[BaseMessage]) -> list[Draft]:
         """Return what takes out of the views what the state no longer holds, and brings back."""
         self.context.check_known(len(differ.entries))
         branches = _Branches(differ.entries, "message")
-        held = [str(message.id) for message in spoken]
+        held = [str(message.id) for message in messages]
         left = branches.find_left(self.context, held, follows_removals=self._follows_state)
         wanted = {entry.id for entry in differ.same}
         if not self._follows_state:
@@ -607,6 +720,7 @@ class StateDiffer:
         known: The entry of each message, as it was when a state was last seen.
         news: What to append.
         same: Entries that say what the state says.
+        edits: Messages that were edited in the log since the state was last seen.
         turns: The turn of each message compared; None of a system message, and of a forgotten one.
         after: Id of the latest message that is in the log, or will be.
         is_heard: Whether anything of the user's latest message is stored; if not, no answer is.
@@ -618,15 +732,22 @@ class StateDiffer:
     known: dict[str, Entry] = field(init=False)
     news: list[Draft] = field(default_factory=list)
     same: list[Entry] = field(default_factory=list)
+    edits: list[BaseMessage] = field(default_factory=list)
     turns: list[str | None] = field(default_factory=list)
     after: str | None = None
     is_heard: bool = True
     _turn: str | None = None
     _joins: bool = False
+    _newest: dict[str, Entry] = field(init=False)
+    _live: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Look up what is known."""
         self.known = _known_versions(self.entries)
+        self._newest = {
+            entry.message_id: entry for entry in self.entries if entry.message_id in self.known
+        }
+        self._live = {entry.id for entry in live_entries(self.entries)}
 
     def compare(
         self,
@@ -661,7 +782,9 @@ class StateDiffer:
             self._take(message, entry)
 
     def _counts(self, message: BaseMessage) -> bool:
-        return any(entry.message_id == message.id for entry in live_entries(self.entries))
+        return any(
+            entry.message_id == message.id and entry.id in self._live for entry in self.entries
+        )
 
     def _count_forgotten(self, spoken: Sequence[BaseMessage]) -> int:
         """Return how many messages stand up to one that another followed, and that is gone."""
@@ -691,13 +814,32 @@ class StateDiffer:
         draft = _draft(self.drafting, message, self.turns[-1], metadata)
         if role == "user":
             self.is_heard = entry is not None or draft is not None
-        if entry is not None and (draft is None or says_same(entry, draft)):
+        if entry is not None and (draft is None or self._is_known(entry, draft)):
             self.same.append(entry)
         elif draft is not None and (self.is_heard or role == "system"):
             self.news.append(draft)
         else:
             return
         self.after = message.id
+
+    def _is_known(self, entry: Entry, draft: Draft) -> bool:
+        """Return whether the state says what it said before, or what was made of that in the log.
+
+        A message of the log's own that is newer than what the state says is an edit, and stays.
+        """
+        newest = self._newest[entry.message_id]
+        if Provenance.of(newest) is not None:
+            return says_same(entry, draft)
+        if says_same(newest, draft):
+            return True
+        is_known = any(says_same(one, draft) for one in self.entries if _is_version(one, newest))
+        if is_known and newest.message is not None and newest.id in self._live:
+            self.edits.append(handed_out(newest))
+        return is_known
+
+
+def _is_version(entry: Entry, of: Entry) -> bool:
+    return entry.control is None and entry.role == of.role and entry.message_id == of.message_id
 
 
 def _known_versions(entries: Iterable[Entry]) -> dict[str, Entry]:
@@ -782,10 +924,18 @@ def _is_made_up(message_id: str | None) -> bool:
         return False
 
 
-def _is_unanswered(entries: Sequence[Entry]) -> bool:
-    """Return whether the thread ends with what a user said."""
+def _select_same_questions(spoken: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages at the end that are the user's and say the same, the first one first."""
+    text = spoken[-1].content
+    same = takewhile(lambda one: role_of(one) == "user" and one.content == text, reversed(spoken))
+    return [*same][::-1]
+
+
+def _is_unanswered(entries: Sequence[Entry], message_id: str | None = None) -> bool:
+    """Return whether the thread ends with what a user said, in the message of this id."""
     spoken = [entry for entry in live_entries(entries) if entry.role in SPOKEN]
-    return bool(spoken) and spoken[-1].role == "user"
+    is_asked = bool(spoken) and spoken[-1].role == "user"
+    return is_asked and message_id in (None, spoken[-1].message_id)
 
 
 def _is_answer(message: BaseMessage | None) -> bool:
@@ -813,7 +963,7 @@ def select_spoken(
     """Return the messages of a state that are the thread's, under the ids that the log has.
 
     What stand-ins stand for is in the log, verbatim. Where nothing keeps the state, its system
-    messages steer one run alone.
+    messages steer one run alone. An answer in whose place the run puts another is left out.
     """
     return [
         message
@@ -836,9 +986,41 @@ def find_aside(
 
 
 def rename_known(messages: Iterable[BaseMessage], note: TurnNote | None) -> list[BaseMessage]:
-    """Return the messages of a state under the ids that the log has."""
+    """Return the messages of a state under the ids that the log has.
+
+    What answered the question of the turn before is left out, if the run answers it again.
+    """
     names = {} if note is None else note.get("names", {})
-    return [_rename(message, names) for message in messages]
+    again: Collection[str | None] = () if note is None else note.get("again", ())
+    return [_rename(message, names) for message in messages if message.id not in again]
+
+
+def remove_superseded(
+    messages: Sequence[BaseMessage], note: TurnNote | None
+) -> list[RemoveMessage]:
+    """Return what takes an answer out of the state in whose place there is another by now."""
+    return _remove(_find_superseded(messages, note))
+
+
+def _find_superseded(messages: Sequence[BaseMessage], note: TurnNote | None) -> list[str]:
+    """Return the ids of an answer in the state behind which there is another by now."""
+    again: Collection[str | None] = () if note is None else note.get("again", ())
+    numbers = [number for number, message in enumerate(messages) if message.id in again]
+    if not numbers:
+        return []
+    behind = takewhile(lambda one: role_of(one) != "user", messages[numbers[-1] + 1 :])
+    if all(role_of(message) != "assistant" for message in behind):
+        return []
+    return [str(messages[number].id) for number in numbers]
+
+
+def _without_again(note: TurnNote | None) -> TurnNote | None:
+    """Return a note for which all that the state holds was said."""
+    return None if note is None else cast("TurnNote", {**note, "again": []})
+
+
+def _remove(ids: Iterable[str]) -> list[RemoveMessage]:
+    return [RemoveMessage(id=name) for name in ids]
 
 
 def _rename(message: BaseMessage, names: Mapping[str, str]) -> BaseMessage:
@@ -1083,12 +1265,13 @@ class Place:
     def is_over(self, now: Place) -> bool:
         """Return whether the run that stood here had ended when another one began.
 
-        A run that began later counts on from its last step, with one more step for its input. Where
+        A run that began later counts on from the last step that was kept, with two more steps for
+        its input. So the step of a node whose run was left before it ended does not count. Where
         a checkpointer was lost, or there is none, runs begin at the first step again. A run beside
         it may count on from a third one's step: so ask this of what has an answer only.
         """
         at_top = not self.level and not now.level
-        return at_top and bool(self.checkpoint) and now.step >= self.step + 2
+        return at_top and bool(self.checkpoint) and now.step >= self.step + 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -1119,6 +1302,8 @@ class NodeContext:
         since: The checkpoint that the run was told to begin from, if it was told.
         is_sent: Whether a `Send` brought the node its state.
         is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
+        run: A number that is the same in all nodes of a run, and another in the next one of the
+            same state; None if LangGraph does not tell.
         configurable: What the call set.
     """
 
@@ -1127,6 +1312,7 @@ class NodeContext:
     since: str | None = None
     is_sent: bool = False
     is_stateless: bool = False
+    run: int | None = None
     configurable: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -1147,6 +1333,7 @@ class NodeContext:
             since=metadata.get("checkpoint_id"),
             is_sent=(metadata.get("langgraph_path") or ("",))[0] == "__pregel_push",
             is_stateless=configurable.get(_CHECKPOINTER, ...) is None,
+            run=getattr(configurable.get(_SCRATCHPAD), "stop", None),
             configurable=configurable,
         )
 

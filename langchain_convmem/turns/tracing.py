@@ -30,9 +30,9 @@ from langchain_core.runnables.config import (
     var_child_runnable_config,
 )
 
+from langchain_convmem.effects import Step, Steps
 from langchain_convmem.protocols import INTERNAL_TAGS
-from langchain_convmem.steps import Step, Steps
-from langchain_convmem.turns.recording import count_stored
+from langchain_convmem.turns.turn import count_stored
 
 if TYPE_CHECKING:
     from langchain_convmem.records import Draft, Recall

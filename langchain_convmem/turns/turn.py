@@ -1,226 +1,438 @@
-"""One turn of a wrapped chain: what it reads, what it stores, and when.
-
-Written as steps, so that the synchronous and the asynchronous Runnable run the very same turn.
-"""
+"""What a turn needs of the memory that it runs over."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable
-
-from langchain_convmem.history import read_live_steps
-from langchain_convmem.ids import now_ms
-from langchain_convmem.records import Metadata, ThreadKey
-from langchain_convmem.steps import Steps
-from langchain_convmem.turns.chain_shape import ChainShape
-from langchain_convmem.turns.messages import Incoming, read_input
-from langchain_convmem.turns.opening import Opening, TurnOpener
-from langchain_convmem.turns.options import TurnOptions, read_key
-from langchain_convmem.turns.recording import measure_times, store_reply_steps
-from langchain_convmem.turns.replies import (
-    INTERRUPTED,
-    ReplyCollector,
-    is_unfinished,
-    read_reply,
-    settle_unfinished,
+import asyncio
+import os
+import threading
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
 )
-from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace
-from langchain_convmem.turns.view import ModelContext, TurnView
-from langchain_convmem.views.codec import text_pieces
-from langchain_convmem.views.drafting import is_remembered
+from concurrent.futures import Future, wait
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from weakref import WeakValueDictionary
+
+from langchain_core.messages import BaseMessage
+
+from langchain_convmem.effects import Steps
+from langchain_convmem.errors import ThreadBusyError
+from langchain_convmem.gates import Gate, Refusals
+from langchain_convmem.history import append_planned_steps
+from langchain_convmem.ids import now_ms
+from langchain_convmem.logs.base import has_same_payload
+from langchain_convmem.protocols import MessageLog
+from langchain_convmem.records import CacheDraft, Control, Draft, Entry, Metadata, Role, ThreadKey
+from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
+from langchain_convmem.views.codec import encode_body, role_of, text_pieces
+from langchain_convmem.views.drafts import Drafting
+from langchain_convmem.views.live import live_entries, live_summary
 
 if TYPE_CHECKING:
-    from langchain_convmem.turns.turn_memory import TurnMemory
-
-__all__ = ["DictKeys", "Turn"]
-
-_NO_NOTE: Mapping[str, Any] = {}
+    from langchain_convmem.recall import DialogRecall
+    from langchain_convmem.records import Context
+    from langchain_convmem.turns.options import TurnOptions
 
 
-class DictKeys(NamedTuple):
-    """Names under which dicts hold what is said, what was said before, and the answer."""
+class TurnMemory(Protocol):
+    """A memory as a turn sees it; `ConversationMemory` is one.
 
-    input_key: str | None = None
-    history_key: str | None = None
-    output_key: str | None = None
-
-    def rename(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return what a chain is called with, under these names as well."""
-        history, said = self.history_key or "history", self.input_key or "input"
-        return {**payload, history: payload["history"], said: payload["input"]}
-
-
-@dataclass(slots=True)
-class Turn:
-    """A turn in the making. Not thread-safe: one turn, one caller."""
-
-    memory: TurnMemory
-    key: ThreadKey
-    human: HumanMessage
-    kept: BaseMessage | None
-    """What the write hook left of `human`, to store and to search for; the model gets `human`."""
-    extra: Mapping[str, Any]
-    options: TurnOptions
-    shape: ChainShape
-    attempt_of: str | None
-    trace: TurnTrace
-    keys: DictKeys
-    incoming: Incoming
-    turn_id: str = ""
-    opening: Opening | None = None
-    context: ModelContext | None = None
-    started_ms: int = 0
-    first_token_ms: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        memory: TurnMemory,
-        value: Any,
-        configurable: Mapping[str, Any],
-        *,
-        defaults: TurnOptions,
-        inner: Runnable[Any, Any],
-        shape: ChainShape,
-        attempt_of: str | None,
-        trace: TurnTrace,
-        keys: DictKeys,
-    ) -> Turn:
-        """Return the turn for one call.
-
-        Raises:
-            ConfigError: If the call names no thread, two threads or two users, or sets an option
-                that there is not.
-            InvalidMessageError: If nothing in the input can be answered.
-        """
-        key = read_key(configurable, host="the chain")
-        options = defaults.for_call(configurable, inner)
-        incoming = read_input(value, input_key=keys.input_key, history_key=keys.history_key)
-        human = incoming.human or HumanMessage("")
-        with trace.internal():
-            kept = None if incoming.continues else memory.drafting.hooked(human)
-        if not incoming.continues and not (is_remembered(human) and is_remembered(kept)):
-            options = replace(options, remember=False)
-        extra = incoming.extra
-        return cls(
-            memory, key, human, kept, extra, options, shape, attempt_of, trace, keys, incoming
-        )
-
-    # -- before the model -----------------------------------------------------------------------
-
-    def begin(self) -> Steps[Any]:
-        """Store the user's message, then gather what the inner chain is called with."""
-        with self.trace.internal():
-            return (yield from self._begin())
-
-    def _begin(self) -> Steps[Any]:
-        thread = yield from read_live_steps(self.memory.log, self.key)
-        thread, opening = yield from self._opener.open(thread)
-        self.opening, self.human, self.kept = opening, opening.human, opening.kept
-        query = "" if self.kept is None else "\n".join(text_pieces(self.kept))
-        context = yield from self._view.context_steps(
-            opening.locate, query, thread=thread, note_later=True
-        )
-        self.context, self.turn_id = context, context.turn.own[0].turn_id
-        yield from self.trace.told("convmem.context", context.counts)
-        self.started_ms = now_ms()
-        payload = context.payload(self.extra)
-        return self.keys.rename(payload) if isinstance(payload, dict) else payload
+    Thread-safe: the turns of all threads share it.
+    """
 
     @property
-    def _opener(self) -> TurnOpener:
-        return TurnOpener(
-            self.memory,
-            self.key,
-            self.incoming,
-            self.kept,
-            self.options.remember,
-            self.attempt_of,
-        )
+    def log(self) -> MessageLog:
+        """Where entries are kept."""
+        ...
 
     @property
-    def _view(self) -> TurnView:
-        shape = self.shape
-        return TurnView(self.memory, self.key, self.options, shape.profile, self.trace, shape.slots)
+    def log_place(self) -> Hashable:
+        """What tells the log from others in this process."""
+        ...
 
     @property
-    def place(self) -> tuple[Hashable, ThreadKey]:
-        """The thread in its log."""
-        return self.memory.log_place, self.key
-
-    # -- after the model ------------------------------------------------------------------------
+    def active_turns(self) -> ActiveTurns:
+        """The turns under way: who closes the memory waits for them."""
+        ...
 
     @property
-    def given(self) -> Sequence[BaseMessage]:
-        """The messages that the inner chain was called with."""
-        return () if self.context is None else self.context.given
+    def drafting(self) -> Drafting:
+        """Makes drafts of messages, through the write hook."""
+        ...
 
-    def saw(self, reply: ReplyCollector, chunk: Any) -> None:
-        """Take a chunk of the reply, and the time of the first one."""
-        reply.add(chunk)
-        if self.first_token_ms is None and reply.has_text:
-            self.first_token_ms = now_ms()
+    @property
+    def line_recall(self) -> DialogRecall:
+        """Finds lines of earlier conversations."""
+        ...
 
-    def finish(self, output: Any, heard: AIMessage | None = None) -> Steps[None]:
-        """Store a whole reply, or one that its provider never finished.
+    def wished_tokens(self, options: TurnOptions) -> int:
+        """Return how many tokens of recalled lines a turn with these options wishes for."""
+        ...
+
+    def after_turn_steps(
+        self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
+    ) -> Steps[None]:
+        """Do what is due after a turn was stored: have it embedded, compact the thread.
 
         Args:
-            output: What the chain returned.
-            heard: The last message that a model of it said.
+            key: Its thread.
+            view: What the model got of the thread; None if that is not at hand.
+            replies: What was stored of the answer.
         """
-        reply = read_reply(output, self.given, heard=heard, output_key=self.keys.output_key)
-        if reply.messages and is_unfinished(reply.messages[-1]):
-            yield from self._store(settle_unfinished(reply.messages), (INTERRUPTED,), reply.aux)
-        else:
-            yield from self._store(reply.messages, aux=reply.aux)
+        ...
 
-    def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> Steps[None]:
-        """Store the reply of a stream that came to its end, its provider's last word included."""
-        if reply.is_unfinished:
-            yield from self._store(reply.unfinished(self.given), (INTERRUPTED,))
-        else:
-            whole = reply.complete(self.given, heard=heard, output_key=self.keys.output_key)
-            yield from self._store(whole.messages, aux=whole.aux)
 
-    def cut(self, reply: ReplyCollector) -> Steps[None]:
-        """Store what a stream had brought before it was cut off, marked `interrupted`."""
-        yield from self._store(reply.interrupted(self.given), attributes=(INTERRUPTED,))
+# -- A turn among the entries of its thread -------------------------------------------------------
 
-    def _store(
-        self,
-        messages: Sequence[BaseMessage],
-        attributes: tuple[str, ...] = (),
-        aux: Mapping[str, Any] = _NO_NOTE,
-    ) -> Steps[None]:
-        if self.options.remember and messages:
-            with self.trace.internal():
-                yield from self._stored(messages, attributes, aux)
 
-    def _stored(
-        self, messages: Sequence[BaseMessage], attributes: tuple[str, ...], aux: Mapping[str, Any]
-    ) -> Steps[None]:
-        context, opening = self.context, self.opening
-        if context is None or opening is None:
-            return
-        own = self.trace.own_tokens.counts()
-        timing = measure_times(self.started_ms, self.first_token_ms)
-        drafts = yield from store_reply_steps(
-            self.memory.log,
-            self.key,
-            self.memory.drafting,
+SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
+
+
+"""Roles of what is said in a conversation."""
+
+
+def framing(entries: Iterable[Entry]) -> list[Entry]:
+    """Return what stands around a conversation: system messages, summaries, control entries."""
+    return [entry for entry in entries if entry.role not in SPOKEN]
+
+
+def entry_said(
+    message: BaseMessage, *, entry_id: str, key: ThreadKey, position: int, turn_id: str
+) -> Entry:
+    """Return a message as the entry that it is or would be, whatever the log keeps of it."""
+    return Entry(
+        id=entry_id,
+        key=key,
+        position=position,
+        turn_id=turn_id,
+        role=role_of(message),
+        message=message,
+        contents=text_pieces(message),
+    )
+
+
+def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
+    """Return what was said before a turn began: a retry does not see its own answer."""
+    if mine is None:
+        return list(entries)
+    start = start_of(entries, mine)
+    began: dict[str, int] = {}
+    for entry in entries:
+        began.setdefault(entry.turn_id, entry.position)
+    return [entry for entry in entries if entry.control is not None or began[entry.turn_id] < start]
+
+
+def user_text_before(entries: Iterable[Entry], turn_id: str | None) -> str | None:
+    """Return what the user said last in another turn than this one; None where that is nothing.
+
+    Args:
+        entries: The thread as it was when the turn began, with the turn or without it.
+        turn_id: The turn; None for one that has no entries.
+    """
+    earlier = [entry for entry in entries if entry.turn_id != turn_id]
+    said = [entry for entry in live_entries(earlier) if entry.role == "user"]
+    return "\n".join(said[-1].contents) if said else None
+
+
+def start_of(entries: Sequence[Entry], mine: Entry | None) -> int:
+    """Return the position at which the turn of `mine` began; None: at which one would begin."""
+    if mine is None:
+        return max((entry.position for entry in entries), default=0) + 1
+    turn = [entry.position for entry in entries if entry.turn_id == mine.turn_id]
+    return min(turn, default=mine.position)
+
+
+def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
+    """Return whether a turn has a reply that was not cut off."""
+    return any(
+        entry.turn_id == turn_id
+        and entry.role == "assistant"
+        and INTERRUPTED not in entry.metadata.attributes
+        for entry in live
+    )
+
+
+def says_same(entry: Entry, draft: Draft) -> bool:
+    """Return whether an entry holds what a draft does, the message's id aside."""
+    told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
+    return has_same_payload(encode_body(told), encode_body(draft))
+
+
+def replies_of(entries: Sequence[Entry], turn_id: str) -> tuple[str, ...]:
+    """Return the ids of the live replies that a turn stored before."""
+    return tuple(
+        entry.id
+        for entry in live_entries(entries)
+        if entry.turn_id == turn_id and entry.role != "user"
+    )
+
+
+def summary_text(entries: Sequence[Entry]) -> str:
+    """Return the live summary; empty without one."""
+    summary = live_summary(live_entries(entries))
+    return "" if summary is None else "\n".join(summary.contents)
+
+
+# -- What is stored of a turn: once for every host, whatever is tried again -----------------------
+
+
+def draft_reply(
+    drafting: Drafting,
+    messages: Iterable[BaseMessage],
+    *,
+    turn_id: str,
+    entries: Sequence[Entry],
+    found: Iterable[Entry],
+    metadata: Metadata,
+    new_id: Callable[[int], str | None] = lambda _: None,
+    answers: Mapping[int, BaseMessage | None] | None = None,
+) -> list[Draft]:
+    """Return what to append: a reply, in the place of what an attempt stored before.
+
+    Nothing if all of it is there already, or nothing of it is to be stored.
+
+    Args:
+        drafting: What is stored of a message.
+        messages: The reply, in order.
+        turn_id: The turn.
+        entries: The thread's entries from the turn's first on.
+        found: Entries that have ids of the messages.
+        metadata: Goes to the last message.
+        new_id: Makes the id of a message that has no free one of its own; see `with_free_ids`.
+        answers: What the write hook made of the messages already; see `Drafting.drafts`.
+    """
+    taken = {entry.message_id for entry in found if entry.turn_id != turn_id}
+    fresh = with_free_ids(messages, taken, new_id)
+    drafts = drafting.drafts(fresh, turn_id=turn_id, answers=answers)
+    if not drafts:
+        return []
+    earlier = set(replies_of(entries, turn_id))
+    stored = [entry for entry in live_entries(entries) if entry.id in earlier]
+    again = [entry for entry in stored if any(_is_same(entry, draft) for draft in drafts)]
+    if len(again) == len(drafts) == len(stored):
+        return []
+    drafts[-1] = replace(drafts[-1], metadata=metadata)
+    gone = tuple(entry.id for entry in stored if entry not in again)
+    if gone:
+        drafts.insert(0, Draft(role="control", control=Control(gone, "replaced")))
+    return drafts
+
+
+def store_reply_steps(
+    log: MessageLog,
+    key: ThreadKey,
+    drafting: Drafting,
+    messages: Sequence[BaseMessage],
+    *,
+    turn_id: str,
+    start: int,
+    metadata: Metadata,
+    rounds: Collection[str] = (),
+    documents: Sequence[CacheDraft] = (),
+) -> Steps[list[Draft]]:
+    """Store a reply in the place of an earlier one, and return what was appended.
+
+    What is there is read, and the reply appended, in one transaction where the log has any; what
+    the write hook makes of the reply is asked before.
+
+    Args:
+        log: Where to.
+        key: The thread.
+        drafting: What is stored of a message.
+        messages: The reply, in order.
+        turn_id: The turn.
+        start: The position at which the turn began.
+        metadata: Goes to the last message.
+        rounds: Ids of entries of earlier rounds of the turn, which stay.
+        documents: Caches to write beside it.
+    """
+    answers = drafting.answers(messages)
+    drafts: list[Draft] = []
+
+    def plan(there: Sequence[Entry]) -> list[Draft]:
+        drafts[:] = draft_reply(
+            drafting,
             messages,
-            turn_id=self.turn_id,
-            start=context.turn.start,
-            metadata=Metadata(attributes, timing, aux={**aux, OWN_TOKENS: own} if own else aux),
-            rounds=opening.rounds,
-            documents=() if context.note is None else (context.note,),
+            turn_id=turn_id,
+            entries=[one for one in there if one.position >= start and one.id not in rounds],
+            found=there,
+            metadata=metadata,
+            answers=answers,
         )
-        if drafts:
-            yield from self.trace.report_stored(drafts)
-            yield from self.trace.report_own_models()
-            said = [draft.message for draft in drafts if draft.message is not None]
-            yield from self.memory.after_turn_steps(self.key, context.view, said)
+        return drafts
+
+    names = {message.id for message in messages if message.id}
+    yield from append_planned_steps(
+        log, key, plan, after=start - 1, message_ids=names, documents=documents
+    )
+    return drafts
+
+
+def _is_same(entry: Entry, draft: Draft) -> bool:
+    has_id = draft.message is not None and draft.message.id == entry.message_id
+    return has_id and says_same(entry, draft)
+
+
+def measure_times(started_ms: int, first_token_ms: int | None = None) -> dict[str, int]:
+    """Return the times of a reply that ends now, by the names of `Metadata.timing`."""
+    timing = {"llmStart": started_ms, "llmEnd": now_ms()}
+    if first_token_ms is not None:
+        timing["firstToken"] = first_token_ms
+    return timing
+
+
+def count_stored(drafts: Sequence[Draft]) -> dict[str, int]:
+    """Return what an append stored, in numbers."""
+    return {
+        "messages": sum(draft.control is None for draft in drafts),
+        "replaced": sum(len(d.control.retracts) for d in drafts if d.control is not None),
+        "interrupted": sum(INTERRUPTED in draft.metadata.attributes for draft in drafts),
+    }
+
+
+# -- First in, first out --------------------------------------------------------------------------
+
+
+Place: TypeAlias = tuple[Hashable, ThreadKey]
+
+
+"""A thread and the log it is in: equal names in two logs are two threads."""
+
+
+class TurnQueue:
+    """Gives threads to turns in order of arrival; synchronous and asynchronous turns share it.
+
+    Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._gates: WeakValueDictionary[Place, Gate] = WeakValueDictionary()
+
+    def gate(self, place: Place) -> Gate:
+        """Return the gate of a thread; it lives as long as somebody holds it."""
+        with self._lock:
+            gate = self._gates.get(place)
+            if gate is None:
+                gate = self._gates[place] = Gate(_refusals(place[1].thread_id))
+            return gate
+
+    @contextmanager
+    def turn(self, place: Place, timeout_s: float) -> Iterator[None]:
+        """Hold the thread; wait for the turns before.
+
+        Raises:
+            ThreadBusyError: If the wait takes longer than `timeout_s`, or this very turn already
+                holds the thread, so that waiting would never end.
+        """
+        with self.gate(place).held(timeout_s):
+            yield
+
+    @asynccontextmanager
+    async def aturn(self, place: Place, timeout_s: float) -> AsyncIterator[None]:
+        """Hold the thread without blocking the event loop; see `turn`."""
+        async with self.gate(place).aheld(timeout_s):
+            yield
+
+
+def _refusals(thread_id: str) -> Refusals:
+    def late(timeout_s: float) -> ThreadBusyError:
+        msg = (
+            f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
+            "open? Close it, or raise queue_timeout_s"
+        )
+        return ThreadBusyError(msg, thread_id=thread_id)
+
+    def inside() -> ThreadBusyError:
+        msg = (
+            f"a turn of thread {thread_id!r} started another turn of the same thread, "
+            "which would wait for itself; use another thread_id inside the chain"
+        )
+        return ThreadBusyError(msg, thread_id=thread_id)
+
+    return Refusals(late, inside)
+
+
+TURN_QUEUE = TurnQueue()
+
+
+"""One per process: whatever runs turns over one thread takes turns as well."""
+
+
+# -- The turns of one memory that have begun and are not over -------------------------------------
+
+
+class ActiveTurns:
+    """Counts turns from the first write to the last. Thread-safe; a forked child has none."""
+
+    def __init__(self) -> None:
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._lock = threading.RLock()
+        self._turns: dict[Hashable, _ActiveTurn] = {}
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a turn while it runs."""
+        name = object()
+        self.begin(name)
+        try:
+            yield
+        finally:
+            self.end(name)
+
+    def begin(self, name: Hashable) -> None:
+        """Count a turn under a name of its own."""
+        with self._lock:
+            self._turns[name] = _ActiveTurn()
+
+    def end(self, name: Hashable) -> None:
+        """Count a turn no more. Idempotent."""
+        with self._lock:
+            turn = self._turns.pop(name, None)
+        if turn is not None:
+            turn.over.set_result(None)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until the turns of other threads are over.
+
+        Those that began in this thread cannot go on while it waits.
+
+        Args:
+            timeout_s: Seconds to wait at most; None waits for ever.
+
+        Returns:
+            Whether they are.
+        """
+        this = threading.get_ident()
+        waiting = [turn.over for turn in self._list_own() if turn.thread != this]
+        return not wait(waiting, timeout_s).not_done
+
+    async def await_all(self, timeout_s: float | None) -> bool:
+        """Wait until all turns are over, and let the event loop run meanwhile; see `wait`."""
+        waiting = [asyncio.wrap_future(turn.over) for turn in self._list_own()]
+        if not waiting:
+            return True
+        _, running = await asyncio.wait(waiting, timeout=timeout_s)
+        return not running
+
+    def _list_own(self) -> list[_ActiveTurn]:
+        """Return the turns of this process."""
+        with self._lock:
+            return [turn for turn in self._turns.values() if turn.process == os.getpid()]
+
+
+@dataclass(frozen=True, slots=True)
+class _ActiveTurn:
+    """A turn: where it began, and what is done when it is over."""
+
+    over: Future[None] = field(default_factory=Future)
+    thread: int = field(default_factory=threading.get_ident)
+    process: int = field(default_factory=os.getpid)

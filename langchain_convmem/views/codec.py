@@ -7,41 +7,31 @@ is refused while writing.
 
 from __future__ import annotations
 
+import base64
 import copy
+import dataclasses
+import json
 import math
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import Any, TypeAlias
 
 from langchain_core import messages as lc
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
+from pydantic import BaseModel
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata, Role
-from langchain_convmem.views.plain_json import dumps, loads
-
-__all__ = [
-    "CODEC_VERSION",
-    "DecodedBody",
-    "decode_body",
-    "decode_message",
-    "decode_metadata",
-    "draft_of",
-    "dumps",
-    "encode_body",
-    "encode_checked",
-    "encode_message",
-    "encode_metadata",
-    "line_time_ms",
-    "loads",
-    "role_of",
-    "text_pieces",
-    "time_ms_of",
-]
+from langchain_convmem.views.messages import plain_value
 
 CODEC_VERSION = 1
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 _TYPES: dict[str, type[BaseMessage]] = {
     "human": lc.HumanMessage,
@@ -57,8 +47,13 @@ _TYPES: dict[str, type[BaseMessage]] = {
     "ChatMessageChunk": lc.ChatMessageChunk,
     "FunctionMessageChunk": lc.FunctionMessageChunk,
 }
+
+
 _NAMES = {cls: name for name, cls in _TYPES.items()}
+
+
 _DERIVED = frozenset({"tool_calls", "invalid_tool_calls", "tool_call_chunks"})
+
 
 _ROLES: dict[type[BaseMessage], Role] = {
     lc.HumanMessage: "user",
@@ -67,6 +62,8 @@ _ROLES: dict[type[BaseMessage], Role] = {
     lc.ToolMessage: "tool",
     lc.FunctionMessage: "tool",
 }
+
+
 _CHAT_ROLES: dict[str, Role] = {
     "user": "user",
     "human": "user",
@@ -81,8 +78,6 @@ _CHAT_ROLES: dict[str, Role] = {
 
 
 # -- messages -----------------------------------------------------------------------------------
-
-
 def _type_name(message: BaseMessage) -> str:
     for cls in type(message).__mro__:
         name = _NAMES.get(cls)
@@ -228,9 +223,9 @@ def draft_of(
 
 
 # -- entries ------------------------------------------------------------------------------------
-
-
 DecodedBody: TypeAlias = tuple[BaseMessage | None, tuple[str, ...], Control | None, Cover | None]
+
+
 """Message, contents, control and cover of an entry."""
 
 
@@ -341,3 +336,229 @@ def decode_metadata(text: str | None, *, created_ms: int) -> Metadata:
         )
     except (TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not the metadata of an entry: {error!r}") from error
+
+
+# -- Plain values to JSON text and back, exactly --------------------------------------------------
+
+
+MAX_DEPTH = 100
+
+
+"""Levels of lists and maps within each other."""
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+"""What JSON has too, subclasses apart."""
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+_SECOND_TIME = "~"
+
+
+"""Behind an hour that the clock shows twice, when summer time ends."""
+
+
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def _tag_float(value: float) -> Any:
+    # A subclass may print itself otherwise: np.float64("nan") as "np.float64(nan)".
+    return value if math.isfinite(value) else {"$float": float.__repr__(value)}
+
+
+def _plain_text(value: str) -> str:
+    return str.__str__(value)  # str() of a mixed-in enum names the member, not its value
+
+
+_ENCODERS: dict[type, Callable[[Any], Any]] = {
+    float: _tag_float,
+    bytes: lambda value: {"$bytes": base64.b64encode(value).decode()},
+    datetime: lambda value: {"$datetime": value.isoformat() + _SECOND_TIME * value.fold},
+    date: lambda value: {"$date": value.isoformat()},
+    Decimal: lambda value: {"$decimal": str(value)},
+}
+
+
+_COLLECTIONS: dict[type, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "$float": float,
+    "$bytes": base64.b64decode,
+    "$datetime": lambda text: datetime.fromisoformat(text.rstrip(_SECOND_TIME)).replace(
+        fold=text.count(_SECOND_TIME)
+    ),
+    "$date": date.fromisoformat,
+    "$decimal": Decimal,
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
+    "$points": lambda points: "".join(map(chr, points)),
+    "$map": dict,
+}
+
+
+def _tag(value: Any, path: str, depth: int = 0) -> Any:
+    """Return `value` in plain JSON; `path` names it in an error."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if depth > MAX_DEPTH:
+        msg = f"{path} is nested deeper than {MAX_DEPTH} levels; flatten it before storing"
+        raise InvalidMessageError(msg)
+    if kind is dict or isinstance(value, Mapping):
+        return _tag_mapping(value, path, depth)
+    if isinstance(value, list):
+        return _tag_items(value, path, depth)
+    tag = next((tag for base, tag in _COLLECTIONS.items() if isinstance(value, base)), None)
+    if tag is not None:
+        items = _tag_items(value, path, depth)
+        # Equal sets must make equal text, whatever order they are walked in.
+        return {tag: items if tag == "$tuple" else sorted(items, key=json.dumps)}
+    for base, encode in _ENCODERS.items():
+        if isinstance(value, base):
+            return encode(value)
+    if isinstance(value, str | int):  # subclasses such as enums keep their plain value
+        return _plain_text(value) if isinstance(value, str) else int(value)
+    msg = (
+        f"{path} holds a {kind.__module__}.{kind.__qualname__}, which cannot be stored; "
+        "convert it to text, numbers, lists or dicts first"
+    )
+    raise InvalidMessageError(msg)
+
+
+def _tag_items(items: Iterable[Any], path: str, depth: int) -> list[Any]:
+    return [
+        item if type(item) in _PLAIN else _tag(item, f"{path}[{n}]", depth + 1)
+        for n, item in enumerate(items)
+    ]
+
+
+def _tag_mapping(value: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            msg = f"{path} has the key {key!r}; only text keys can be stored"
+            raise InvalidMessageError(msg)
+        name = key if type(key) is str else _plain_text(key)
+        plain[name] = item if type(item) in _PLAIN else _tag(item, f"{path}.{name}", depth + 1)
+    # A caller's own mapping may look like one of our tags; as pairs it cannot. Pairs also keep
+    # keys that a JSON reader would change.
+    looks_tagged = len(plain) == 1 and next(iter(plain)).startswith("$")
+    if looks_tagged or any(_SURROGATE_PAIR.search(key) for key in plain if not key.isascii()):
+        return {"$map": [[key, item] for key, item in plain.items()]}
+    return plain
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    """Return what a map of the text stands for; the maps within it have been asked already."""
+    if len(found) == 1:
+        [(tag, inner)] = found.items()
+        decode = _DECODERS.get(tag)
+        if decode is not None:
+            return decode(inner)
+    return found
+
+
+_from_json = json.JSONDecoder(object_hook=_untagged).decode
+
+
+def dumps(value: Any, *, what: str = "value") -> str:
+    """Return `value` as compact JSON text that `loads` restores exactly.
+
+    Raises:
+        InvalidMessageError: If a part of it cannot be kept; the message names the part.
+    """
+    plain = _tag(value, what)
+    try:
+        text = _to_json(plain)
+    except ValueError as error:  # an integer of thousands of digits
+        raise InvalidMessageError(f"{what} cannot be stored: {error}") from error
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates survive as escapes only
+        text = json.dumps(_apart(plain), separators=(",", ":"))
+    return text
+
+
+def _apart(plain: Any) -> Any:
+    """Return tagged values with texts of two surrogates in a row as code points.
+
+    A JSON reader would join the escapes of a high and a low one to a single character.
+    """
+    if isinstance(plain, str):
+        return {"$points": list(map(ord, plain))} if _SURROGATE_PAIR.search(plain) else plain
+    if isinstance(plain, list):
+        return [_apart(item) for item in plain]
+    if isinstance(plain, dict):
+        return {key: _apart(item) for key, item in plain.items()}
+    return plain
+
+
+def loads(text: str) -> Any:
+    """Return the value that `dumps` wrote."""
+    return _from_json(text)
+
+
+# -- Values that are no messages: what stands for them in a log, as JSON and text -----------------
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON; what has no plain form is named by its type."""
+    try:
+        return json.dumps(plain_value(_to_maps(value)), ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError, AttributeError):
+        return f"[{type(value).__name__}]"
+
+
+def add_up(total: Any, chunk: Any) -> Any:
+    """Return the value of a stream so far, as LangChain adds values up."""
+    try:
+        return total + chunk
+    except TypeError:
+        return chunk
+
+
+def make_storable(message: BaseMessage) -> BaseMessage:
+    """Return a message that a log can keep, whatever objects its side fields hold.
+
+    Parsed objects and artifacts are for programs: models become maps, and what has no plain form
+    becomes text.
+    """
+    fields: dict[str, Any] = {
+        "additional_kwargs": message.additional_kwargs,
+        "response_metadata": message.response_metadata,
+    }
+    if isinstance(message, ToolMessage):
+        fields["artifact"] = message.artifact
+    changed = {
+        name: plain_value(_to_maps(value))
+        for name, value in fields.items()
+        if value and not _is_plain(value)
+    }
+    return message.model_copy(update=changed) if changed else message
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        dumps(value, what="reply")
+    except InvalidMessageError:
+        return False
+    return True
+
+
+def _to_maps(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _to_maps(value.model_dump())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (one.name for one in dataclasses.fields(value))
+        return {name: _to_maps(getattr(value, name)) for name in names}
+    if isinstance(value, list | tuple):
+        return [_to_maps(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _to_maps(item) for key, item in value.items()}
+    return value

@@ -7,15 +7,32 @@ behind it and every result owned, no empty text, nothing the provider does not t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.records import Context, Entry
-from langchain_convmem.views.budget import Piece, TokenCount, within
-from langchain_convmem.views.copies import (
+from langchain_convmem.errors import BudgetError, ConfigError
+from langchain_convmem.ids import is_ulid
+from langchain_convmem.records import Context, Entry, Role
+from langchain_convmem.views.content import (
+    BlockFitter,
+    first_speakers,
+    has_several_speakers,
+    introduced,
+    keep_newest,
+    named,
+    speaker_of,
+)
+from langchain_convmem.views.live import (
+    live_entries,
+    live_summary,
+    retracted_ids,
+    summary_chain,
+    uncovered,
+)
+from langchain_convmem.views.messages import (
     block_type,
     clean_text,
     handed_out,
@@ -23,46 +40,29 @@ from langchain_convmem.views.copies import (
     is_plain_text,
     message_key,
 )
-from langchain_convmem.views.live import live_entries, live_summary, uncovered
-from langchain_convmem.views.profiles import Place, Profile, ProviderProfile, resolved
-from langchain_convmem.views.profiles.blocks import BlockFitter
-from langchain_convmem.views.profiles.limits import keep_newest
-from langchain_convmem.views.profiles.names import (
-    has_several_speakers,
-    introduced,
-    named,
-    speaker_of,
-)
-from langchain_convmem.views.profiles.reasoning import (
+from langchain_convmem.views.providers import Place, Profile, ProviderProfile, resolved
+from langchain_convmem.views.reasoning import (
     forget_dialect,
     has_reasoning,
     made_behind_another_beginning,
     without_idle_reasoning,
     without_reasoning,
 )
-from langchain_convmem.views.summary_text import shown_summary
+from langchain_convmem.views.summaries import shown_summary
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.tool_calls import (
     CALL_BLOCKS,
-    INTERRUPTED_RESULT,
-    INTERRUPTED_SOURCE,
     ToolCalls,
+    answered_calls,
 )
 from langchain_convmem.views.turns import PLACEHOLDER_TEXT, placeholder_turn
 
-__all__ = [
-    "INTERRUPTED_RESULT",
-    "INTERRUPTED_SOURCE",
-    "SUMMARY_SOURCE",
-    "Profile",
-    "ProviderProfile",
-    "SummaryPlace",
-    "context",
-]
-
 SummaryPlace = Literal["system", "omit"]
 
+
 SUMMARY_SOURCE = "convmem_summary"
+
+
 """Marks the message that carries the summary: `additional_kwargs["source"]`."""
 
 
@@ -271,3 +271,388 @@ def _summary_piece(entry: Entry) -> Piece:
         additional_kwargs={"source": SUMMARY_SOURCE},
     )
     return Piece("system", message, {entry.position})
+
+
+# -- A view within a token budget -----------------------------------------------------------------
+
+
+TokenCount: TypeAlias = Callable[[Sequence[BaseMessage]], int]
+
+
+@dataclass(slots=True)
+class Piece:
+    """A message of a view under construction.
+
+    Attributes:
+        role: Whose message it is.
+        message: The message.
+        positions: Positions of the entries it shows.
+        speaker: The name of who says it, where the text does not.
+    """
+
+    role: Role
+    message: BaseMessage
+    positions: set[int] = field(default_factory=set)
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBudget:
+    """One budget for all that a model gets, shared out by need.
+
+    First what cannot be cut: the prompt around the messages, system messages, the summary and the
+    latest exchange with the new message. Then recalled lines, up to what is wished for. What is
+    left holds earlier exchanges, so how many of them a model sees does not depend on what recall
+    happens to find, and what it reads begins alike from turn to turn.
+
+    Attributes:
+        tokens: All of it.
+        reserved: Of these so many stay free for what stands outside the messages, such as the
+            prompt's own words and the descriptions of tools.
+    """
+
+    tokens: int
+    reserved: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that leaves nothing."""
+        if self.tokens < 1 or not 0 <= self.reserved < self.tokens:
+            msg = (
+                "a context budget needs room for messages, got "
+                f"context_tokens={self.tokens!r} and reserved_tokens={self.reserved!r}"
+            )
+            raise ConfigError(msg)
+
+    def of_messages(self, wished: int) -> tuple[int, ...]:
+        """Return the budgets of a thread's messages to try, until what cannot be cut fits.
+
+        Args:
+            wished: Tokens of recalled lines that are wished for.
+        """
+        room = self.tokens - self.reserved
+        return (room - wished, room) if 0 < wished < room else (room,)
+
+    def without(self, tokens: int) -> ContextBudget:
+        """Return the budget with so many more tokens reserved, as far as there are any."""
+        return replace(self, reserved=min(self.reserved + tokens, self.tokens - 1))
+
+    def of_recall(self, wished: int, messages: int) -> int:
+        """Return how many tokens of recalled lines fit behind messages of so many tokens."""
+        return max(min(wished, self.tokens - self.reserved - messages), 0)
+
+
+def within(
+    head: Sequence[Piece],
+    body: Sequence[Piece],
+    max_tokens: int | None,
+    count: TokenCount,
+    repairs: list[str],
+) -> tuple[list[Piece], int]:
+    """Return the head and the latest exchanges that fit, and how many tokens they are.
+
+    Args:
+        head: What stands before the conversation; never cut.
+        body: The conversation. System messages in it are kept, also those of exchanges that go.
+        max_tokens: The budget; None for no limit.
+        count: Counts the tokens of messages; it need not be additive.
+        repairs: Receives a sentence when something was left out.
+
+    Raises:
+        BudgetError: If what must not be cut is larger than the budget.
+    """
+    if max_tokens is None:
+        return [*head, *body], _weight([*head, *body], count)
+    starts = [number for number, piece in enumerate(body) if piece.role == "user"] or [0]
+    kept = _kept(head, body, starts[-1])
+    needed = _weight(kept, count)
+    if needed > max_tokens:
+        msg = (
+            f"the system messages and the latest exchange need {needed} tokens, "
+            f"more than the budget of {max_tokens}; raise it or shorten them"
+        )
+        raise BudgetError(msg, needed=needed, available=max_tokens)
+    start = _first_that_fits(body, starts, max_tokens - needed, count)
+    kept = _kept(head, body, start)
+    weight = _weight(kept, count)
+    # Counters need not be additive: the whole may weigh more than its parts.
+    while start < starts[-1] and weight > max_tokens:
+        start = next(later for later in starts if later > start)
+        kept = _kept(head, body, start)
+        weight = _weight(kept, count)
+    if any(piece.role != "system" for piece in body[:start]):
+        repairs.append(f"left out older messages to stay within {max_tokens} tokens")
+        if _forget_thoughts(body[start : starts[-1]], repairs):
+            weight = _weight(kept, count)
+    return kept, weight
+
+
+def _first_that_fits(
+    body: Sequence[Piece], starts: Sequence[int], room: int, count: TokenCount
+) -> int:
+    start = starts[-1]
+    for earlier in reversed(starts[:-1]):
+        room -= _weight([piece for piece in body[earlier:start] if piece.role != "system"], count)
+        if room < 0:
+            break
+        start = earlier
+    return start
+
+
+def _kept(head: Sequence[Piece], body: Sequence[Piece], start: int) -> list[Piece]:
+    earlier = (piece for piece in body[:start] if piece.role == "system")
+    return [*head, *earlier, *body[start:]]
+
+
+def _weight(pieces: Sequence[Piece], count: TokenCount) -> int:
+    return count([piece.message for piece in pieces])
+
+
+def _forget_thoughts(pieces: Sequence[Piece], repairs: list[str]) -> bool:
+    """Take reasoning out of earlier exchanges: they were thought behind what is cut now.
+
+    Returns:
+        Whether there was any.
+    """
+    forgotten = [piece.message.id for piece in pieces if without_reasoning(piece.message)]
+    repairs.extend(
+        f"left out the reasoning of {name}: it was thought behind what is cut" for name in forgotten
+    )
+    return bool(forgotten)
+
+
+# -- Where the part of a thread begins that its next view needs, so that no view reads an archive --
+
+
+_FORM = 1
+
+
+_MOST_KEPT = 32
+
+
+_RESERVE = 1.25
+
+
+"""A note made for a budget reaches back so many times as far, since budgets and threads change."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePart:
+    """What a view needs of a thread that was read up to `upto`.
+
+    Attributes:
+        upto: The newest position when this was noted.
+        newest_id: Id of the entry there; ids made later are greater.
+        floor: Entries up to this position are not needed, but for those at `kept`.
+        kept: Their positions: system messages and the live summary, with what they replaced.
+        summary_id: The live summary's entry, if there was one.
+        speakers: Up to two names that messages up to `floor` bear.
+        is_whole: Whether nothing that a model would read lies before it. Otherwise it serves only
+            views that leave something of it out for their budget.
+        reach: So many tokens lie behind `floor` at least; 0 if all that counts does.
+    """
+
+    upto: int
+    newest_id: str
+    floor: int
+    kept: tuple[int, ...]
+    summary_id: str | None
+    speakers: tuple[str, ...]
+    is_whole: bool
+    reach: int
+
+    @classmethod
+    def of(cls, document: Any) -> Self | None:
+        """Return the note of a state document; None if it is none that this release wrote."""
+        if not isinstance(document, dict) or document.get("form") != _FORM:
+            return None
+        fields = {name: value for name, value in document.items() if name != "form"}
+        lists = {name: tuple(fields[name]) for name in ("kept", "speakers")}
+        return cls(**{**fields, **lists})
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the note as a state document."""
+        return {
+            "form": _FORM,
+            "upto": self.upto,
+            "newest_id": self.newest_id,
+            "floor": self.floor,
+            "kept": list(self.kept),
+            "summary_id": self.summary_id,
+            "speakers": list(self.speakers),
+            "is_whole": self.is_whole,
+            "reach": self.reach,
+        }
+
+
+# -- reading on from a note -----------------------------------------------------------------------
+def is_current(part: LivePart, entries: Sequence[Entry]) -> bool:
+    """Return whether a view of these entries is the view of the whole thread.
+
+    Args:
+        part: What was noted.
+        entries: The thread's entries at `part.kept` and behind `part.floor`, by position.
+    """
+    by_id = {entry.id: entry for entry in entries}
+    positions = {entry.position for entry in entries}
+    fresh = [entry for entry in entries if entry.position > part.upto]
+    known = {entry.turn_id for entry in entries if entry.position <= part.upto}
+    return (
+        positions.issuperset(part.kept)
+        and _still_stands(part.summary_id, entries)
+        and all(_is_known(name, by_id) for entry in fresh for name in _retracts(entry))
+        and _begin_here(fresh, known, part.newest_id)
+        and (part.is_whole or _are_asked_here(fresh, entries))
+    )
+
+
+def _retracts(entry: Entry) -> tuple[str, ...]:
+    return () if entry.control is None else entry.control.retracts
+
+
+def _still_stands(summary_id: str | None, entries: Sequence[Entry]) -> bool:
+    """Return whether the summary is the live one, or the live one continues it."""
+    if summary_id is None:
+        return True
+    chain = summary_chain(live_entries(entries))
+    return summary_id in {summary.id for summary in chain}
+
+
+def _is_known(entry_id: str, by_id: dict[str, Entry]) -> bool:
+    """Return whether an entry is among these, and all that it retracts itself."""
+    entry = by_id.get(entry_id)
+    return entry is not None and all(_is_known(name, by_id) for name in _retracts(entry))
+
+
+def _begin_here(fresh: Iterable[Entry], known: Collection[str], newest_id: str) -> bool:
+    """Return whether no entry belongs to a turn that began before the noted part."""
+    begun = set(known)
+    for entry in fresh:
+        turn = entry.turn_id
+        is_new = turn == entry.id or (is_ulid(turn) and turn > newest_id)
+        if entry.control is None and turn not in begun and not is_new:
+            return False
+        begun.add(turn)
+    return True
+
+
+def _are_asked_here(fresh: Iterable[Entry], entries: Sequence[Entry]) -> bool:
+    """Return whether every new tool result has its call among the entries."""
+    results = [entry.id for entry in fresh if entry.role == "tool"]
+    return not results or {
+        result for _, result in answered_calls(live_entries(entries))
+    }.issuperset(results)
+
+
+def reads_alone(page: Sequence[Entry]) -> bool:
+    """Return whether the latest entries of a thread refer to nothing before the first of them."""
+    if not page:
+        return True
+    first = page[0]
+    part = LivePart(first.position, first.id, first.position, (), None, (), True, 0)
+    return is_current(part, page[1:])
+
+
+# -- noting ---------------------------------------------------------------------------------------
+def narrowed(
+    entries: Sequence[Entry],
+    before: LivePart | None,
+    *,
+    max_tokens: int | None,
+    token_counter: TokenCount,
+    min_saved: int = 32,
+) -> LivePart | None:
+    """Return a note of what the next view needs; None where it would save too little.
+
+    Args:
+        entries: The thread's entries by position, or those that `before` says are needed.
+        before: What was noted earlier, if `entries` are not the whole thread.
+        max_tokens: The budget of the view, if it has one.
+        token_counter: Counts the tokens of messages.
+        min_saved: A note that saves fewer entries is not worth writing.
+    """
+    live = live_entries(entries)
+    shown = uncovered(live)
+    said = [entry for entry in shown if entry.role != "system"]
+    # Two budgets in turn must not narrow and widen each other's note for ever.
+    reach = max(round(_RESERVE * (max_tokens or 0)), 0 if before is None else before.reach)
+    needed = _latest(said, reach, token_counter) if max_tokens or reach else said
+    summary = live_summary(live)
+    framing = [entry for entry in shown if entry.role == "system"]
+    framing += [] if summary is None else [summary]
+    floor = _floor(entries, needed)
+    kept = sorted(position for position in _origins(entries, framing) if position <= floor)
+    saved = sum(entry.position <= floor for entry in entries) - len(kept)
+    if saved < min_saved or len(kept) > _MOST_KEPT:
+        return None
+    earlier = [entry for entry in live if entry.position <= floor and entry.position not in kept]
+    speakers = () if before is None else before.speakers
+    is_whole = len(needed) == len(said) and (before is None or before.is_whole)
+    return LivePart(
+        upto=entries[-1].position,
+        newest_id=entries[-1].id,
+        floor=floor,
+        kept=tuple(kept),
+        summary_id=None if summary is None else summary.id,
+        speakers=first_speakers(earlier, speakers),
+        is_whole=is_whole,
+        reach=0 if is_whole else reach,
+    )
+
+
+def _latest(said: Sequence[Entry], tokens: int, count: TokenCount) -> Sequence[Entry]:
+    """Return the latest exchanges that weigh so much, or all there are."""
+    weight = 0
+    for number in range(len(said) - 1, 0, -1):
+        entry, earlier = said[number], said[number - 1]
+        weight += 0 if entry.message is None else count([entry.message])
+        if weight >= tokens and entry.role == "user" and earlier.role != "user":
+            return said[number:]
+    return said
+
+
+def _floor(entries: Sequence[Entry], needed: Sequence[Entry]) -> int:
+    """Return the position up to which nothing is needed, and no turn or tool loop is cut."""
+    end = entries[-1].position if entries else 0
+    floor = min(_origins(entries, needed), default=end + 1) - 1
+    reaches = [*_turn_spans(entries), *_call_spans(entries)]
+    while True:
+        cut = [first for first, last in reaches if first <= floor < last]
+        if not cut:
+            return floor
+        floor = min(cut) - 1
+
+
+def _turn_spans(entries: Iterable[Entry]) -> Iterator[tuple[int, int]]:
+    spans: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        if entry.control is None and entry.role not in ("system", "summary"):
+            first, _ = spans.get(entry.turn_id, (entry.position, 0))
+            spans[entry.turn_id] = (first, entry.position)
+    return iter(spans.values())
+
+
+def _call_spans(entries: Sequence[Entry]) -> Iterator[tuple[int, int]]:
+    at = {entry.id: entry.position for entry in entries}
+    for call, result in answered_calls(live_entries(entries)):
+        yield at[call], at[result]
+
+
+def _origins(entries: Sequence[Entry], shown: Iterable[Entry]) -> set[int]:
+    """Return the positions of entries, of what they replaced, and of what says so."""
+    at = {entry.id: entry for entry in entries}
+    dead = retracted_ids(entries)
+    replacing = {
+        entry.control.replacement: entry
+        for entry in entries
+        if entry.control is not None and entry.id not in dead
+    }
+    found: set[int] = set()
+    waiting = list(shown)
+    while waiting:
+        entry = waiting.pop()
+        if entry.position not in found:
+            found.add(entry.position)
+            control = replacing.get(entry.id)
+            origins = () if control is None else (control.id, *_retracts(control)[:1])
+            waiting.extend(at[name] for name in origins if name in at)
+    return found

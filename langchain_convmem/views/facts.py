@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-__all__ = ["Fact", "KnownFacts", "Said", "facts_in", "sentences", "told", "untold"]
-
 Kind = Literal["id", "date", "number", "name", "promise"]
 
 
@@ -56,20 +54,36 @@ class Fact:
 _SENTENCE = re.compile(
     r"(?<=[.!?\u2026])[\"'\u2019\u201d)\]]*\s+|(?<=[\u3002\uff01\uff1f])|\s*\n\s*"
 )
+
+
 _COLON = re.compile(r":\s")
+
+
 _MOST_CHARS = 240
 
+
 _URL = r"https?://[^\s<>\"')\]]+"
+
+
 _MAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+
+
 # Codes are of ASCII letters: where words are not parted by blanks, a number stands alone.
 _CODE = r"(?=[\w/#-]*\d)(?=[\w/#-]*[a-z])[\w#](?:[\w/#-]*\w)"
+
+
 _ID = re.compile(rf"{_URL}|{_MAIL}|(?a:(?<![\w.]){_CODE}(?!\w))", re.IGNORECASE)
+
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
+
+
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+
+
 _DATE = re.compile(
     rf"\b\d{{4}}-\d\d?-\d\d?\b|\b\d\d?[./]\d\d?[./]\d\d(?:\d\d)?\b|\b\d\d?:\d\d(?::\d\d)?\b"
     rf"|\b\d\d?(?:st|nd|rd|th)?(?:\s+of)?\s+{_MONTH}\b(?:,?\s+\d{{4}})?"
@@ -77,11 +91,19 @@ _DATE = re.compile(
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
     re.IGNORECASE,
 )
+
+
 _NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.,])[+-]?(?:\d{1,3}(?: \d{3})+(?!\d)|\d+)(?:[.,\u2019']\d+)*(?![A-Za-z0-9_])"
 )
+
+
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+
+
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+
+
 _PROMISE = re.compile(
     r"\b(?:i(?:'|\u2019)ll|i will|we(?:'|\u2019)ll|we will|i promise|promised? (?:to|you|me)"
     r"|remind me|don(?:'|\u2019)t forget|remember to|todo|to-do|follow up|get back to you"
@@ -89,8 +111,13 @@ _PROMISE = re.compile(
     r"|je vais|rappelle[- ]moi|recu\u00e9rdame|voy a|ricordami|lembre-me|vou)\b",
     re.IGNORECASE,
 )
+
+
 _PROMISE_SHARE = 0.6
+
+
 """A promise is told by a text that holds so much of its words."""
+
 
 # Capitalised as a matter of grammar, not because they name somebody.
 _NO_NAMES_TEXT = """
@@ -102,10 +129,20 @@ _NO_NAMES_TEXT = """
     too up us user very was we we'll we're well were what what's when where which who why will
     with would wow yeah yes yesterday yet you you'll you're you've your assistant tool system
 """
+
+
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
+
+
 _NOUN_SHARE = 0.3
+
+
 """Where so many words inside sentences begin with a capital, capitals say little (German)."""
+
+
 _ENOUGH_WORDS = 60
+
+
 """Of fewer words no share can be told; then a capital counts."""
 
 
@@ -160,8 +197,6 @@ def _blanked(pattern: re.Pattern[str], text: str) -> str:
 
 
 # -- names -----------------------------------------------------------------------------------
-
-
 def _capitalises_nouns(texts: Iterable[Said]) -> bool:
     inside = [word for said in texts for word in _inside(said.text)]
     upper = sum(word[0].isupper() for word in inside)
@@ -183,8 +218,6 @@ def _inside(text: str) -> Iterator[str]:
 
 
 # -- comparing -------------------------------------------------------------------------------
-
-
 def told(facts: Sequence[Fact], text: str) -> list[bool]:
     """Return for each fact whether a text tells it."""
     body = _Body(text)

@@ -20,7 +20,7 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from langchain_convmem.views.copies import block_type
+from langchain_convmem.views.messages import block_type
 
 __all__ = ["TOKENS_PER_MEDIA", "TOKENS_PER_MESSAGE", "count_text_tokens", "count_tokens"]
 

@@ -15,22 +15,18 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 
 from langchain_convmem.ids import derived_ulid, ulid_ms
 from langchain_convmem.records import Entry
-from langchain_convmem.views.copies import block_type, handed_out, message_key, plain_value
-from langchain_convmem.views.profiles import STRICT, ProviderProfile, fits
-from langchain_convmem.views.profiles.reasoning import origin_of
-
-__all__ = [
-    "CALL_BLOCKS",
-    "INTERRUPTED_RESULT",
-    "INTERRUPTED_SOURCE",
-    "ToolCalls",
-    "answered_calls",
-    "calls_of",
-]
+from langchain_convmem.views.messages import block_type, handed_out, message_key, plain_value
+from langchain_convmem.views.providers import STRICT, ProviderProfile, fits
+from langchain_convmem.views.reasoning import origin_of
 
 INTERRUPTED_RESULT = "[interrupted: the tool did not return]"
+
+
 INTERRUPTED_SOURCE = "convmem_interrupted"
+
+
 """Marks the result of a call that nothing answered: `additional_kwargs["source"]`."""
+
 
 CALL_BLOCKS = frozenset(
     {
@@ -42,14 +38,26 @@ CALL_BLOCKS = frozenset(
         "tool_use",
     }
 )
+
+
 """Types of content blocks that repeat what `tool_calls` says."""
 
+
 _REFUSED_BY = {"tool_use": {"gemini"}, "function_call": {"anthropic", "gemini"}}
+
+
 """Blocks that every integration leaves to `tool_calls`, but for messages of these origins."""
+
+
 _NOT_IN_NAMES = re.compile("[^a-zA-Z0-9_-]+")
+
+
 _LONGEST_NAME = 64
 
+
 _Place = tuple[str, int]
+
+
 """Id of the entry that made a call, and the call's number in it."""
 
 
@@ -166,8 +174,6 @@ def _interrupted(call: ToolCall, entry: Entry) -> ToolMessage:
 
 
 # -- which result answers which call --------------------------------------------------------------
-
-
 def answered_calls(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """Return the entry ids of each answered call and its result, in the order of the results.
 
@@ -193,8 +199,6 @@ def _answered_id(entry: Entry) -> str:
 
 
 # -- which calls a message makes ------------------------------------------------------------------
-
-
 def _calls_by_id(entry: Entry) -> dict[str, list[_Place]]:
     calls: dict[str, list[_Place]] = {}
     if entry.role == "assistant":
@@ -298,3 +302,25 @@ def _raw_calls(message: AIMessage) -> list[Any]:
 def _id_of(call: Any) -> Any:
     own = call.get("id") if isinstance(call, dict) else None
     return own if isinstance(own, str | None) else repr(own)
+
+
+# -- Why a reply ended, in the words of its provider ----------------------------------------------
+
+
+_CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "model_length", "incomplete"})
+
+
+"""What providers give as the reason where a reply reached its limit, and where they give it."""
+
+
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+
+
+def cut_off_reason(metadata: Mapping[str, Any]) -> str | None:
+    """Return the provider's word for a limit that ended a reply; None if none did.
+
+    Args:
+        metadata: The reply's `response_metadata`.
+    """
+    told = (str(metadata.get(name)) for name in _REASONS)
+    return next((reason for reason in told if reason in _CUT_OFF), None)

@@ -7,8 +7,7 @@ from functools import partial
 import pytest
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.testing.log_contract import MessageLogContract
-from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, MessageLogContract
 from langchain_convmem.views import codec
 
 

@@ -17,8 +17,7 @@ from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.logs.postgres_pool import Mode, Transaction
 from langchain_convmem.records import Owner, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract import MessageLogContract
-from langchain_convmem.testing.log_contract_base import say, say_all, texts
+from langchain_convmem.testing.log_contract import MessageLogContract, say, say_all, texts
 from langchain_convmem.views.codec import draft_of
 
 pytestmark = pytest.mark.postgres
@@ -220,8 +219,9 @@ def test_owners_come_back_with_the_names_they_had(log):
     assert set(log.owners()) == {key.owner for key in keys}
 
 
-def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, capsys):
-    address = f"postgresql://postgres@/postgres?host={server.directory}&schema={schema}"
+@pytest.mark.parametrize("place", ["postgres@/postgres?", "/postgres?user=postgres&"])
+def test_everybody_is_copied_out_of_a_schema_and_into_another(server, schema, place, capsys):
+    address = f"postgresql://{place}host={server.directory}&schema={schema}"
     before, after = address, f"{address}_copy"
     with PostgresLog(server.dsn, schema=schema) as source:
         say_all(source, ANA, ["one", HumanMessage("two", id="m2")])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
-from whole_chats import DOORS, News, Page, log_of, make_words, run, seen_by, view_of
+from whole_chats import DOORS, News, Page, kept_by, log_of, make_words, run, seen_by, view_of
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 
@@ -24,7 +24,9 @@ def _many(*actions):
 def _check_equal(page, news):
     assert seen_by(page.model) == seen_by(news.model)
     assert view_of(page.memory) == view_of(news.memory)
-    assert log_of(page.memory) == log_of(news.memory)
+    assert kept_by(page.memory) == kept_by(news.memory)
+    if page.door != "conversation":  # which takes a question back that it answers anew
+        assert log_of(page.memory) == log_of(news.memory)
 
 
 @pytest.mark.parametrize("door", DOORS)

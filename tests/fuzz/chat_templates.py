@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.chat_templates import RenderState
 from langchain_convmem.errors import ChatTemplateError, InvalidMessageError
+from langchain_convmem.text import RenderState
 from tests.fuzz.random_chats import Turn, random_chat
 from tests.fuzz.reference_templates import NOW, builtin_templates, plain_renderer, real_templates
 

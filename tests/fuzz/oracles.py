@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_convmem.testing.chat_completions_rules import find_fault
+from langchain_convmem.testing.chat_completions import find_fault
 
 __all__ = ["ORACLES", "Oracle"]
 

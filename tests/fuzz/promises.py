@@ -11,10 +11,9 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_convmem.errors import BudgetError
 from langchain_convmem.records import Context, Entry
-from langchain_convmem.views.context import context
-from langchain_convmem.views.copies import clean_text, message_key
+from langchain_convmem.views.context import context, is_current, narrowed
 from langchain_convmem.views.live import live_entries, uncovered
-from langchain_convmem.views.live_part import is_current, narrowed
+from langchain_convmem.views.messages import clean_text, message_key
 from langchain_convmem.views.tokens import count_tokens
 from tests.fuzz.validators import VALIDATORS
 

@@ -17,7 +17,7 @@ from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from langchain_convmem.chat_templates.sources import BUILTINS, read_builtin
+from langchain_convmem.text.chat_template import BUILTINS, read_builtin
 
 __all__ = ["NOW", "builtin_templates", "plain_renderer", "real_templates"]
 

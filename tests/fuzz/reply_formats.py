@@ -19,8 +19,9 @@ from pathlib import Path
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.conversation.replies import ReplyFormat, format_of, read_reply
 from langchain_convmem.errors import ChatTemplateError
+from langchain_convmem.text.replies import read_reply
+from langchain_convmem.text.reply_formats import ReplyFormat, format_of
 from tests.fuzz.reference_templates import builtin_templates, real_templates
 
 __all__ = ["main", "read_back"]

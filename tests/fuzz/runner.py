@@ -13,7 +13,7 @@ from functools import partial
 
 from langchain_convmem.records import Entry
 from langchain_convmem.views.context import context
-from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES, Oracle
 from tests.fuzz.promises import Thread, broken_promises, budget_faults, faults_of_reading_on

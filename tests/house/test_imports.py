@@ -19,6 +19,7 @@ PROJECT = PACKAGE.parent
 HEAVY = {
     "boto3",
     "botocore",
+    "click",
     "faiss",
     "langchain",
     "langchain_openai",
@@ -61,7 +62,8 @@ def test_the_list_of_heavy_packages_would_notice_one():
 def test_importing_the_package_loads_nothing_else():
     modules = _imported("import langchain_convmem")
     assert {name for name in modules if name.startswith("langchain_convmem")} == {
-        "langchain_convmem"
+        "langchain_convmem",
+        "langchain_convmem._lazy",
     }
     assert _packages(modules) & (HEAVY | {"langchain_core", "pydantic"}) == set()
 
@@ -76,7 +78,7 @@ chain = memory.wrap(RunnableLambda(lambda _: "Yes."), recall=False)
 chain.invoke("Hello", {"configurable": {"thread_id": "t"}})
 """
     modules = _imported(code)
-    assert "langchain_convmem.memory.conversation_memory" in modules
+    assert "langchain_convmem.wrap" in modules
     assert _packages(modules) & HEAVY == set()
 
 

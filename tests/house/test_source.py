@@ -18,13 +18,13 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 FOREIGN_CODE_BORDERS = {
     "cli/models.py": 2,  # a provider's constructor, and its calls
-    "conversation/live_sessions.py": 2,  # sessions that are to go back, or to close
+    "conversation/text_backend.py": 2,  # sessions that are to go back, or to close
     "conversation/threads.py": 1,  # any chat history of LangChain
-    "conversation/tools/answering.py": 2,  # tools, called and awaited
-    "integrations/vector_store_border.py": 1,  # a vector store, with an embedder inside
+    "conversation/tools.py": 2,  # tools, called and awaited
+    "integrations/vector_store_sync.py": 1,  # a vector store, with an embedder inside
     "prompts/variables.py": 1,  # functions that prompts name
-    "recall/indexes/embedding_border.py": 2,  # lines and questions
-    "recall/hooks.py": 2,  # a rewriter of questions and a reranker of lines
+    "recall/embedders.py": 2,  # lines and questions
+    "recall/recall.py": 2,  # a rewriter of questions and a reranker of lines
     "summarizing/summarizers.py": 2,  # models that summarise, and whoever hands threads over
 }
 """Where code that is not ours may raise anything; how many such handlers each file holds."""
@@ -32,8 +32,8 @@ FOREIGN_CODE_BORDERS = {
 LAST_HANDLERS = {
     "cli/app.py",  # Ctrl-C becomes an exit code
     "conversation/flows.py",  # every exception is handed to the turn, which decides
-    "conversation/worker_threads.py",  # what a thread raises is handed to whoever waits for it
-    "steps.py",  # every exception is handed to the job that runs, which decides
+    "workers.py",  # what a thread raises is handed to whoever waits for it
+    "effects.py",  # every exception is handed to the job that runs, which decides
 }
 """Where what stops a process may be caught without being raised again."""
 
@@ -76,7 +76,9 @@ def _body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_there_are_sources_to_look_at():
-    assert {"memory/wrapping.py", "logs/sqlite.py", "recall/engine.py"} <= set(map(_name, SOURCES))
+    assert {"wrap.py", "memory.py", "logs/sqlite.py", "recall/ranking.py"} <= set(
+        map(_name, SOURCES)
+    )
 
 
 # -- exceptions ---------------------------------------------------------------------------------
@@ -137,13 +139,15 @@ def test_imports_are_absolute():
 
 HOMES = {
     "boto3": "logs/dynamodb",
+    "click": "cli",
     "botocore": "logs/dynamodb",
-    "faiss": "recall/indexes/faiss_index.py",
-    "jinja2": "chat_templates",
-    "langchain_core.chat_history": "history/conversation_history.py",
+    "faiss": "recall/faiss_index.py",
+    "jinja2": "text",
+    "langchain_core.chat_history": "history.py",
     "langchain_core.retrievers": "recall/retriever.py",
     "psycopg": "logs/postgres",
-    "sqlite3": ("logs/sqlite", "moving/database.py"),
+    "rich": "cli/output.py",
+    "sqlite3": ("logs/sqlite", "transfer/source.py"),
     "pickle": "(nowhere)",
 }
 """How the names of the files begin that may import a thing."""

@@ -24,7 +24,7 @@ from langchain_convmem.testing import (
     ScriptedReply,
     ScriptedToolCall,
 )
-from langchain_convmem.testing.bedrock_converse_wire import signature_of
+from langchain_convmem.testing.bedrock import signature_of
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 

@@ -14,7 +14,7 @@ from wire_models import chat_bedrock, chat_openai, lines_of_converse
 from wire_promises import CALL, STREAMED, WAYS, WirePromises, look, stored, tool_loop
 
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer, ScriptedReply
-from langchain_convmem.testing.bedrock_converse_wire import signature_of
+from langchain_convmem.testing.bedrock import signature_of
 
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
 urllib3 = pytest.importorskip("urllib3.exceptions", reason="boto3 is not installed")

@@ -24,11 +24,8 @@ from wire_promises import (
     texts,
 )
 
-from langchain_convmem.testing import (
-    ChatCompletionsServer,
-    ScriptedReply,
-    chat_completions_server,
-)
+from langchain_convmem.testing import ChatCompletionsServer, ScriptedReply
+from langchain_convmem.testing import chat_completions as chat_completions_server
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.cli import chat_command, main
+from langchain_convmem.cli import chat as chat_module
+from langchain_convmem.cli import main
 from langchain_convmem.cli.models import OFFLINE_NOTICE, ChosenModel
 
 PROMPT_FILE = """\
@@ -73,7 +74,7 @@ def model(monkeypatch):
     def script(*replies):
         scripted = ScriptedModel(replies=list(replies))
         monkeypatch.setattr(
-            chat_command, "choose_model", lambda name, base_url: ChosenModel(scripted, None)
+            chat_module, "choose_model", lambda name, base_url: ChosenModel(scripted, None)
         )
         return scripted
 
@@ -183,7 +184,7 @@ def test_a_misspelt_command_ends_a_pipe_with_a_sentence(chat, db, model):
     model(["ok"])
     code, _, err = chat("hello", "/hsitory", "unheard")
     assert code == 1
-    assert "'/hsitory' is no command" in err
+    assert "'/hsitory' is not a command" in err
     assert [text for _, text, _ in said(db)] == ["hello", "ok"]
 
 
@@ -247,13 +248,13 @@ def test_ctrl_c_and_a_misspelt_command_at_the_prompt(person, db, model):
     model(["ok"])
     code, _, err = person("/hsitory", "hello", KeyboardInterrupt())
     assert code == 0
-    assert "'/hsitory' is no command" in err
+    assert "'/hsitory' is not a command" in err
     assert [text for _, text, _ in said(db)] == ["hello", "ok"]
 
 
 def test_an_error_that_is_no_provider_failure_keeps_its_traceback(chat, model, monkeypatch):
     model(["ok"])
-    monkeypatch.setattr(chat_command, "parse_line", lambda line: 1 / 0)
+    monkeypatch.setattr(chat_module, "parse_line", lambda line: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         chat("hello")
 

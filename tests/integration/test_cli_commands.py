@@ -226,7 +226,7 @@ def test_forgetting_a_thread_erases_it_alone_and_prints_the_receipt(convmem, db,
     convmem("import", weeks, "--thread", "kept")
     code, out, _ = convmem("forget", "--thread", "weeks", "--yes")
     assert code == 0
-    assert out.startswith("erased 7 entries, 1 threads, ")
+    assert out.startswith("erased 7 entries, 1 thread, ")
     assert entries_of(db) == []
     assert len(entries_of(db, "kept")) == 7
 

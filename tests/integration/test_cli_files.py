@@ -10,7 +10,7 @@ import pytest
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.testing.log_contract import say, texts
 
 KEY = ThreadKey("me", "t1")
 
@@ -43,39 +43,39 @@ def damage(path, script):
 
 
 def test_a_sound_file_is_counted(convmem, db):
-    assert convmem("verify", db) == (
+    assert convmem("verify", "--db", db) == (
         0,
-        f"{db}: 2 entries, 1 threads, 1 owners, 1 documents, 0 index rows: no problems\n",
+        f"{db}: 2 entries, 1 thread, 1 owner, 1 document, 0 index rows: no problems\n",
         "",
     )
 
 
 def test_each_problem_is_a_line_and_the_code_is_1(convmem, db):
     damage(db, "UPDATE entries SET body = 'broken ' || body")
-    code, out, err = convmem("verify", db)
+    code, out, err = convmem("verify", "--db", db)
     assert (code, err) == (1, "")
     assert out.splitlines() == [
         "position 1 of thread 't1' of user 'me': its body cannot be read",
         "position 2 of thread 't1' of user 'me': its body cannot be read",
-        f"{db}: 2 entries, 1 threads, 1 owners, 1 documents, 0 index rows: 2 problems",
+        f"{db}: 2 entries, 1 thread, 1 owner, 1 document, 0 index rows: 2 problems",
     ]
 
 
 def test_problems_beyond_those_kept_are_counted(convmem, db, monkeypatch):
     monkeypatch.setattr("langchain_convmem.logs.sqlite_maintenance._KEPT", 1)
     damage(db, "UPDATE entries SET body = 'broken'")
-    code, out, _ = convmem("verify", db)
+    code, out, _ = convmem("verify", "--db", db)
     assert code == 1
-    assert out.splitlines()[1] == "and 1 more problems"
+    assert out.splitlines()[1] == "and 1 more problem"
     assert out.endswith("2 problems\n")
 
 
 def test_a_copy_is_made_and_opens(convmem, db, tmp_path):
     copy = tmp_path / "copy.db"
-    code, out, err = convmem("backup", db, copy)
+    code, out, err = convmem("backup", copy, "--db", db)
     assert (code, err) == (0, "")
     assert out == f"{copy}: {copy.stat().st_size} bytes\n"
-    assert convmem("verify", copy)[0] == 0
+    assert convmem("verify", "--db", copy)[0] == 0
     with SQLiteLog(copy) as log:
         assert texts(log.entries(KEY))[1:] == ["another"]
 
@@ -83,7 +83,7 @@ def test_a_copy_is_made_and_opens(convmem, db, tmp_path):
 def test_a_copy_overwrites_nothing(convmem, db, tmp_path):
     copy = tmp_path / "copy.db"
     copy.write_text("precious")
-    code, out, err = convmem("backup", db, copy)
+    code, out, err = convmem("backup", copy, "--db", db)
     assert (code, out) == (1, "")
     assert err == f"convmem: {copy} exists; choose another name for the copy\n"
     assert copy.read_text() == "precious"
@@ -93,14 +93,15 @@ def test_a_copy_overwrites_nothing(convmem, db, tmp_path):
 def test_a_missing_file_is_named_and_not_made(convmem, tmp_path, words):
     command, *rest = words
     path = tmp_path / "typo.db"
-    code, out, err = convmem(command, path, *(tmp_path / name for name in rest))
+    code, out, err = convmem(command, *(tmp_path / name for name in rest), "--db", path)
     assert (code, out) == (1, "")
-    assert err == f"convmem: there is no database at {path}\n"
+    assert err.startswith(f"convmem: there is no database at {path}; ")
+    assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_address_of_a_server_is_no_file_and_its_password_is_not_shown(convmem):
-    code, out, err = convmem("verify", "postgresql://app:hunter2@localhost/chats")
+    code, out, err = convmem("verify", "--db", "postgresql://app:hunter2@localhost/chats")
     assert (code, out) == (1, "")
     assert "address of a server" in err
     assert "hunter2" not in err
@@ -109,7 +110,7 @@ def test_the_address_of_a_server_is_no_file_and_its_password_is_not_shown(convme
 def test_a_file_that_is_no_database_is_one_sentence(convmem, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("these are my notes, not a database\n" * 100)
-    code, out, err = convmem("verify", notes)
+    code, out, err = convmem("verify", "--db", notes)
     assert (code, out) == (1, "")
     assert err.startswith("convmem: ")
     assert err.count("\n") == 1

@@ -11,11 +11,8 @@ from functools import partial
 
 import pytest
 
-from langchain_convmem.testing.chat_completions_server import (
-    ChatCompletionsServer,
-    ScriptedError,
-    ScriptedReply,
-)
+from langchain_convmem.testing.chat_completions import ChatCompletionsServer
+from langchain_convmem.testing.scripted_replies import ScriptedError, ScriptedReply
 
 CONVMEM = [sys.executable, "-m", "langchain_convmem.cli"]
 TIMEOUT_S = 60

@@ -7,7 +7,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.cli import main, reindex_command
+from langchain_convmem.cli import main, models
 
 
 class Lengths(Embeddings):
@@ -41,7 +41,7 @@ def db(tmp_path, monkeypatch):
 def lengths(monkeypatch):
     embedder = Lengths()
     known = {None: None, "acme:lengths": embedder}
-    monkeypatch.setattr(reindex_command, "choose_embeddings", known.__getitem__)
+    monkeypatch.setattr(models, "choose_embeddings", known.__getitem__)
     return embedder
 
 
@@ -50,24 +50,24 @@ def held(db, lengths, user):
         return memory.recall("key", user_id=user).problems
 
 
-def test_one_user_or_everybody_is_embedded_anew(db, lengths, capsys):
+def test_one_user_or_all_are_embedded_anew(db, lengths, capsys):
     assert held(db, lengths, "ana")
     words = ["reindex", "--db", str(db), "--user", "ana", "--embeddings", "acme:lengths"]
     assert main(words) == 0
     assert capsys.readouterr() == ("every line of user 'ana' is embedded by acme:lengths\n", "")
     assert held(db, lengths, "ana") == ()
     assert held(db, lengths, "ben")
-    assert main([*words, "--everybody"]) == 0
-    assert "everybody" in capsys.readouterr().out
+    assert main([*words, "--all-users"]) == 0
+    assert "all users" in capsys.readouterr().out
     assert held(db, lengths, "ben") == ()
 
 
 def test_what_is_left_is_said_and_another_call_goes_on(db, lengths, capsys, monkeypatch):
     monkeypatch.setenv("CONVMEM_EMBEDDINGS", "acme:lengths")
     lengths.failing = True
-    assert main(["reindex", "--db", str(db), "--everybody"]) == 1
+    assert main(["reindex", "--db", str(db), "--all-users"]) == 1
     out, err = capsys.readouterr()
     assert (out, "quota exhausted" in err) == ("", True)
     lengths.failing = False
-    assert main(["reindex", "--db", str(db), "--everybody"]) == 0
+    assert main(["reindex", "--db", str(db), "--all-users"]) == 0
     assert held(db, lengths, "ana") == held(db, lengths, "ben") == ()

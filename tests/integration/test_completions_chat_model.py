@@ -6,9 +6,9 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 
-from langchain_convmem.chat_templates import ChatTemplate
-from langchain_convmem.conversation.template_chat_model import TemplateChatModel
 from langchain_convmem.testing import ChatCompletionsServer
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is missing")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from langchain_convmem.conversation import Conversation
-from langchain_convmem.conversation.sessions import CompletionsEngine
 from langchain_convmem.errors import (
     ConfigError,
     ContextFullError,
@@ -21,7 +20,7 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
-from langchain_convmem.protocols.sessions import (
+from langchain_convmem.protocols import (
     ClonableSession,
     Media,
     RewindableSession,
@@ -30,6 +29,7 @@ from langchain_convmem.protocols.sessions import (
     TextSession,
 )
 from langchain_convmem.testing import ChatCompletionsServer, ScriptedError, ScriptedReply
+from langchain_convmem.text.completions import CompletionsEngine
 
 openai = pytest.importorskip("openai", reason="openai is not installed")
 pytestmark = pytest.mark.sockets
@@ -257,7 +257,7 @@ def test_a_stream_that_breaks_is_no_reply(connect):
 
 def test_a_stream_that_ends_without_a_reason_is_no_reply(server, monkeypatch, connect):
     monkeypatch.setattr(
-        "langchain_convmem.testing.completions_wire._piece",
+        "langchain_convmem.testing.chat_completions._piece",
         lambda index, text, _reason: {"index": index, "text": text, "finish_reason": None},
     )
     with pytest.raises(ConversationError, match="finish reason"):

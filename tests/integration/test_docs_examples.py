@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
         "docs/history.md",
         "docs/langgraph.md",
         "docs/migration.md",
-        "docs/moving.md",
+        "docs/transfer.md",
         "docs/privacy.md",
         "docs/prompts.md",
         "docs/vector_stores.md",

@@ -66,6 +66,11 @@ def test_the_readme_example_runs_in_an_empty_environment(
         found = re.search(rf"^{re.escape(name)}==(.*)$", installed, re.MULTILINE | re.IGNORECASE)
         assert found, name
         assert re.fullmatch(rf"{re.escape(version)}(\.0|\.post\d+)*", found.group(1)), pin
+    told = subprocess.run(
+        [python.with_name("convmem"), "threads"], capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.endswith("pip install 'langchain-convmem[cli]'\n")
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:

@@ -17,7 +17,7 @@ from langchain_convmem.logs import postgres
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.logs.postgres_pool import Transaction
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.testing.log_contract import say, texts
 from langchain_convmem.views.codec import draft_of
 
 pytestmark = pytest.mark.postgres

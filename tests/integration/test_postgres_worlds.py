@@ -14,7 +14,7 @@ from postgres_server import new_schema, running_server, wait_for
 from langchain_convmem.errors import ConfigError, LogClosedError
 from langchain_convmem.logs.postgres import PostgresLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.testing.log_contract import say, texts
 from langchain_convmem.views.codec import draft_of
 
 pytestmark = pytest.mark.postgres

@@ -9,8 +9,8 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from text_models import OfflineLLM
 
-from langchain_convmem.chat_templates import ChatTemplate
-from langchain_convmem.conversation.template_chat_model import TemplateChatModel
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 PARAMS = {"llm": OfflineLLM(), "template": ChatTemplate.builtin("qwen")}
 

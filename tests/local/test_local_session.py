@@ -9,8 +9,6 @@ import pytest
 
 from benchmarks.local_cache import kept_turns, whole_turns
 from benchmarks.tiny_model import tiny_model
-from langchain_convmem.chat_templates import ChatTemplate
-from langchain_convmem.conversation.sessions import LocalEngine
 from langchain_convmem.errors import (
     ConfigError,
     ContextFullError,
@@ -18,7 +16,7 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
-from langchain_convmem.protocols.sessions import (
+from langchain_convmem.protocols import (
     ClonableSession,
     Media,
     RewindableSession,
@@ -27,6 +25,8 @@ from langchain_convmem.protocols.sessions import (
     TextSession,
     TokenCountingSession,
 )
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.local import LocalEngine
 
 PROMPT = "<|im_start|>user\nWhere did I park?<|im_end|>\n<|im_start|>assistant\n"
 MORE = "<|im_end|>\n<|im_start|>user\nThe car, I mean: 车 🚗<|im_end|>\n<|im_start|>assistant\n"

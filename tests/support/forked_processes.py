@@ -21,10 +21,10 @@ from typing import Any, Self
 _IMPORTED = [
     "langchain.agents.middleware",
     "langchain_convmem.integrations.agents",
-    "langchain_convmem.memory.conversation_memory",
+    "langchain_convmem.memory",
     "langchain_convmem.offline",
     "langchain_convmem.recall.dialog_recall",
-    "langchain_convmem.testing.log_contract_base",
+    "langchain_convmem.testing.log_contract",
     "langgraph.checkpoint.sqlite.aio",
     "numpy",
     "tokenizers",

@@ -60,6 +60,19 @@ _ON_CANCEL = (
     'as `on_cancel` says: `"keep"` does the same, `"discard"` takes the turn back and leaves the '
     "words in the log alone"
 )
+_TAKEN_BACK = (
+    "the turn is taken back, as after any error: the log holds the words, marked `interrupted`, "
+    "and no view shows them"
+)
+_WHOLE_REPLY = "LangGraph lets the node that runs come to its end: the whole reply is stored"
+_NODES_END = {
+    **_for(
+        _GRAPHS,
+        "LangGraph lets the node that runs come to its end, and begins no other: the reply is in "
+        "the checkpoint, and `invoke(None, ...)` stores it; without a checkpointer it is lost",
+    ),
+    "agent": _WHOLE_REPLY,
+}
 _NO_TIMES = {
     "graph of messages": "`record` stores the reply as the state has it, and a message holds no "
     "times; of a reply that was cut they are known, and kept",
@@ -82,9 +95,12 @@ SECTIONS: dict[str, dict[str, Promise]] = {
                 "log lacks. Leave the middleware out for such runs"
             },
         ),
+        "plain keys": Promise(
+            "A call may set `recall` and `remember` without `memory` around them as well"
+        ),
         "refused options": Promise(
-            "An option that there is not, or of the wrong type or place: `ConfigError`, nothing "
-            "stored, no model called"
+            "An option that there is not, of the wrong type or place, or set twice to different "
+            "values: `ConfigError`, nothing stored, no model called"
         ),
         "other names": Promise("Every other name under `configurable` is left to the model"),
         "too small for summaries": Promise(
@@ -132,10 +148,17 @@ SECTIONS: dict[str, dict[str, Promise]] = {
             "A summary stands for what it covers, and a summary that is due is made after the turn"
         ),
         "structured output": Promise("An answer that is an object is kept, as JSON"),
+        "parsed text": Promise(
+            "A text that a parser took out of a message is kept as that message, tokens included",
+            differs={
+                "conversation": "it replies with a message of its own, of the text alone; give it "
+                "the chat model without the parser"
+            },
+            meaningless={"agent": "its model is a chat model, and nothing stands behind it"},
+        ),
         "whole chat": Promise(
             "A caller that sends the whole chat: each thing is stored once",
             meaningless={
-                "conversation": "it holds its own history; a list sent to it is one turn",
                 "graph of ids": "its `input` is one message of the user",
             },
         ),
@@ -158,10 +181,7 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         "failed reply": Promise("A reply that cannot be stored: `LogError`"),
         "broken stream": Promise(
             "A stream that breaks: its error is raised; its words stay, marked `interrupted`",
-            differs={
-                "conversation": "the turn is taken back, as after any error: the log holds the "
-                "words, marked `interrupted`, and no view shows them"
-            },
+            differs={"conversation": _TAKEN_BACK},
         ),
         "left stream": Promise(
             "A stream that is cancelled, or closed where it is awaited: its words stay, marked "
@@ -170,17 +190,15 @@ SECTIONS: dict[str, dict[str, Promise]] = {
         ),
         "closed in a thread": Promise(
             "The same for `stream().close()`",
-            differs={
-                "conversation": _ON_CANCEL,
-                **_for(
-                    _GRAPHS,
-                    "LangGraph lets the node that runs come to its end, and begins no other: the "
-                    "reply is in the checkpoint, and `invoke(None, ...)` stores it. Without a "
-                    "checkpointer it is lost; read such streams to the end, or await them",
-                ),
-                "agent": "LangGraph lets the node that runs come to its end: the whole reply is "
-                "stored",
-            },
+            differs={"conversation": _ON_CANCEL, **_for(_STATES, _WHOLE_REPLY)},
+        ),
+        "exit": Promise(
+            "A process that exits within an awaited stream, by `sys.exit` in a signal handler: its "
+            "words stay, marked `interrupted`",
+            differs={"conversation": _TAKEN_BACK},
+        ),
+        "exit in a thread": Promise(
+            "The same for `stream()`", differs={"conversation": _TAKEN_BACK, **_NODES_END}
         ),
         "busy thread": Promise(
             "A turn within a turn of the same thread: an error instead of waiting for itself",

@@ -19,8 +19,8 @@ from langchain_convmem.errors import DimensionMismatchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from langchain_convmem.recall.indexes.exact_index import ExactIndex
-    from langchain_convmem.recall.indexes.faiss_index import FaissIndex
+    from langchain_convmem.recall.exact_index import ExactIndex
+    from langchain_convmem.recall.faiss_index import FaissIndex
 
     LineIndex = ExactIndex | FaissIndex
 

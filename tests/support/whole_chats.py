@@ -13,11 +13,13 @@ from scripted_chat import ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.views.live import live_entries
 
 __all__ = [
     "DOORS",
     "News",
     "Page",
+    "kept_by",
     "log_of",
     "make_model",
     "make_words",
@@ -67,7 +69,12 @@ def _agent(memory: ConversationMemory, model: Any) -> Send:
     return _sender_to(agent_with(memory, model, tools=()))
 
 
-DOORS = {"wrap": _wrap, "graph": _graph, "agent": _agent}
+def _conversation(memory: ConversationMemory, model: Any) -> Send:
+    talk = memory.conversation(model, thread_id="t", user_id="ana", recall=False)
+    return lambda messages: talk.send_message(list(messages)).text
+
+
+DOORS = {"wrap": _wrap, "conversation": _conversation, "graph": _graph, "agent": _agent}
 """Hosts that take lists of messages, graphs and agents without a checkpointer."""
 
 
@@ -78,6 +85,7 @@ class News:
     """Sends only what is new, and edits through the history."""
 
     def __init__(self, door: str, *, with_ids: bool) -> None:
+        self.door = door
         self.memory = ConversationMemory(InMemoryLog())
         self.model = make_model()
         self.send = DOORS[door](self.memory, self.model)
@@ -181,6 +189,12 @@ def log_of(memory: ConversationMemory) -> list[tuple[str, str, bool]]:
         for entry in history.entries
         if entry.message is not None
     ]
+
+
+def kept_by(memory: ConversationMemory) -> list[tuple[str, str]]:
+    """Return what still counts of all that was stored."""
+    entries = live_entries(memory.history("t", user_id="ana").entries)
+    return [(one.role, str(one.message.text)) for one in entries if one.message is not None]
 
 
 def view_of(memory: ConversationMemory) -> list[tuple[str, str]]:

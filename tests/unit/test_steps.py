@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from langchain_convmem.steps import Step, arun, run, step
+from langchain_convmem.effects import Step, arun, run, step
 
 
 class Log:

@@ -20,7 +20,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_convmem import ConversationMemory
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import ANA, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")

@@ -16,7 +16,7 @@ from langchain_convmem.logs.dynamodb import erasing
 from langchain_convmem.logs.dynamodb import log as dynamodb
 from langchain_convmem.logs.dynamodb.items import compute_base_number, compute_number
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import ANA, LONE, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, LONE, say, say_all, texts
 
 pytestmark = pytest.mark.sockets
 ANAS_OTHER = ThreadKey("ana", "t2")

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.cli import main
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.testing.log_contract_base import ANA, LONE, say, say_all, texts
+from langchain_convmem.testing.log_contract import ANA, LONE, say, say_all, texts
 
 pytestmark = pytest.mark.sockets
 LONG = "long é🦊 " * 250

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+import sys
 
 import pytest
 from host_promises import differs, kept_by_all
@@ -226,8 +228,8 @@ def test_a_conversation_that_is_closed_at_once_takes_the_turn_back(host, memory,
     assert _shown(memory) == []
 
 
-@differs("closed in a thread", "agent")
-def test_an_agent_whose_stream_is_closed_at_once_stores_the_whole_reply(host, memory, model):
+@differs("closed in a thread", "graph of ids", "graph of messages", "agent")
+def test_a_state_whose_stream_is_closed_at_once_leaves_the_whole_reply(host, memory, model):
     model.replies = ["One two three"]
     _close(host.app(memory, model, recall=False))
     assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
@@ -238,9 +240,82 @@ def test_a_graph_whose_stream_is_closed_at_once_goes_on_from_its_checkpoint(host
     model.replies = ["One two three", "Never."]
     app = host.app(memory, model, recall=False, checkpointer=InMemorySaver())
     _close(app)
+    for _ in range(2):
+        assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
+        app.graph.invoke(None, at())
+
+
+# -- a process that ends ------------------------------------------------------------------------
+
+
+class _EndingChatModel(ScriptedChatModel):
+    """Its process is asked to end after the second word."""
+
+    def _chunks(self, messages):
+        for number, chunk in enumerate(super()._chunks(messages)):
+            if number == 2:
+                signal.raise_signal(signal.SIGTERM)
+            yield chunk
+
+
+@pytest.fixture
+def exits():
+    """Let the process exit on SIGTERM, as a handler of an application does."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def _exit_within(host, way, memory):
+    model = _EndingChatModel(replies=["One two three four"])
+    with pytest.raises(SystemExit):
+        STREAMS[way](host.app(memory, model, recall=False), "Count.", at())
+
+
+@kept_by_all("exit")
+@pytest.mark.usefixtures("exits")
+def test_the_words_of_a_stream_stay_when_the_process_exits(host, memory):
+    _exit_within(host, "astream", memory)
+    assert _stored(memory) == CUT
+    assert _shown(memory) == ["Count.", "One two "]
+
+
+@kept_by_all("exit in a thread")
+@pytest.mark.usefixtures("exits")
+def test_the_words_of_a_stream_of_direct_calls_stay_when_the_process_exits(host, memory):
+    _exit_within(host, "stream", memory)
+    assert _stored(memory) == CUT
+    assert _shown(memory) == ["Count.", "One two "]
+
+
+@differs("exit", "conversation")
+@pytest.mark.usefixtures("exits")
+def test_a_conversation_takes_the_turn_back_when_the_process_exits(host, memory):
+    _exit_within(host, "astream", memory)
+    assert _stored(memory) == CUT
+    assert _shown(memory) == []
+
+
+@differs("exit in a thread", "conversation")
+@pytest.mark.usefixtures("exits")
+def test_a_conversation_of_direct_calls_takes_it_back_when_the_process_exits(host, memory):
+    _exit_within(host, "stream", memory)
+    assert _stored(memory) == CUT
+    assert _shown(memory) == []
+
+
+@differs("exit in a thread", "graph of ids", "graph of messages")
+@pytest.mark.usefixtures("exits")
+def test_a_graph_of_direct_calls_keeps_the_question_when_the_process_exits(host, memory):
+    _exit_within(host, "stream", memory)
     assert _stored(memory) == [("user", "Count.")]
-    app.graph.invoke(None, at())
-    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three")]
+
+
+@differs("exit in a thread", "agent")
+@pytest.mark.usefixtures("exits")
+def test_an_agent_of_direct_calls_stores_the_whole_reply_when_the_process_exits(host, memory):
+    _exit_within(host, "stream", memory)
+    assert _stored(memory) == [("user", "Count."), ("assistant", "One two three four")]
 
 
 # -- turns that would wait for ever -------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import pytest
 from host_promises import differs, kept_by_all
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
 from pydantic import BaseModel
 from scripted_chat import ScriptedChatModel, at
 from summaries import ScriptedSummarizer
@@ -194,6 +195,29 @@ def test_an_answer_that_is_an_object_is_kept(host, run, memory):
         json.dumps(c["args"]) for one in shown.messages for c in getattr(one, "tool_calls", ())
     ]
     assert '{"level": 3}' in kept
+
+
+USAGE = {"input_tokens": 12, "output_tokens": 3, "total_tokens": 15}
+
+
+def _reply_behind_a_parser(host, run, memory):
+    """Return what is kept of a message of which a parser handed on the text alone."""
+    model = ScriptedChatModel(replies=[AIMessage("On level 3.", usage_metadata=USAGE)])
+    app = host.app(memory, model | StrOutputParser(), recall=False)
+    run(app, "On which level is it?", at())
+    reply = memory.history("t", user_id="ana").messages[-1]
+    assert str(reply.text) == "On level 3."
+    return reply
+
+
+@kept_by_all("parsed text")
+def test_a_text_that_a_parser_took_out_of_a_message_is_kept_as_that_message(host, run, memory):
+    assert _reply_behind_a_parser(host, run, memory).usage_metadata == USAGE
+
+
+@differs("parsed text", "conversation")
+def test_a_conversation_keeps_the_text_that_it_replies(host, run, memory):
+    assert _reply_behind_a_parser(host, run, memory).usage_metadata is None
 
 
 # -- callers that send everything ---------------------------------------------------------------

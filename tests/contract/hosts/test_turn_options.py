@@ -26,6 +26,11 @@ def _tokens(model):
     return len(given(model)) // 4
 
 
+def _at_plain(thread_id="t", **keys):
+    """Return the config of a call that sets keys beside the namespace."""
+    return {"configurable": {**at(thread_id)["configurable"], **keys}}
+
+
 def _given_by_host_and_call(host, run, memory, model, **options):
     """Return what a model gets where the host sets options; the same where a call does."""
     run(host.app(memory, model, **options), ASKED, at())
@@ -97,23 +102,43 @@ def test_messages_keep_the_rules_of_the_profile(host, run, memory, model):
 
 
 @kept_by_all("remember")
-@pytest.mark.parametrize("place", ["host", "call"])
+@pytest.mark.parametrize("place", ["host", "call", "plain key"])
 def test_a_turn_that_is_not_to_be_remembered_leaves_nothing(host, run, place, told, model):
     key = told.history("t", user_id="ana").entries[0].key
     before = told.log.entries(key)
     options = {"remember": False}
     app = host.app(told, model, **(options if place == "host" else {}))
-    run(app, "My code is 1234.", at(**(options if place == "call" else {})))
+    config = _at_plain(**options) if place == "plain key" else at()
+    run(app, "My code is 1234.", at(**options) if place == "call" else config)
     assert "My code is 1234." in given(model)
     assert told.log.entries(key) == before
 
 
 @differs("remember", "agent")
-def test_an_agent_refuses_a_turn_that_is_not_to_be_remembered(host, run, told, model):
+@pytest.mark.parametrize("place", ["call", "plain key"])
+def test_an_agent_refuses_a_turn_that_is_not_to_be_remembered(host, run, place, told, model):
+    make = at if place == "call" else _at_plain
     with pytest.raises(ConfigError, match="remember=False"):
-        run(host.app(told, model), "My code is 1234.", at("new", remember=False))
+        run(host.app(told, model), "My code is 1234.", make("new", remember=False))
     assert told.history("new", user_id="ana").entries == []
     assert model.seen == []
+
+
+@kept_by_all("plain keys")
+def test_recall_may_be_turned_on_and_off_beside_the_namespace(host, run, told, model):
+    run(host.app(told, model), ASKED, _at_plain(recall=False))
+    assert _blocks(model) == 0
+    told.history("t", user_id="ana").undo()
+    run(host.app(told, model, recall=False), ASKED, _at_plain(recall=True))
+    assert _blocks(model) == 3
+
+
+@kept_by_all("plain keys")
+def test_both_places_may_set_options_where_they_agree(host, run, told, model):
+    options = {"recall": True, "recall_k": 2}
+    config = {"configurable": {**_at_plain(recall=True)["configurable"], "memory": options}}
+    run(host.app(told, model, recall=False), ASKED, config)
+    assert _blocks(model) == 2
 
 
 # -- what is refused ----------------------------------------------------------------------------
@@ -130,8 +155,20 @@ REFUSED = {
         "needs room for messages",
     ),
     "something else": ({"memory": "off"}, "must be a map of options .*, got a str"),
-    "recall in the old place": ({"recall": False}, "'recall'.* is not read; .*\"memory\""),
-    "remember in the old place": ({"remember": False}, "'remember'.* is not read; .*\"memory\""),
+    "a budget in the wrong place": (
+        {"recall_tokens": 9},
+        "'recall_tokens'.* is not read; .*\"memory\"",
+    ),
+    "a number in the wrong place": ({"recall_k": 2}, "'recall_k'.* is not read; .*\"memory\""),
+    "text for a plain switch": ({"recall": "no"}, "recall must be True or False, got 'no'"),
+    "a plain switch against the other": (
+        {"recall": True, "memory": {"recall": False}},
+        "sets 'recall' to True, and configurable\\['memory'\\] to False",
+    ),
+    "two answers to whether it is stored": (
+        {"remember": False, "memory": {"remember": True}},
+        "sets 'remember' to False, and configurable\\['memory'\\] to True",
+    ),
 }
 
 

@@ -12,8 +12,8 @@ from summaries import ScriptedSummarizer, bare
 
 from langchain_convmem import ConversationMemory, InMemoryLog, SQLiteLog, SummarySettings
 from langchain_convmem.views.live import live_entries, summary_chain
-from langchain_convmem.views.profiles import PROFILES
-from langchain_convmem.views.window import said_since
+from langchain_convmem.views.providers import PROFILES
+from langchain_convmem.views.summaries import said_since
 from tests.fuzz.validators import VALIDATORS
 
 SETTINGS = SummarySettings(

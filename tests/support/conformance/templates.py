@@ -8,8 +8,8 @@ from typing import Any
 
 from conformance.cases import INFORMATION, Case, check_equal, check_keys
 from langchain_convmem import ChatTemplate
-from langchain_convmem.chat_templates import RenderState
 from langchain_convmem.errors import ChatTemplateError
+from langchain_convmem.text import RenderState
 
 _CASE = {
     "compile_error",

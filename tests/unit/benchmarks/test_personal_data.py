@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.personal.data import FOLDER, load_languages, load_ordinary, load_people
 from benchmarks.recall.measuring import fold_spaces
-from langchain_convmem.recall.words.analysis import analyze, query_terms
+from langchain_convmem.words.analysis import analyze, query_terms
 
 FILES = sorted(
     file

@@ -8,8 +8,8 @@ import pytest
 from langchain_core.tools import tool
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.chat_templates import BUILTINS, TemplateLimits
 from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+from langchain_convmem.text import BUILTINS, TemplateLimits
 
 USER = {"role": "user", "content": "Hi"}
 LOOP = "{% for m in messages %}{{ m.role ~ ':' ~ m.content ~ ';' }}{% endfor %}"

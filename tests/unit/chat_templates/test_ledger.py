@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.chat_templates.ledger import Ledger
+from langchain_convmem.text.ledger import Ledger
 
 PARTS = st.lists(st.text("abé🌍", max_size=6), max_size=8)
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from langchain_convmem.chat_templates.ledger import Ledger
-from langchain_convmem.chat_templates.message_views import Chat, MessageView
-from langchain_convmem.chat_templates.sources import BUILTINS, read_builtin
-from langchain_convmem.chat_templates.walking import Walk
+from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.ledger import Ledger
+from langchain_convmem.text.walking import Chat, MessageView, Walk
 
 REMEMBERING = """\
 {%- set ns = namespace(users=0, open=false) -%}

@@ -8,12 +8,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 
-from langchain_convmem.cli.errors import ModelCallError
 from langchain_convmem.cli.models import (
     OFFLINE_NOTICE,
-    bordered,
+    ModelCallError,
     choose_embeddings,
     choose_model,
+    translate_errors,
 )
 from langchain_convmem.errors import ConfigError, MissingExtraError
 
@@ -41,7 +41,9 @@ class ScriptedModel(BaseChatModel):
 
 
 def streamed(*pieces):
-    for chunk in (PROMPT | bordered(ScriptedModel(pieces=list(pieces)))).stream({"text": "hi"}):
+    for chunk in (PROMPT | translate_errors(ScriptedModel(pieces=list(pieces)))).stream(
+        {"text": "hi"}
+    ):
         yield chunk.text
 
 

@@ -56,18 +56,13 @@ def file(tmp_path):
         ["compile"],
         ["compile", "a", "--form", "xml"],
         ["new"],
-        ["watch"],
-        ["watch", "a", "--interval", "0"],
-        ["watch", "a", "--interval", "nan"],
-        ["watch", "a", "--interval", "soon"],
+        ["watch", "a"],
         ["check", "a", "--json", "--interactive"],
     ],
 )
 def test_unusable_arguments_end_with_code_2(words, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["prompts", *words])
-    assert ended.value.code == 2
-    assert "usage: convmem prompts" in capsys.readouterr().err
+    assert main(["prompts", *words]) == 2
+    assert "Usage: convmem prompts" in capsys.readouterr().err
 
 
 class TestCheck:
@@ -231,7 +226,7 @@ class TestCompile:
         file('{"my": "data"}', "a.json")
         code, out, err = prompts("compile", file(GOOD), MOOD, "--form", "both")
         assert (code, out) == (1, "")
-        assert "a.json is there already and no compiled prompt" in err
+        assert "a.json exists and is not a compiled prompt" in err
         assert not (tmp_path / "a.bytes").exists()
 
     def test_a_compiled_file_is_no_source(self, prompts, file):

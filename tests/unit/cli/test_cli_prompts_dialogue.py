@@ -1,4 +1,4 @@
-"""Prompt files with somebody in front of them: the dialogue, and the watch."""
+"""Prompt files with somebody in front of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import sys
 import pytest
 
 from langchain_convmem.cli import main
-from langchain_convmem.cli.prompts_watch_command import watch
-from langchain_convmem.cli.terminal import Terminal
 from langchain_convmem.prompts import PromptFile
 
 GOOD = "__* Var *__\n- mood = deskMood\n__ Role __\nBe {{mood}}.\n"
@@ -107,67 +105,3 @@ class TestDialogue:
         code, _, err = dialogue(words=["a.prompt", "b.prompt"])
         assert code == 1
         assert "one file at a time" in err
-
-
-class TestWatch:
-    @pytest.fixture
-    def watched(self, tmp_path, capsys):
-        """Watch a file through edits, one at each tick; returns what was printed after each."""
-        path = tmp_path / "a.prompt"
-        path.write_text(GOOD)
-
-        def through(*edits):
-            shown = []
-
-            def ticks():
-                for edit in edits:
-                    shown.append(capsys.readouterr().out)
-                    edit(path)
-                    yield
-
-            watch([str(path)], ["deskMood"], Terminal.open(), ticks())
-            return [*shown, capsys.readouterr().out]
-
-        return through
-
-    def test_it_checks_at_the_start_and_after_each_change_only(self, watched):
-        shown = watched(
-            lambda path: None,
-            lambda path: path.write_text(BROKEN),
-            lambda path: None,
-            lambda path: path.write_text(GOOD),
-        )
-        assert [text.rpartition(": ")[2] for text in shown] == [
-            "no problems\n",
-            "",
-            "1 error\n",
-            "",
-            "no problems\n",
-        ]
-
-    def test_a_file_may_go_and_come_back(self, watched):
-        shown = watched(
-            lambda path: path.unlink(), lambda path: None, lambda path: path.write_text(GOOD)
-        )
-        assert "this file cannot be read" in shown[1]
-        assert shown[2] == ""
-        assert shown[3].endswith("no problems\n")
-
-    def test_a_file_that_is_replaced_by_one_of_equal_size_is_noticed(self, watched, tmp_path):
-        def replace(path):
-            other = tmp_path / "other"
-            other.write_text(GOOD.replace("Role", "Rule"))
-            other.replace(path)
-
-        assert watched(replace)[1].endswith("no problems\n")
-
-    def test_ctrl_c_ends_it_as_it_ends_every_command(self, tmp_path, monkeypatch, capsys):
-        def interrupted(seconds):
-            assert seconds == 0.25
-            raise KeyboardInterrupt
-
-        (tmp_path / "a.prompt").write_text(GOOD)
-        monkeypatch.setattr("time.sleep", interrupted)
-        words = ["prompts", "watch", str(tmp_path / "a.prompt"), MOOD, "--interval", "0.25"]
-        assert main(words) == 130
-        assert "no problems" in capsys.readouterr().out

@@ -8,18 +8,21 @@ from pathlib import Path
 
 import yaml
 
-from langchain_convmem.cli.arguments import build_parser
+from langchain_convmem.cli import main
 
 ROOT = Path(__file__).parents[3]
 [HOOK] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 
 
-def test_its_entry_is_a_command_that_takes_the_files():
+def test_its_entry_is_a_command_that_takes_the_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.prompt", "b.prompt"):
+        Path(name).write_text("__ Role __\nBe kind.\n")
     program, *words = HOOK["entry"].split()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert program in project["scripts"]
-    arguments = build_parser({}).parse_args([*words, "--strict", "a.prompt", "b.prompt"])
-    assert (arguments.command, arguments.files) == ("prompts_check", ["a.prompt", "b.prompt"])
+    assert main([*words, "--strict", "a.prompt", "b.prompt"]) == 0
+    assert capsys.readouterr().out == "2 files: no problems\n"
 
 
 def test_it_takes_prompt_files_and_brings_what_the_command_line_needs():

@@ -4,15 +4,15 @@ import json
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from langchain_convmem.cli.plain_text import json_text
+from langchain_convmem.cli.output import encode_json
 from langchain_convmem.cli.rendering import (
-    log_data,
-    log_lines,
-    recall_data,
-    recall_lines,
-    receipt_line,
-    threads_data,
-    threads_lines,
+    encode_log,
+    encode_recall,
+    encode_threads,
+    format_log,
+    format_recall,
+    format_receipt,
+    format_threads,
 )
 from langchain_convmem.records import (
     Control,
@@ -92,7 +92,7 @@ ENTRIES = [
 
 
 def test_a_block_shows_where_when_what_and_why():
-    assert [styled.text for styled in recall_lines(FOUND)] == [
+    assert [styled.text for styled in format_recall(FOUND)] == [
         "1. thread garden, session 3, 2023-05-08 13:56, relevance 2.50, similarity 0.62",
         "   [8 May 2023]\n   Ana: The spade is\n   in the shed.\n   Ben: Noted.",
         WHY,
@@ -100,13 +100,13 @@ def test_a_block_shows_where_when_what_and_why():
 
 
 def test_finding_nothing_is_said():
-    assert [styled.text for styled in recall_lines(Recall((), ()))] == [
+    assert [styled.text for styled in format_recall(Recall((), ()))] == [
         "nothing that fits was found"
     ]
 
 
 def test_a_recall_as_data_holds_lines_scores_and_reasons():
-    data = json.loads(json_text(recall_data("spade?", FOUND)))
+    data = json.loads(encode_json(encode_recall("spade?", FOUND)))
     (block,) = data.pop("blocks")
     assert data == {
         "query": "spade?",
@@ -140,7 +140,7 @@ def test_a_recall_as_data_holds_lines_scores_and_reasons():
 
 
 def test_the_log_shows_every_entry_and_marks_what_was_undone():
-    assert [styled.text for styled in log_lines(ENTRIES)] == [
+    assert [styled.text for styled in format_log(ENTRIES)] == [
         "2023-05-08 13:56  System: Be kind.",
         "2023-05-08 13:56  Ana: Hi\n    there",
         "2023-05-08 14:56  Assistant: Hello  (interrupted, retracted)",
@@ -150,7 +150,7 @@ def test_the_log_shows_every_entry_and_marks_what_was_undone():
 
 
 def test_the_log_as_data_keeps_ids_order_and_retractions():
-    data = json.loads(json_text(log_data(ENTRIES)))
+    data = json.loads(encode_json(encode_log(ENTRIES)))
     assert [item["position"] for item in data] == [1, 2, 3, 4, 5]
     assert [item["is_retracted"] for item in data] == [False, False, True, True, False]
     assert data[1]["message_id"] == "m1"
@@ -164,11 +164,11 @@ def test_threads_are_listed_in_the_given_order():
         ThreadInfo(KEY, 12, AT, AT + 60_000),
         ThreadInfo(ThreadKey("me", "t"), 1, AT, AT),
     ]
-    assert [styled.text for styled in threads_lines(threads)] == [
+    assert [styled.text for styled in format_threads(threads)] == [
         "garden      12 entries, stored 2023-05-08 13:56 to 2023-05-08 13:57",
-        "t            1 entries, stored 2023-05-08 13:56 to 2023-05-08 13:56",
+        "t            1 entry,  stored 2023-05-08 13:56 to 2023-05-08 13:56",
     ]
-    assert threads_data(threads)[0] == {
+    assert encode_threads(threads)[0] == {
         "user_id": "me",
         "thread_id": "garden",
         "entries": 12,
@@ -178,9 +178,9 @@ def test_threads_are_listed_in_the_given_order():
 
 
 def test_no_threads_is_said():
-    assert [styled.text for styled in threads_lines([])] == ["no threads"]
+    assert [styled.text for styled in format_threads([])] == ["no threads"]
 
 
 def test_a_receipt_names_all_its_counts():
-    text = receipt_line(ForgetReceipt(entries=7, threads=2, segments=9, documents=1))
-    assert text == "erased 7 entries, 2 threads, 9 index rows and 1 documents"
+    text = format_receipt(ForgetReceipt(entries=7, threads=2, segments=9, documents=1))
+    assert text == "erased 7 entries, 2 threads, 9 index rows and 1 document"

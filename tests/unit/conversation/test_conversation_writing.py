@@ -11,8 +11,8 @@ from scripted_chat import ProviderError, ScriptedChatModel
 
 from langchain_convmem.conversation import Conversation
 from langchain_convmem.conversation.flows import TurnControl, adrive
+from langchain_convmem.effects import Step
 from langchain_convmem.errors import ConversationError, TurnCancelledError, TurnTimeoutError
-from langchain_convmem.steps import Step
 
 
 class SlowHistory(InMemoryChatMessageHistory):

@@ -19,8 +19,8 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem import ChatTemplate
 from langchain_convmem.conversation.inputs import as_messages, prepared_steps
+from langchain_convmem.effects import arun
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.steps import arun
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 TEMPLATE = ChatTemplate("{{ messages | tojson }}")

@@ -7,7 +7,7 @@ import contextvars
 import pytest
 
 from langchain_convmem import ChatTemplate, Engine
-from langchain_convmem.conversation.turns_back import REFUSALS
+from langchain_convmem.conversation.conversation import REFUSALS
 from langchain_convmem.gates import Gate, tickets_held
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 

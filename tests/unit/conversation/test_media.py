@@ -16,7 +16,7 @@ from langchain_convmem.conversation.media import (
     media_of,
 )
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.protocols.sessions import Media
+from langchain_convmem.protocols import Media
 
 PNG = b"\x89PNG\r\n\x1a\n\xfb\xff\xbe" + bytes(14)
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(16)

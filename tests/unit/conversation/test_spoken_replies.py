@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from scripted_chat import ScriptedChatModel
 
 from langchain_convmem import ChatTemplate, Conversation, ConversationMemory, InMemoryLog
-from langchain_convmem.conversation.backends import interrupted
+from langchain_convmem.conversation.chat_backend import interrupted
 from langchain_convmem.errors import (
     ConfigError,
     InvalidMessageError,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.conversation.stop_texts import StopTexts
+from langchain_convmem.text.replies import StopTexts
 
 
 def _cut(pieces: list[str], texts: list[str]) -> tuple[str, str]:

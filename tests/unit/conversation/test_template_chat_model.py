@@ -15,9 +15,9 @@ from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_convmem.chat_templates import ChatTemplate
-from langchain_convmem.conversation.template_chat_model import TemplateChatModel
 from langchain_convmem.errors import ChatTemplateError, ConfigError, UnsupportedError
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.template_chat_model import TemplateChatModel
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"where": "here"}}\n</tool_call>'
 

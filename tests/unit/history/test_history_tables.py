@@ -5,7 +5,7 @@ import re
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_convmem.views.printing import MAX_HTML_ROWS
+from langchain_convmem.views.export import MAX_HTML_ROWS
 
 
 def rows(history):

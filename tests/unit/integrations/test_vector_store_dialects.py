@@ -11,7 +11,7 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from vector_stores import HashedEmbeddings, said
 
 from langchain_convmem.integrations import StoreDialect, VectorStoreRecall
-from langchain_convmem.integrations.vector_store_dialects import dialect_of
+from langchain_convmem.integrations.vector_store_sync import dialect_of
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Owner, ThreadKey
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from langchain.agents.middleware import wrap_model_call
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.graph import MessagesState
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from scripted_agents import agent_with, calls, shape
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory, InMemoryLog
-from langchain_convmem.integrations.langgraph import memory_graph
+from langchain_convmem.integrations.langgraph import (
+    memory_graph,
+    model_node,
+    recall_node,
+    record_node,
+)
 
 HOSTS = {
     "agent": lambda memory, model: agent_with(memory, model, tools=()),
@@ -287,3 +294,96 @@ def test_structured_output_is_the_reply_of_a_graph(quick, include_raw):
     memory_graph(quick, inner, recall=False).invoke({"input": "Where?"}, at())
     assert _view(quick) == ["Where?", '{"level": 3}']
     assert quick.history("t", user_id="ana").context().repairs == ()
+
+
+# -- graphs of the application's own --------------------------------------------------------------
+
+
+def _own_graph(memory, model, *names):
+    nodes = {
+        "recall": recall_node(memory, recall=False),
+        "model": model_node(memory, model, recall=False),
+        "record": record_node(memory),
+    }
+    builder = StateGraph(MessagesState)
+    for name in names:
+        builder.add_node(name, nodes[name])
+    for before, after in pairwise([START, *names]):
+        builder.add_edge(before, after)
+    return builder.compile()
+
+
+@pytest.fixture(params=[("model", "record"), ("recall", "model", "record")], ids="-".join)
+def own(request, quick, model):
+    """A graph whose state has no place for the note of a turn."""
+    return _own_graph(quick, model, *request.param)
+
+
+def test_a_graph_of_ones_own_stores_and_shows_each_said_thing_once(quick, model, own):
+    shown = []
+    for text in ("Where is the bike?", "yes", "yes"):
+        _say(own, shown, text)
+    assert _view(quick) == [one["content"] for one in shown]
+    assert len(quick.history("t", user_id="ana").entries) == 6
+    assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
+
+
+def test_a_graph_of_ones_own_takes_the_last_messages(quick, model, own):
+    shown = []
+    for text in ("Where is the bike?", "In which town?", "When?"):
+        _say(own, shown, text)
+        shown = shown[-2:]
+    assert len(quick.history("t", user_id="ana").entries) == 6
+    assert len(model.seen[2]) == 5
+
+
+def test_a_graph_of_ones_own_answers_once_more(quick, model, own):
+    shown = []
+    for text in ("Where is the bike?", "In which town?"):
+        _say(own, shown, text)
+    own.invoke({"messages": shown[:-1]}, at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which town?", "Reply 3."]
+    assert [one.text for one in model.seen[2]] == [one["content"] for one in shown[:-1]]
+
+
+def test_a_graph_of_ones_own_follows_an_edit(quick, model, own):
+    shown = []
+    for text in ("Where is the bike?", "In which town?", "When?"):
+        _say(own, shown, text)
+    own.invoke({"messages": [*shown[:2], {"role": "user", "content": "In which city?"}]}, at())
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "In which city?", "Reply 4."]
+    assert len(model.seen[3]) == 3
+
+
+def test_a_graph_of_ones_own_shows_what_is_for_the_run_alone(quick, model, own):
+    _say(own, [], "Where is the bike?")
+    examples = [("user", "Say it in Latin: yes"), ("assistant", "Ita")]
+    own.invoke({"messages": [*examples, ("user", "And no?")]}, at())
+    assert [one.text for one in model.seen[1]] == [
+        *("Where is the bike?", "Reply 1.", "Say it in Latin: yes", "Ita", "And no?"),
+    ]
+    assert _view(quick) == ["Where is the bike?", "Reply 1.", "And no?", "Reply 2."]
+
+
+def test_a_graph_of_ones_own_asks_once_more_after_a_failure(quick, model, own):
+    model.replies = ["There.", ProviderError(), "Then."]
+    _say(own, [], "Where is the bike?")
+    with pytest.raises(ProviderError):
+        _say(own, [], "When?")
+    _say(own, [], "When?")
+    assert _view(quick) == ["Where is the bike?", "There.", "When?", "Then."]
+    assert len(quick.history("t", user_id="ana").entries) == 4
+
+
+def test_a_graph_of_ones_own_goes_on_with_results_of_its_caller(quick):
+    replies = ["Hi.", calls("yard"), "In the hall.", "Bye."]
+    app = _own_graph(quick, ScriptedChatModel(replies=replies), "model", "record")
+    chat = []
+    result = ToolMessage("no", tool_call_id="c0")
+    for said in (HumanMessage("Hello"), HumanMessage("Where?"), result, HumanMessage("Thanks")):
+        chat.append(said)
+        found = app.invoke({"messages": [_unnamed(one) for one in chat]}, at())
+        chat.append(found["messages"][-1])
+    history = quick.history("t", user_id="ana")
+    assert shape(history.messages) == shape(chat)
+    assert len(history.entries) == len(chat)

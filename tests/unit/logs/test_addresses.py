@@ -56,6 +56,25 @@ def test_a_database_server_gets_its_address_and_the_schema_apart(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("address", "means"),
+    [
+        ("postgresql:///db", {"dbname": "db"}),
+        ("postgresql:///db?schema=x", {"dbname": "db"}),
+        ("postgresql://ana@/db?host=/run/postgresql", {"user": "ana", "host": "/run/postgresql"}),
+        ("postgresql://?host=/run/pg&dbname=db", {"host": "/run/pg", "dbname": "db"}),
+        ("postgresql:///db?options=-c%20geqo%3Doff", {"options": "-c geqo=off"}),
+    ],
+)
+def test_a_database_without_a_host_is_one_of_this_machine(address, means, monkeypatch):
+    postgres = pytest.importorskip("langchain_convmem.logs.postgres")
+    conninfo = pytest.importorskip("psycopg.conninfo")
+    calls = []
+    monkeypatch.setattr(postgres, "PostgresLog", lambda dsn, **_: calls.append(dsn))
+    open_log(address)
+    assert means.items() <= conninfo.conninfo_to_dict(calls[0]).items()
+
+
+@pytest.mark.parametrize(
     ("address", "says"),
     [
         ("redis://host", "redis"),
@@ -79,6 +98,7 @@ def test_names_show_no_password(tmp_path, monkeypatch):
     ):
         assert "hunter2" not in log_name(address)
         assert log_name(address).endswith("schema=x")
+    assert log_name("postgresql:///db?password=hunter2") == "postgresql:///db"
     with pytest.raises(ConfigError) as refused:
         open_log("postgresql://ana:hunter2@[host/db")
     assert "hunter2" not in str(refused.value)

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.logs import InMemoryLog, SQLiteLog, base, sqlite
 from langchain_convmem.logs.base import hash_message_id, make_version, read_message_id
 from langchain_convmem.records import Draft
-from langchain_convmem.testing.log_contract_base import live_texts, say, say_all, texts
+from langchain_convmem.testing.log_contract import live_texts, say, say_all, texts
 from langchain_convmem.views.codec import draft_of, encode_body
 
 

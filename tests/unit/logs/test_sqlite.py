@@ -26,7 +26,7 @@ from langchain_convmem.logs import SQLiteLog, sqlite_file
 from langchain_convmem.logs.sqlite import DecodedEntries
 from langchain_convmem.logs.sqlite_file import APPLICATION_ID, MIGRATIONS
 from langchain_convmem.records import StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract_base import say, say_all, texts
+from langchain_convmem.testing.log_contract import say, say_all, texts
 from langchain_convmem.views.codec import draft_of
 
 SECRET = "correct horse battery staple"

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
 from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
 from langchain_convmem.records import StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract_base import say, say_all, texts
+from langchain_convmem.testing.log_contract import say, say_all, texts
 from langchain_convmem.views.codec import draft_of
 
 KEY = ThreadKey("ana", "t1")
@@ -148,7 +148,7 @@ WRITER = """
 import sys
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say_all
+from langchain_convmem.testing.log_contract import say_all
 
 with SQLiteLog(sys.argv[1]) as log:
     for number in range(10_000):

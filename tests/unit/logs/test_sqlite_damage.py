@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.testing.log_contract import say, texts
 
 
 @pytest.fixture

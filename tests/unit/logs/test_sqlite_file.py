@@ -15,7 +15,7 @@ from langchain_convmem.errors import LogError, SchemaVersionError
 from langchain_convmem.logs import SQLiteLog, sqlite_file
 from langchain_convmem.logs.sqlite_file import MIGRATIONS
 from langchain_convmem.records import Control, Cover, Owner, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract_base import say, texts
+from langchain_convmem.testing.log_contract import say, texts
 
 FIRST = Path(histories.__file__).with_name("sqlite_version_1.sql")
 VERSIONS = range(1, len(MIGRATIONS) + 1)

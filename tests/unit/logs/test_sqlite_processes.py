@@ -11,8 +11,7 @@ from forked_processes import ForkedProcess
 
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say, texts
-from langchain_convmem.testing.log_contract_concurrency import TIMES, WRITERS, check_writers
+from langchain_convmem.testing.log_contract import TIMES, WRITERS, check_writers, say, texts
 
 KEY = ThreadKey("ana", "t1")
 SECRET = "correct horse battery staple"
@@ -31,7 +30,7 @@ WRITER = """
 import sys
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract_base import say_all
+from langchain_convmem.testing.log_contract import say_all
 
 path, writer, times = sys.argv[1:]
 with SQLiteLog(path) as log:

@@ -15,7 +15,7 @@ from langchain_convmem.errors import ConvMemError, LogClosedError, LogError
 from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
 from langchain_convmem.logs.sqlite_file import MIGRATIONS
 from langchain_convmem.records import Draft, StoredSegment, ThreadKey
-from langchain_convmem.testing.log_contract_base import retract, say, say_all
+from langchain_convmem.testing.log_contract import retract, say, say_all
 from langchain_convmem.views.codec import draft_of
 
 ANA = ThreadKey("ana", "t1")

@@ -16,7 +16,7 @@ from langchain_convmem import ConversationMemory, InMemoryLog, SummarySettings
 from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.views.budget import ContextBudget
+from langchain_convmem.views.context import ContextBudget
 from langchain_convmem.views.tokens import count_tokens
 
 FACT = "My boat is called Wilhelmina and lies in Rotterdam."

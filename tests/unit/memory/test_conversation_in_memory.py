@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import pydoc
 import threading
+from dataclasses import fields
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -11,8 +14,8 @@ from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import ChatTemplate, ConversationMemory, Engine, InMemoryLog, SummarySettings
+from langchain_convmem.conversation import ConversationConfig
 from langchain_convmem.errors import (
-    ConfigError,
     HistoryWriteError,
     InvalidMessageError,
     ThreadBusyError,
@@ -21,6 +24,7 @@ from langchain_convmem.errors import (
 from langchain_convmem.ids import now_ms
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing import ScriptedEngine
+from langchain_convmem.turns.options import TurnOptions
 
 KEY = ThreadKey("ana", "t")
 TOLD = "I parked the car on level 3 of the garage."
@@ -451,8 +455,31 @@ def test_conversations_of_one_engine_keep_to_their_threads(quick):
 
 
 def test_a_wrong_setting_is_named(quick):
-    with pytest.raises(ConfigError, match=r"'prefase'.*preface"):
+    with pytest.raises(TypeError, match="'prefase'"):
         talk(quick, answering("x"), prefase=1)
+
+
+def test_every_setting_is_a_keyword_that_help_shows():
+    shown = inspect.signature(ConversationMemory.conversation).parameters
+    assert all(one.kind is not one.VAR_KEYWORD for one in shown.values())
+    options = {one.name: one.default for one in fields(TurnOptions)}
+    assert {name: shown[name].default for name in options} == options
+    own = {"self", "model", "thread_id", "user_id", "profile", "config", *options}
+    assert list(ConversationConfig.model_fields) == [name for name in shown if name not in own]
+    assert "on_cancel: \"Literal['discard', 'keep']\" = UNSET" in pydoc.plain(
+        pydoc.render_doc(ConversationMemory.conversation)
+    )
+
+
+def test_a_setting_of_the_call_goes_before_those_of_the_config_and_these_before_the_engines(quick):
+    defaults = ConversationConfig(on_cancel="keep", busy_timeout_s=5, max_tool_rounds=3)
+    engine = Engine(answering("x"), defaults=defaults)
+    assert talk(quick, engine).config == defaults
+    found = talk(quick, engine, on_cancel="discard", busy_timeout_s=None).config
+    assert (found.on_cancel, found.busy_timeout_s, found.max_tool_rounds) == ("discard", None, 3)
+    config = ConversationConfig(busy_timeout_s=7)
+    found = talk(quick, engine, config=config, on_busy="error").config
+    assert (found.on_cancel, found.busy_timeout_s, found.on_busy) == ("discard", 7, "error")
 
 
 def test_words_that_nobody_heard_are_not_recalled(quick):
@@ -475,3 +502,35 @@ def test_who_speaks_before_a_result_came_closes_the_call_and_the_result_is_refus
     with pytest.raises(InvalidMessageError, match="'c1' answers no open call"):
         said.send_message(ToolMessage("level 3", tool_call_id="c1"))
     assert len(quick.history("t", user_id="ana").entries) == stored
+
+
+# -- lists that show a chat ---------------------------------------------------------------------
+
+
+def test_a_list_that_fits_nothing_is_said_now(quick):
+    model = answering("C.")
+    talk(quick, model, recall=False).send_message(["a", ("ai", "A."), "c"])
+    assert live(quick) == [("human", "a"), ("ai", "A."), ("human", "c"), ("ai", "C.")]
+
+
+def test_an_edit_that_fails_leaves_the_conversation_as_before(quick):
+    model = answering("One.", "Two.", ProviderError("down"), "Three.")
+    said = talk(quick, model, recall=False)
+    said.send_message("Where is the red car?")
+    said.send_message("And the blue one?")
+    before = live(quick)
+    chat = ["Where is the red car?", ("ai", "One."), "And the blue one there?"]
+    with pytest.raises(ProviderError):
+        said.send_message(chat)
+    assert live(quick) == before
+    said.send_message(chat)
+    assert live(quick) == [*before[:2], ("human", "And the blue one there?"), ("ai", "Three.")]
+
+
+def test_a_system_message_steers_the_send_that_brings_it(quick):
+    model = answering("Hi.", "Bye.")
+    said = talk(quick, model, recall=False)
+    said.send_message([("system", "Be brief."), "Hello"])
+    said.send_message("And now?")
+    assert [one.text for one in model.seen[0]] == ["Be brief.", "Hello"]
+    assert [one.text for one in model.seen[1]] == ["Hello", "Hi.", "And now?"]

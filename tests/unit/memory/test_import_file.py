@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem import ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError, ImportFormatError
-from langchain_convmem.moving import ImportReport, export_rows
 from langchain_convmem.records import Owner
+from langchain_convmem.transfer import ImportReport, export_rows
 
 CHAT = [
     {"role": "user", "content": "My boat is red.", "id": "m1"},

@@ -14,7 +14,7 @@ from scripted_chat import at
 
 from langchain_convmem import ConversationMemory, InMemoryLog, RecallSettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory.portable_address import portable_address
+from langchain_convmem.memory import portable_address
 
 PROMPT = ChatPromptTemplate([MessagesPlaceholder("history"), MessagesPlaceholder("input")])
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from scripted_chat import ProviderError, ScriptedChatModel, at
 
-from langchain_convmem.memory.thread_stats import ThreadStats
+from langchain_convmem.memory import ThreadStats
 
 CALL = {"name": "look", "args": {}, "id": "c1", "type": "tool_call"}
 
@@ -140,7 +140,7 @@ def test_what_an_application_keeps_under_our_key_breaks_nothing(memory):
 
 
 def test_no_turn_counts_the_thread(quick, monkeypatch):
-    from langchain_convmem.memory import thread_stats
+    from langchain_convmem import memory as thread_stats
 
     monkeypatch.setattr(thread_stats, "thread_stats", None)
     quick.wrap(ScriptedChatModel(replies=["Yes."])).invoke("Really?", at())

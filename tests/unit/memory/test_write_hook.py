@@ -19,10 +19,10 @@ from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory import RememberingRunnable
-from langchain_convmem.memory.memory_part import MemoryPart
-from langchain_convmem.moving import export_rows
+from langchain_convmem.memory import MemoryPart
 from langchain_convmem.records import Owner
+from langchain_convmem.transfer import export_rows
+from langchain_convmem.wrap import RememberingRunnable
 
 SECRET = "sk-4242"
 SAID = f"The key of the boat is {SECRET}, hidden below deck."

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 from pydantic import ValidationError
 
 from langchain_convmem.offline import MODEL_NAME, OfflineChatModel
-from langchain_convmem.views.summary_text import shown_summary
+from langchain_convmem.views.summaries import shown_summary
 from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 
 HISTORY = [

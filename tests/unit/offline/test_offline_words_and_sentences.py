@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.offline import words
-from langchain_convmem.offline.sentences import (
+from langchain_convmem.offline import matching as words
+from langchain_convmem.offline.matching import (
     MAX_SENTENCE_CHARS,
+    content_terms,
     is_question,
+    name_terms,
     split_sentences,
 )
-from langchain_convmem.offline.words import content_terms, name_terms
 
 
 def _sentences(text):

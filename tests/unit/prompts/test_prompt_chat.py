@@ -27,7 +27,7 @@ from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts import Diagnostic, Occurrence, PromptFile
 from langchain_convmem.prompts.chat_prompt import CHAT_PROMPT_TYPES
-from langchain_convmem.views.summary_text import shown_summary
+from langchain_convmem.views.summaries import shown_summary
 
 HI = HumanMessage("hi")
 

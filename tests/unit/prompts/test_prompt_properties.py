@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts import PromptFile
-from langchain_convmem.prompts.spans import SpanKind, read_spans
+from langchain_convmem.prompts.parser import SpanKind, read_spans
 
 FUNCTIONS = {"now": lambda: "{{a}}"}
 

@@ -13,14 +13,15 @@ from langchain_core.runnables import RunnableLambda
 from tiny_encoder import WatchedEncoder, write_encoder
 
 from langchain_convmem import ConversationMemory
+from langchain_convmem.effects import run
 from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.recall import LineRecall, backlog, sentence_encoder
-from langchain_convmem.recall.backlog import BACKLOG
-from langchain_convmem.recall.indexes import pending
-from langchain_convmem.recall.indexes.pending import PendingLines
-from langchain_convmem.recall.minilm_network import Network
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.recall import encoder as sentence_encoder
+from langchain_convmem.recall import index as backlog
+from langchain_convmem.recall import index as pending
+from langchain_convmem.recall.encoder import Network
+from langchain_convmem.recall.index import BACKLOG, PendingLines
 from langchain_convmem.records import Owner, ThreadKey
-from langchain_convmem.steps import run
 
 ANA = Owner(user_id="ana")
 BEN = Owner(user_id="ben")
@@ -195,7 +196,7 @@ def test_what_another_process_has_embedded_meanwhile_is_taken(
         encoder.go_on()
         assert waiting.refresh(ANA) == ()
     # Of the batch under way that could not be helped.
-    assert len(encoder.embedded) <= pending._BATCH
+    assert len(encoder.embedded) <= pending._EMBEDDED_AT_ONCE
 
 
 def test_the_newest_lines_are_embedded_first(sqlite_log, say, encoder):
@@ -331,7 +332,10 @@ def test_owners_take_turns(log, say, encoder):
     settled(recall, ANA)
     settled(recall, BEN)
     first = [text.split()[0] for text in encoder.embedded]
-    assert first[: 2 * pending._BATCH] == ["ana"] * pending._BATCH + ["ben"] * pending._BATCH
+    assert (
+        first[: 2 * pending._EMBEDDED_AT_ONCE]
+        == ["ana"] * pending._EMBEDDED_AT_ONCE + ["ben"] * pending._EMBEDDED_AT_ONCE
+    )
     assert len(first) == 2 * len(TEXTS)
 
 
@@ -375,9 +379,9 @@ def test_a_kill_loses_nothing_but_the_batch_under_way(path, sqlite_log, say, enc
     with ForkedProcess(_KILLED, path, tiny) as process:
         assert process.stdout.readline() == "working\n"
         process.kill()
-    assert stored(sqlite_log) == pending._BATCH
+    assert stored(sqlite_log) == pending._EMBEDDED_AT_ONCE
     assert LineRecall(sqlite_log, encoder).refresh(ANA) == ()
-    assert sorted(encoder.embedded) == sorted(TEXTS[: -pending._BATCH])
+    assert sorted(encoder.embedded) == sorted(TEXTS[: -pending._EMBEDDED_AT_ONCE])
     assert stored(sqlite_log) == len(TEXTS)
 
 
@@ -387,7 +391,7 @@ from pathlib import Path
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
 from langchain_convmem.records import Owner
-from langchain_convmem.recall.backlog import BACKLOG
+from langchain_convmem.recall.index import BACKLOG
 from tiny_encoder import WatchedEncoder
 
 ana = Owner(user_id="ana")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.recall import blocks
 from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, Ground, render
-from langchain_convmem.recall.indexes.segment_table import SegmentTable
+from langchain_convmem.recall.segments import SegmentTable
 
 LONG = "A sentence of five words. " * 50
 

@@ -14,12 +14,12 @@ from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import DialogLineRetriever, LineRecall, RecallSettings
 from langchain_convmem.recall.calibration import RELATED, is_related, needed, relatedness
-from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.words.analysis import analyze
-from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
+from langchain_convmem.words.analysis import analyze
+from langchain_convmem.words.bm25 import LexicalIndex
 
 ANA = Owner(user_id="ana")
 HERE = ThreadKey("ana", "t")

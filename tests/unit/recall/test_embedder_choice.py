@@ -10,7 +10,8 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings, MiniLMEmbeddings
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import LineRecall, embedder_choice
+from langchain_convmem.recall import LineRecall
+from langchain_convmem.recall import embedders as embedder_choice
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from langchain_convmem.recall.fusion import (
+from langchain_convmem.recall.scores import (
     Reception,
     bests_of_runs,
     session_bests,

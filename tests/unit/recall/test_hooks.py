@@ -11,8 +11,8 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.ranked import Columns, Ranking
-from langchain_convmem.recall.rearranged import Rearranged, best_of
+from langchain_convmem.recall.recall import Rearranged, best_of
+from langchain_convmem.recall.scores import Columns, Ranking
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.recall import RecallSettings
-from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
-from langchain_convmem.recall.names import named_speakers
+from langchain_convmem.recall.question import named_speakers
 from langchain_convmem.recall.ranking import Question, rank
-from langchain_convmem.recall.words.analysis import analyze, query_terms
-from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.vectors import SegmentVectors, rounded
+from langchain_convmem.words.analysis import analyze, query_terms
+from langchain_convmem.words.bm25 import LexicalIndex
 
 WORDS = ["car", "park", "tree", "house", "dog", "river", "music"]
 SPEAKERS = ["Ana", "Bo"]

@@ -8,7 +8,7 @@ import pytest
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.query import find_spans, read_person, search_text
+from langchain_convmem.recall.question import find_spans, read_person, search_text
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.ranked import Columns, Ranking
+from langchain_convmem.recall.scores import Columns, Ranking
 
 
 def columns_of(relevance, numbers=None):

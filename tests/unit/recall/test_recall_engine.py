@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.indexes import owner_index
+from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
 

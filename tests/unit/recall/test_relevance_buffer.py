@@ -15,8 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_convmem.errors import ConfigError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.indexes.segment_table import SegmentTable
-from langchain_convmem.recall.relevance_buffer import (
+from langchain_convmem.recall.buffer import (
     BUFFER_DOCUMENT,
     BufferedLine,
     blocks_of,
@@ -25,6 +24,7 @@ from langchain_convmem.recall.relevance_buffer import (
     rendered,
     to_document,
 )
+from langchain_convmem.recall.segments import SegmentTable
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")

@@ -17,8 +17,9 @@ from threadpoolctl import threadpool_info
 from tiny_encoder import write_encoder
 
 from langchain_convmem.errors import ConfigError, MissingExtraError
-from langchain_convmem.recall import MiniLMEmbeddings, fingerprint_of, sentence_encoder
-from langchain_convmem.recall.minilm_network import Network
+from langchain_convmem.recall import MiniLMEmbeddings, fingerprint_of
+from langchain_convmem.recall import encoder as sentence_encoder
+from langchain_convmem.recall.encoder import Network
 
 PAIRS = [
     ("Which pets do I have?", "I adopted a cat, Miso.", 0.393375),

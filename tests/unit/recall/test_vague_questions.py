@@ -86,3 +86,10 @@ def test_where_words_answer_clearly_they_lead(chat):
     found = recall.recall(ANA, "Where does my leaking tent stand, in which orchard?")
     assert texts(found)[0] == said
     assert FACT not in texts(found)
+
+
+@pytest.mark.parametrize("question", ["Which breed is the cat?", "Who feeds the cat?"])
+def test_a_question_about_nobody_finds_what_the_user_stated_in_other_words(chat, question):
+    TOPICS[question] = 0
+    recall = recall_of(chat, [(FACT, "Nice."), *filling(60)])
+    assert texts(recall.recall(ANA, question)) == [FACT]

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.workers import in_worker
+from langchain_convmem.recall.embedding import in_worker
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.summarizing.background import BackgroundJobs
+from langchain_convmem.summarizing.compactor import BackgroundJobs
 
 KEYS = [ThreadKey("ana", str(number)) for number in range(20)]
 SOON_S = 20

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.summarizing.checking import detail_list, is_empty_talk, most_wanted
+from langchain_convmem.summarizing.checks import detail_list, is_empty_talk, most_wanted
 from langchain_convmem.views.facts import Said, facts_in, told
 from langchain_convmem.views.tokens import count_text_tokens
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from langchain_convmem import InMemoryLog, SQLiteLog, SummarySettings
+from langchain_convmem.effects import run
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.steps import run
-from langchain_convmem.summarizing.leases import Leases
+from langchain_convmem.summarizing.compactor import Leases
 
 KEY = ThreadKey("ana", "t")
 SETTINGS = SummarySettings(lease_s=10, first_pause_s=30)

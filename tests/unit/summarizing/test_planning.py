@@ -12,10 +12,9 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.summarizing.planning import ROLLED, make_plan, remade_plan, size_of
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import covered_by, live_entries, summary_chain
-from langchain_convmem.views.summaries import summary_draft
+from langchain_convmem.views.summaries import said_since, summary_draft
 from langchain_convmem.views.tokens import count_tokens
 from langchain_convmem.views.turns import has_calls
-from langchain_convmem.views.window import said_since
 
 TIGHT = SummarySettings(trigger=("messages", 4), keep=("messages", 2), rebuild_every=0)
 

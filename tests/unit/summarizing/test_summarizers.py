@@ -13,10 +13,10 @@ from scripted_chat import ProviderError, ScriptedChatModel
 from summaries import ScriptedSummarizer
 from watched_runs import RunWatcher
 
+from langchain_convmem.effects import arun, run
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.offline import ExtractiveSummarizer
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.steps import arun, run
 from langchain_convmem.summarizing import ModelSummarizer, as_summarizer
 from langchain_convmem.summarizing.summarizers import summary_steps
 

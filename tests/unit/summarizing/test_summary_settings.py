@@ -6,7 +6,7 @@ import pytest
 
 from langchain_convmem import SummarySettings
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.summarizing.settings import Size
+from langchain_convmem.summarizing.planning import Size
 
 LOW = ("messages", 2)
 

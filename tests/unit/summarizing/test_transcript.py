@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.records import SummaryRequest
-from langchain_convmem.summarizing.prompt import request_messages
-from langchain_convmem.summarizing.transcript import Line, escaped, in_pieces, transcript_lines
+from langchain_convmem.summarizing.summarizers import (
+    Line,
+    escaped,
+    in_pieces,
+    request_messages,
+    transcript_lines,
+)
 from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.summaries import said_since, window_of
 from langchain_convmem.views.tokens import count_text_tokens
 from langchain_convmem.views.tool_calls import calls_of
-from langchain_convmem.views.window import said_since, window_of
 
 
 def lines_of(entries):

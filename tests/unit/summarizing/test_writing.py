@@ -8,13 +8,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from summaries import ScriptedSummarizer
 
 from langchain_convmem import SummarySettings
+from langchain_convmem.effects import run
 from langchain_convmem.errors import SummaryError
 from langchain_convmem.history import ConversationHistory
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.steps import run
-from langchain_convmem.summarizing.writing import written_steps
+from langchain_convmem.summarizing.summarizers import written_steps
+from langchain_convmem.views.summaries import summary_window
 from langchain_convmem.views.tokens import count_text_tokens
-from langchain_convmem.views.window import summary_window
 
 WIDE = SummarySettings(max_summary_tokens=2000)
 FACTS = ["I met Carla.", "It costs 1200 euros.", "The code is XK-42.", "Come on 8 May.", "See Bo."]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from langchain_convmem.testing.bedrock_converse_rules import find_converse_fault
-from langchain_convmem.testing.bedrock_converse_wire import signature_of
+from langchain_convmem.testing.bedrock import find_converse_fault, signature_of
 
 PICTURE = {"format": "png", "source": {"bytes": base64.b64encode(b"png").decode()}}
 PAPER = {"format": "pdf", "name": "A paper (1)", "source": PICTURE["source"]}

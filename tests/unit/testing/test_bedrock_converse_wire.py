@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedToolCall
-from langchain_convmem.testing.bedrock_converse_wire import (
+from langchain_convmem.testing.bedrock import (
     StreamEvent,
     converse_body,
     event_frame,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_convmem.testing.chat_completions_rules import find_fault
+from langchain_convmem.testing.chat_completions import find_fault
 
 HELLO = {"role": "user", "content": "Hello"}
 FUNCTION = {"name": "look", "arguments": "{}"}

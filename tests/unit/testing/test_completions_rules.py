@@ -6,9 +6,12 @@ import pytest
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.testing import ScriptedReply, ScriptedToolCall
-from langchain_convmem.testing.chat_completions_wire import Envelope
-from langchain_convmem.testing.completions_rules import find_completion_fault
-from langchain_convmem.testing.completions_wire import text_completion, text_stream_events
+from langchain_convmem.testing.chat_completions import (
+    Envelope,
+    find_completion_fault,
+    text_completion,
+    text_stream_events,
+)
 
 ASKED = {"model": "m", "prompt": "Once"}
 ENVELOPE = Envelope("cmpl-1", 0, "m")

@@ -12,7 +12,7 @@ from langchain_convmem.errors import (
     ConversationClosedError,
     UnknownCheckpointError,
 )
-from langchain_convmem.protocols.sessions import (
+from langchain_convmem.protocols import (
     ClonableSession,
     Media,
     RewindableSession,

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_convmem import InMemoryLog
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.reconcile import continue_turn, reconcile
+from langchain_convmem.turns.messages import continue_turn, reconcile
 from langchain_convmem.views.codec import draft_of
 
 KEY = ThreadKey("ana", "t")

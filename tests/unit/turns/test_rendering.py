@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.records import DialogLine, RecalledBlock, ThreadKey
-from langchain_convmem.turns.rendering import MessageList, fenced, folded, recalled_messages
+from langchain_convmem.turns.view import MessageList, fenced, folded, recalled_messages
 
 DAY_MS = 86_400_000
 

@@ -6,9 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_convmem import InMemoryLog
+from langchain_convmem.effects import run
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.steps import run
 from langchain_convmem.turns.state_sync import (
     NodeContext,
     Place,
@@ -19,7 +19,7 @@ from langchain_convmem.turns.state_sync import (
     is_stand_in,
     latest_exchange,
 )
-from langchain_convmem.views.drafting import Drafting
+from langchain_convmem.views.drafts import Drafting
 from langchain_convmem.views.live import live_entries
 
 KEY = ThreadKey("ana", "t")
@@ -49,7 +49,7 @@ class Thread:
         return StateSync(self.log, Drafting(), context or node(), **more)
 
     def begin(self, *messages, note=None, context=None, **more):
-        return run(self.sync(context, **more).begin(messages, note))
+        return run(self.sync(context, **more).begin(messages, note)).note
 
     def catch_up(self, *messages, note=None, context=None, **more):
         return run(self.sync(context, **more).catch_up(messages, note))

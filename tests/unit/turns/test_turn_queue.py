@@ -16,7 +16,7 @@ import pytest
 
 from langchain_convmem.errors import ThreadBusyError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.turns.queue import TurnQueue
+from langchain_convmem.turns.turn import TurnQueue
 
 PLACE = ("log", ThreadKey("ana", "t"))
 OTHER = ("log", ThreadKey("ben", "t"))

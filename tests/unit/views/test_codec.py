@@ -19,9 +19,10 @@ from langchain_core.messages import (
 
 from langchain_convmem.errors import InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES, identical
+from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, identical
 from langchain_convmem.views.codec import (
     CODEC_VERSION,
+    MAX_DEPTH,
     decode_body,
     decode_message,
     decode_metadata,
@@ -35,7 +36,6 @@ from langchain_convmem.views.codec import (
     role_of,
     text_pieces,
 )
-from langchain_convmem.views.plain_json import MAX_DEPTH
 
 
 def through_text(message):

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Draft, Metadata
-from langchain_convmem.testing.log_samples import identical
+from langchain_convmem.testing.log_contract import identical
 from langchain_convmem.views.codec import (
     decode_body,
     decode_metadata,

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.views.coercion import read_messages
+from langchain_convmem.views.messages import read_messages
 
 CALL = {"name": "look", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
 OPENAI_CALL = {

@@ -17,9 +17,10 @@ from langchain_convmem.errors import BudgetError, ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import INTERRUPTED_RESULT, SUMMARY_SOURCE, context
-from langchain_convmem.views.summary_text import shown_summary
+from langchain_convmem.views.context import SUMMARY_SOURCE, context
+from langchain_convmem.views.summaries import shown_summary
 from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 from langchain_convmem.views.turns import PLACEHOLDER_TEXT, turns
 
 

@@ -16,8 +16,11 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langchain_convmem.views import budget, context, tool_calls
-from langchain_convmem.views.profiles import PROFILES, blocks, limits
+from langchain_convmem.views import content as blocks
+from langchain_convmem.views import content as limits
+from langchain_convmem.views import context, tool_calls
+from langchain_convmem.views import context as budget
+from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.__main__ import main
 from tests.fuzz.generator import history
 from tests.fuzz.oracles import ORACLES

@@ -11,7 +11,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft, Metadata, ThreadKey
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import live_entries, live_summary
-from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.promises import Thread, broken_promises
 
 KEY = ThreadKey("ana", "t1")

@@ -20,7 +20,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.context import SUMMARY_SOURCE, context
-from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views.providers import PROFILES
 from langchain_convmem.views.turns import turns
 from tests.fuzz.validators import VALIDATORS
 

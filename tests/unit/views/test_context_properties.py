@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_convmem.errors import BudgetError
-from langchain_convmem.testing.log_samples import identical
+from langchain_convmem.testing.log_contract import identical
 from langchain_convmem.views.context import context
-from langchain_convmem.views.copies import message_key
 from langchain_convmem.views.live import live_entries, live_summary, uncovered
+from langchain_convmem.views.messages import message_key
 from langchain_convmem.views.tokens import count_tokens
 
 

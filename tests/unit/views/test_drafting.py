@@ -12,9 +12,9 @@ from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, System
 import langchain_convmem
 from langchain_convmem.errors import ConfigError, InvalidMessageError
 from langchain_convmem.records import Control, Cover, Draft, Metadata
-from langchain_convmem.testing.log_samples import SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES
 from langchain_convmem.views.codec import draft_of, encode_body
-from langchain_convmem.views.drafting import Drafting, is_remembered
+from langchain_convmem.views.drafts import Drafting, is_remembered
 
 PACKAGE = Path(langchain_convmem.__file__).parent
 SECRET = "sk-4242"
@@ -236,10 +236,10 @@ def test_edits_say_nothing_and_pass():
 # -- the one place ------------------------------------------------------------------------------
 
 OTHER_DRAFTS = {
-    "turns/opening.py",  # of what the hook left of the user's message
+    "wrap.py",  # of what the hook left of the user's message
     "turns/state_sync.py",  # of artifacts made plain, and passed through the hook
-    "moving/exported.py",  # checks what it read
-    "moving/threads.py",  # checks what it read
+    "transfer/formats/convmem.py",  # checks what it read
+    "transfer/threads.py",  # checks what it read
 }
 """Where else in the way of a message to the log drafts are made."""
 
@@ -247,8 +247,8 @@ OTHER_DRAFTS = {
 def test_messages_become_drafts_in_one_place():
     found = {
         path.relative_to(PACKAGE).as_posix()
-        for part in ("memory", "turns", "history", "moving", "recall", "cli")
-        for path in (PACKAGE / part).rglob("*.py")
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in {"views", "testing", "logs"}
         if "draft_of" in _names(path)
     }
     assert found == OTHER_DRAFTS

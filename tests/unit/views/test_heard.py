@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from langchain_convmem.errors import ConfigError, InvalidMessageError
-from langchain_convmem.views.heard import count_heard, cut_to_heard
+from langchain_convmem.views.drafts import count_heard, cut_to_heard
 
 REPLY = "Your train leaves from platform 9, at noon. Do you need a ticket?"
 CALL = {"name": "platform", "args": {}, "id": "c1", "type": "tool_call"}

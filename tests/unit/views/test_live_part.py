@@ -16,8 +16,7 @@ from langchain_convmem.errors import BudgetError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Context, Entry
 from langchain_convmem.views.codec import draft_of
-from langchain_convmem.views.context import context
-from langchain_convmem.views.live_part import LivePart, is_current, narrowed
+from langchain_convmem.views.context import LivePart, context, is_current, narrowed
 from langchain_convmem.views.tokens import count_tokens
 from tests.fuzz.generator import KEY, history
 

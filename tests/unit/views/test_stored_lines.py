@@ -12,10 +12,9 @@ from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.logs.base import Row, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
-from langchain_convmem.testing.log_samples import ODD_TEXTS, SAMPLE_MESSAGES
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
 from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata, role_of
-from langchain_convmem.views.lines import dialog_lines
-from langchain_convmem.views.stored_lines import plain_lines
+from langchain_convmem.views.lines import dialog_lines, plain_lines
 
 KEY = ThreadKey("ana", "t")
 USAGE = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}

@@ -11,7 +11,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Cover, Draft
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.context import context
-from langchain_convmem.views.summary_text import shown_summary
+from langchain_convmem.views.summaries import shown_summary
 
 
 def test_a_summary_is_fenced_and_labelled_as_data():

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.views.live import live_entries
-from langchain_convmem.views.tool_calls import answered_calls
-from langchain_convmem.views.turns import has_calls
-from langchain_convmem.views.window import (
+from langchain_convmem.views.summaries import (
     closing_points,
     said_since,
     summary_window,
     window_of,
 )
+from langchain_convmem.views.tool_calls import answered_calls
+from langchain_convmem.views.turns import has_calls
 
 
 def call(*names):

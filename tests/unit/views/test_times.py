@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_convmem.views.times import day_text, iso_time, moment_at
+from langchain_convmem.views.lines import day_text, iso_time, moment_at
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from langchain_convmem import ChatTemplate
-from langchain_convmem.chat_templates.sources import BUILTINS, read_builtin
-from langchain_convmem.conversation.replies import REPLY_FORMATS, format_of
+from langchain_convmem.text.chat_template import BUILTINS, read_builtin
+from langchain_convmem.text.reply_formats import REPLY_FORMATS, format_of
 
 OURS = {
     "chatml": ("hermes", ("<|im_end|>",)),

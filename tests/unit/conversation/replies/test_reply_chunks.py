@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, message_chunk_to_message
 from written_calls import WRITTEN
 
-from langchain_convmem.conversation.replies import (
-    REPLY_FORMATS,
-    Channel,
-    ReplyReader,
-    read_reply,
-)
 from langchain_convmem.errors import ReplyFormatError
+from langchain_convmem.text.replies import ReplyReader, read_reply
+from langchain_convmem.text.reply_formats import REPLY_FORMATS, Channel
 
 FORMATS = sorted(REPLY_FORMATS)
 PIECES = ["\n", "\n\n", " ", "a", "{", "}", "[", "]", '"', "'", ";", ",", "f(", "x=1", "\\", ":"]

@@ -9,17 +9,16 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from written_calls import CALLS, WRITTEN
 
-from langchain_convmem.conversation.replies import (
+from langchain_convmem.errors import ConfigError, ReplyFormatError
+from langchain_convmem.text.call_syntaxes import Call
+from langchain_convmem.text.replies import ReplyReader, read_reply
+from langchain_convmem.text.reply_formats import (
     REPLY_FORMATS,
     Channel,
     Fence,
     ReplyFormat,
-    ReplyReader,
-    read_reply,
     reply_format,
 )
-from langchain_convmem.conversation.replies.syntaxes.calls import Call
-from langchain_convmem.errors import ConfigError, ReplyFormatError
 
 
 def called(message: AIMessage) -> list[tuple[str, dict]]:

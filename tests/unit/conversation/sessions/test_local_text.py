@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.conversation.sessions import LocalEngine
-from langchain_convmem.conversation.sessions.checkpoints import Checkpoints
-from langchain_convmem.conversation.sessions.finishing import finished_in_thread
-from langchain_convmem.conversation.sessions.local_text import TokenReader, text_of, token_ids
-from langchain_convmem.conversation.sessions.sampling import Sampling
 from langchain_convmem.errors import ConfigError, MissingExtraError, UnknownCheckpointError
+from langchain_convmem.text.checkpoints import Checkpoints
+from langchain_convmem.text.local import (
+    LocalEngine,
+    Sampling,
+    TokenReader,
+    finished_in_thread,
+    text_of,
+    token_ids,
+)
 
 
 class ByteTokenizer:

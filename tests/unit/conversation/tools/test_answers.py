@@ -18,8 +18,8 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Command
 
 from langchain_convmem.conversation.tools import ToolSet
+from langchain_convmem.effects import arun, run
 from langchain_convmem.errors import ConfigError, ConversationBusyError, TurnCancelledError
-from langchain_convmem.steps import arun, run
 
 SPEAKER = contextvars.ContextVar("speaker", default="nobody")
 

@@ -13,7 +13,7 @@ from scripted_agents import RUNS, agent_with, calls, entries, look, says, shape,
 from scripted_chat import FailingLog, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationMemory
-from langchain_convmem.views.context import INTERRUPTED_RESULT
+from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
 
 @pytest.mark.parametrize("way", RUNS)

@@ -21,8 +21,8 @@ from langchain_convmem.integrations.langgraph import (
     recall_node,
     record_node,
 )
-from langchain_convmem.views.context import INTERRUPTED_RESULT
 from langchain_convmem.views.live import live_entries
+from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT
 
 
 def said_by(memory):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
+from langchain_convmem.recall.vectors import SegmentVectors, rounded
 
 
 def vector_at(degrees):

@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_convmem.effects import run
 from langchain_convmem.errors import EmbedderChangedError, LogUnavailableError
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall
-from langchain_convmem.recall.indexes import known_texts, owner_index, segment_store
+from langchain_convmem.recall import EmbeddedEmbeddings, LineRecall, segment_store
+from langchain_convmem.recall import index as known_texts
+from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Control, Draft, Owner, ThreadKey
-from langchain_convmem.steps import run
 from langchain_convmem.views.codec import draft_of
 
 ANA = Owner(user_id="ana")
@@ -283,7 +284,7 @@ import os, sys
 from langchain_core.embeddings import Embeddings
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.indexes import owner_index
+from langchain_convmem.recall import index as owner_index
 from langchain_convmem.records import Owner
 
 class Dying(Embeddings):

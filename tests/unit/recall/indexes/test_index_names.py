@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall, RecallSettings
-from langchain_convmem.recall.indexes import vectors as vectors_module
-from langchain_convmem.recall.indexes.vectors import SegmentVectors, rounded
+from langchain_convmem.recall import vectors as vectors_module
+from langchain_convmem.recall.vectors import SegmentVectors, rounded
 from langchain_convmem.records import Owner
 
 ANA = Owner(user_id="ana")
@@ -142,7 +142,7 @@ import json, sys, warnings
 # Old releases of FAISS warn when they are imported.
 warnings.simplefilter("ignore", DeprecationWarning)
 import numpy as np
-from langchain_convmem.recall.indexes import vectors
+from langchain_convmem.recall import vectors
 name, bits, plain_rows = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 vectors._PLAIN_ROWS = plain_rows
 stored = vectors.SegmentVectors(index=name, bits=bits)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.recall.indexes import log_reader
-from langchain_convmem.recall.indexes.log_reader import LogReader
+from langchain_convmem.recall import index as log_reader
+from langchain_convmem.recall.index import LogReader
 from langchain_convmem.records import Changes, Control, Draft, Owner, ThreadKey
 
 ANA = Owner(user_id="ana")

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from langchain_convmem.errors import ConfigError, DimensionMismatchError
 from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.recall import ExactIndex, FaissIndex, LineRecall, RecallSettings
-from langchain_convmem.recall.indexes import vectors as vectors_module
-from langchain_convmem.recall.indexes.growable import Growable
-from langchain_convmem.recall.indexes.vectors import SegmentVectors, half_bytes, rounded
+from langchain_convmem.recall import vectors as vectors_module
+from langchain_convmem.recall.vectors import SegmentVectors, half_bytes, rounded
 from langchain_convmem.records import Owner
+from langchain_convmem.words.bm25 import Growable
 
 ANA = Owner(user_id="ana")
 DIM = 8

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.indexes.segment_table import SESSION_GAP_MS, SegmentTable
+from langchain_convmem.recall.segments import SESSION_GAP_MS, SegmentTable
 from langchain_convmem.records import ThreadKey
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.indexes.segments import SEGMENT_CHARS, UNCUT_CHARS, split_line
+from langchain_convmem.recall.segments import SEGMENT_CHARS, UNCUT_CHARS, split_line
 
 WORDS = st.text(alphabet="ab cd.!?\n\t。\uff01字é", max_size=30)
 LONG = st.lists(WORDS, max_size=80).map(" ".join)

@@ -5,9 +5,9 @@ import pytest
 
 from langchain_convmem.logs import SQLiteLog
 from langchain_convmem.recall import LineRecall
-from langchain_convmem.recall.indexes.segment_store import stored_whole
-from langchain_convmem.recall.words.analysis import ANALYSIS_VERSION
+from langchain_convmem.recall.segment_store import stored_whole
 from langchain_convmem.records import Owner, StoredSegment
+from langchain_convmem.words.analysis import ANALYSIS_VERSION
 
 ANA = Owner(user_id="ana")
 TEXTS = ["car one", "tree two. " * 90, "dog three", "boat four", "lamp five"]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.words.analysis import analyze, is_stop_word, query_terms
-from langchain_convmem.recall.words.languages import LATIN, is_function_word, language_of
-from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.words.analysis import analyze, is_stop_word, query_terms
+from langchain_convmem.words.bm25 import LexicalIndex
+from langchain_convmem.words.languages import LATIN, is_function_word, language_of
 
 
 def test_words_are_casefolded_and_stemmed():

@@ -12,9 +12,9 @@ from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.recall import LineRecall, RecallSettings
-from langchain_convmem.recall.words.dates import spans
 from langchain_convmem.records import Owner, ThreadKey
 from langchain_convmem.views.codec import draft_of
+from langchain_convmem.words.dates import spans
 
 ANA = Owner(user_id="ana")
 # A Monday.

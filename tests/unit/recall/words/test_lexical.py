@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.words.lexical import LexicalIndex
+from langchain_convmem.words.bm25 import LexicalIndex
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=25)
 

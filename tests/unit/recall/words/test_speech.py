@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.recall.words.courtesies import is_courtesy
-from langchain_convmem.recall.words.speech import Meant, marks, read_question, statements
+from langchain_convmem.words.speech import Meant, is_courtesy, marks, read_question, statements
 
 # -- who a question is about ---------------------------------------------------------------------
 

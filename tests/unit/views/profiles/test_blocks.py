@@ -7,7 +7,7 @@ from histories import spoken
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.views.context import context
-from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)

@@ -9,8 +9,8 @@ from histories import spoken
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem.views.context import context
-from langchain_convmem.views.profiles import PROFILES
-from langchain_convmem.views.profiles.media import read_media
+from langchain_convmem.views.media import read_media
+from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)

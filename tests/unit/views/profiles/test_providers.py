@@ -15,8 +15,8 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.views.context import INTERRUPTED_RESULT, INTERRUPTED_SOURCE, context
-from langchain_convmem.views.profiles import (
+from langchain_convmem.views.context import context
+from langchain_convmem.views.providers import (
     ANTHROPIC,
     BEDROCK_CONVERSE,
     GEMINI,
@@ -27,6 +27,7 @@ from langchain_convmem.views.profiles import (
     profile_for,
     resolved,
 )
+from langchain_convmem.views.tool_calls import INTERRUPTED_RESULT, INTERRUPTED_SOURCE
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)

@@ -12,7 +12,7 @@ from langchain_convmem.logs import InMemoryLog
 from langchain_convmem.records import Control, Cover, Draft
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.context import context
-from langchain_convmem.views.profiles import PROFILES
+from langchain_convmem.views.providers import PROFILES
 from tests.fuzz.validators import VALIDATORS
 
 ALL = sorted(PROFILES)

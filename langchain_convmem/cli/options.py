@@ -1,0 +1,183 @@
+"""What commands share: how one is declared, the options of several, and the memory at `--db`."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from langchain_convmem.cli.output import Terminal
+from langchain_convmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+    from langchain_convmem.logs.sqlite import SQLiteLog
+    from langchain_convmem.memory import ConversationMemory
+    from langchain_convmem.protocols import MessageLog
+    from langchain_convmem.records import ThreadInfo
+
+LOG = click.Path(path_type=str)
+"""The type of `--db`, `--from` and `--to`: a path or an address; shells complete it as a path."""
+
+
+# -- declaring commands ---------------------------------------------------------------------------
+
+
+class CommandGroup(click.Group):
+    """Commands in the order in which they were added; a misspelt name is answered with a guess."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own
+        """Return the names in the order of the help."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names.
+
+        Raises:
+            click.UsageError: If there is none; says which one was probably meant.
+        """
+        name = args[0]
+        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
+            # click guesses by itself from 8.4 on; earlier releases do not.
+            near = difflib.get_close_matches(name, self.commands)
+            guess = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{guess}")
+        return super().resolve_command(ctx, args)
+
+
+def command(name: str, *examples: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Declare a command: the function gets the terminal, then its options, and returns the code.
+
+    `--json` and the examples are added; the function's docstring is the help.
+    """
+
+    def declare(run: Callable[..., int]) -> click.Command:
+        @functools.wraps(run)
+        def call(*, as_json: bool, **options: Any) -> int:
+            return run(Terminal.open(as_json=as_json), **options)
+
+        shown = "\n".join(f"  {example}" for example in examples)
+        made = click.command(name, epilog=f"\b\nExamples:\n{shown}")(call)
+        made.params.append(
+            click.Option(["--json", "as_json"], is_flag=True, help="Print the result as JSON.")
+        )
+        return made
+
+    return declare
+
+
+db_option = click.option(
+    "--db",
+    type=LOG,
+    metavar="LOG",
+    default="memory.db",
+    envvar="CONVMEM_DB",
+    show_default=True,
+    show_envvar=True,
+    help="A database file, or an address: postgresql://USER@HOST/DATABASE?schema=NAME, "
+    "dynamodb://TABLE?region=NAME&endpoint=URL.",
+)
+user_option = click.option(
+    "--user",
+    metavar="ID",
+    default="me",
+    envvar="CONVMEM_USER",
+    show_default=True,
+    show_envvar=True,
+    help="The user whose memory to use.",
+)
+
+
+def refuse_usage(problem: str) -> NoReturn:
+    """End the command as one that was called wrongly, with code 2.
+
+    Raises:
+        click.UsageError: Always.
+    """
+    raise click.UsageError(problem, click.get_current_context())
+
+
+# -- the memory that a command works on -----------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_memory(
+    db: str, *, create: bool = False, embeddings: Embeddings | None = None
+) -> Iterator[ConversationMemory]:
+    """Open the memory at `--db`, and close it after the block.
+
+    Args:
+        db: A path or an address.
+        create: Make a file that is not there; to read from an empty new one would mislead.
+        embeddings: The embedder; None is the one that the memory has.
+
+    Raises:
+        ConfigError: If there is no such file, or the address is unusable.
+    """
+    from langchain_convmem.memory import ConversationMemory
+
+    if not create:
+        _require_file(db)
+    with ConversationMemory.open(db, embeddings=embeddings) as memory:
+        yield memory
+
+
+def open_existing_log(db: str) -> MessageLog:
+    """Open the log at an address or in a file that must be there; the caller closes it.
+
+    Raises:
+        ConfigError: If there is no such file, or the address is unusable.
+    """
+    from langchain_convmem.logs.addresses import open_log
+
+    _require_file(db)
+    return open_log(db)
+
+
+def open_existing_file(db: str) -> SQLiteLog:
+    """Open the log in a database file that must be there; the caller closes it.
+
+    Raises:
+        ConfigError: If there is no such file, or it is the address of a server.
+    """
+    from langchain_convmem.logs.sqlite import SQLiteLog
+
+    if _is_address(db):
+        # Not quoted: it may hold a password.
+        raise ConfigError("this is the address of a server; expected the path of a database file")
+    _require_file(db)
+    return SQLiteLog(db)
+
+
+def _is_address(db: str) -> bool:
+    return "://" in db
+
+
+def _require_file(db: str) -> None:
+    if not _is_address(db) and not Path(db).exists():
+        msg = (
+            f"there is no database at {db}; create one with 'convmem import FILE --db {db}' "
+            f"or 'convmem chat --db {db}', or name another with --db"
+        )
+        raise ConfigError(msg)
+
+
+def find_thread(memory: ConversationMemory, user_id: str, thread_id: str) -> ThreadInfo:
+    """Return what is known of a thread.
+
+    Raises:
+        ConfigError: If the user has no such thread: most likely its name is misspelt.
+    """
+    for info in memory.threads(user_id=user_id):
+        if info.key.thread_id == thread_id:
+            return info
+    msg = f"user {user_id!r} has no thread {thread_id!r}; 'convmem threads' lists what there is"
+    raise ConfigError(msg)

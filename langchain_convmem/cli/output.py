@@ -1,0 +1,219 @@
+"""The terminal: where commands read and print, and how text becomes safe to print.
+
+The only file that knows rich and the streams of the process. Light to import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_convmem.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Stage = Callable[[str], Callable[[int, int], None]]
+"""Names a stage of a job and gets the function that reports how much of it is done, of all."""
+
+
+class Styled(NamedTuple):
+    """A line and how it looks on a terminal that has styles."""
+
+    text: str
+    style: str | None = None
+
+
+class Terminal:
+    """Where a command reads and prints. Text is shown as it is, terminal codes made visible.
+
+    Attributes:
+        is_interactive: Whether a person sits in front of it, rather than a pipe.
+        as_json: Whether results are to be printed as JSON.
+    """
+
+    def __init__(self, out: Console, err: Console, *, as_json: bool = False) -> None:
+        """Print results on `out`, everything else on `err`."""
+        self._out = out
+        self._err = err
+        self._is_mid_line = False
+        self.is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
+        self.as_json = as_json
+
+    @classmethod
+    def open(cls, *, as_json: bool = False) -> Terminal:
+        """Return the terminal of the process.
+
+        Raises:
+            MissingExtraError: If rich is not installed.
+        """
+        try:
+            from rich.console import Console
+        except ImportError as error:
+            raise MissingExtraError.for_extra("the command line convmem", "cli") from error
+        return cls(Console(), Console(stderr=True), as_json=as_json)
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def print_line(self, text: str, style: str | None = None) -> None:
+        """Print a line of the result, or the rest of one."""
+        self._is_mid_line = False
+        self._out.out(escape_controls(text), style=style, highlight=False)
+
+    def print_lines(self, lines: Iterable[Styled]) -> None:
+        """Print styled lines of the result."""
+        for line in lines:
+            self.print_line(line.text, line.style)
+
+    def print_json(self, value: Any) -> None:
+        """Print the whole result as JSON."""
+        self._out.out(encode_json(value), highlight=False)
+
+    def print_json_line(self, value: Any) -> None:
+        """Print one of several results as JSON on a line of its own, at once."""
+        self._out.out(encode_json(value, indent=None), highlight=False)
+        self._out.file.flush()
+
+    def print_rows(self, rows: Iterable[str]) -> int:
+        """Print rows that are safe to print as UTF-8, whatever the terminal's encoding.
+
+        Returns:
+            How many.
+        """
+        count = 0
+        file = self._out.file
+        buffer = getattr(file, "buffer", None)
+        for row in rows:
+            count += 1
+            if buffer is None:
+                file.write(f"{row}\n")
+            else:
+                buffer.write(f"{row}\n".encode())
+        file.flush()
+        return count
+
+    def write(self, text: str) -> None:
+        """Print a piece of a line at once."""
+        self._is_mid_line = not text.endswith("\n") if text else self._is_mid_line
+        self._out.out(escape_controls(text), end="", highlight=False)
+
+    def break_off(self) -> None:
+        """End a line that was not finished, so that what comes next starts on its own."""
+        if self._is_mid_line:
+            self.print_line("")
+
+    # -- everything else --------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Say something that is not a result."""
+        self._err.out(escape_controls(text), style="dim", highlight=False)
+
+    def complain(self, error: Exception) -> None:
+        """Say what went wrong, where the command goes on."""
+        self._err.out(escape_controls(f"convmem: {error}"), style="red", highlight=False)
+
+    @contextlib.contextmanager
+    def show_progress(self) -> Iterator[Stage]:
+        """Show bars on standard error while the block runs, one per stage, with the time left."""
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        quiet = not self._err.is_terminal
+        with Progress(*columns, console=self._err, transient=True, disable=quiet) as bars:
+
+            def add_stage(name: str) -> Callable[[int, int], None]:
+                task = bars.add_task(name, total=None, rate="")
+
+                def report(done: int, total: int) -> None:
+                    speed = next(one.speed for one in bars.tasks if one.id == task)
+                    rate = "" if speed is None else f"{speed:,.0f}/s"
+                    bars.update(task, completed=done, total=total, rate=rate)
+
+                return report
+
+            yield add_stage
+
+    # -- input ------------------------------------------------------------------------------------
+
+    def read_lines(self, prompt: str) -> Iterator[str]:
+        """Yield lines of standard input until its end, or until Ctrl-C while waiting for one.
+
+        Args:
+            prompt: Shown to a person before each line.
+
+        Raises:
+            ConfigError: If the input is not UTF-8.
+        """
+        if self.is_interactive:
+            with contextlib.suppress(ImportError):  # absent on some platforms
+                import readline  # noqa: F401 - importing it lets input() edit lines
+        while True:
+            try:
+                line = input(prompt) if self.is_interactive else sys.stdin.readline()
+                line.encode()
+            except UnicodeError as error:
+                msg = f"standard input is not UTF-8 text: {error}"
+                raise ConfigError(msg) from error
+            except EOFError:
+                self.print_line("")
+                return
+            except KeyboardInterrupt:
+                if not self.is_interactive:
+                    raise
+                self.print_line("")
+                return
+            if not line and not self.is_interactive:
+                return
+            yield line.rstrip("\r\n")
+
+    def ask(self, question: str) -> bool:
+        """Ask a person; anything but a yes is a no."""
+        answer = next(self.read_lines(f"{question} [y/N] "), "")
+        return is_yes(answer)
+
+
+def is_yes(answer: str) -> bool:
+    """Return whether what a person typed agrees."""
+    return answer.strip().lower() in {"y", "yes"}
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+def format_count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return the number with its noun: `1 thread`, `2 threads`."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_NOT_IN_JSON = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
+
+
+def escape_controls(text: str) -> str:
+    """Return the text with control characters made visible, line feeds and tabs apart.
+
+    What was said once may come from anywhere; printed as it is, it could command the terminal.
+    """
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def encode_json(value: Any, *, indent: int | None = 2) -> str:
+    """Return the value as JSON that is safe to print and exact to read back."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _NOT_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -1,0 +1,517 @@
+"""Tools of a conversation: what a model may call, who allows it, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, is_typeddict
+
+from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
+
+from langchain_convmem.effects import Step, Steps
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.views.media import read_media
+from langchain_convmem.views.tool_calls import calls_of
+from langchain_convmem.workers import in_own_loop, in_thread, in_threads
+
+ToolLike: TypeAlias = BaseTool | Callable[..., Any] | type[BaseModel] | Mapping[str, Any]
+
+
+"""A tool or function, which can be run; a class of pydantic or a typed dict, or a map, which only
+describe one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    name: str
+    bindable: Any
+    schema: dict[str, Any]
+    runnable: BaseTool | None = None
+
+
+class ToolSet:
+    """The tools of a conversation, in order. Immutable and thread-safe, as far as the tools are."""
+
+    def __init__(self, tools: Sequence[ToolLike] = ()) -> None:
+        """Create the set.
+
+        Raises:
+            ConfigError: If one is no tool, or two have one name.
+        """
+        if not isinstance(tools, Iterable) or isinstance(tools, Mapping | str):
+            raise ConfigError(f"the tools are {tools!r:.80}; pass a list of tools")
+        self._tools = tuple(_tool(tool) for tool in tools)
+        names = self.names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"more than one tool is called {twice[0]!r}; rename all but one")
+        self._runnable = {tool.name: tool.runnable for tool in self._tools if tool.runnable}
+
+    @classmethod
+    def of(cls, tools: ToolSet | Sequence[ToolLike] | None) -> ToolSet:
+        """Return tools as a set: a set as it is, None as an empty one.
+
+        Raises:
+            ConfigError: If one is no tool, or two have one name.
+        """
+        return tools if isinstance(tools, ToolSet) else cls(() if tools is None else tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names, in order."""
+        return tuple(tool.name for tool in self._tools)
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """Descriptions in OpenAI's form, as templates read them; copies."""
+        return copy.deepcopy([tool.schema for tool in self._tools])
+
+    @property
+    def bindable(self) -> list[Any]:
+        """What `bind_tools` of a chat model takes."""
+        return [tool.bindable for tool in self._tools]
+
+    def is_executable(self, name: str) -> bool:
+        """Return whether the tool can be run here; what is only described cannot."""
+        return name in self._runnable
+
+    def answers_steps(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        config: RunnableConfig | None = None,
+        handler: ToolHandler | None = None,
+        on_result: ResultHook | None = None,
+        parallel: bool = True,
+        cancelled: Future[Any] | None = None,
+    ) -> Steps[list[ToolMessage]]:
+        """Run calls and return one answer for each, in their order.
+
+        First the handler is asked about every call that can be run, then the allowed ones run,
+        then the hook sees every answer: each of these in the order of the calls.
+
+        Args:
+            calls: What the model called.
+            config: Passed to the tools; `max_concurrency` bounds how many run at once.
+            handler: Whether a call may run: True, False, a reason against it, or another call to
+                run instead. A plain or async function; what it raises ends the turn.
+            on_result: Gets each call and its answer, and returns what to tell the model instead,
+                or None. A plain or async function; what it raises ends the turn.
+            parallel: Whether calls run at once.
+            cancelled: Concerns synchronous turns: once it has a result, `TurnCancelledError` is
+                raised without waiting for tools that run, whose results are dropped. If it has
+                an exception, that is raised.
+
+        Returns:
+            Results. A tool that is unknown, denied or raises is answered with "Error: ..." and
+            `status="error"`. KeyboardInterrupt and cancellation are raised.
+        """
+        return answers_steps(
+            self._runnable,
+            calls,
+            config=config,
+            handler=handler,
+            on_result=on_result,
+            parallel=parallel,
+            cancelled=cancelled,
+        )
+
+
+# -- what may be a tool ---------------------------------------------------------------------------
+def _tool(given: Any) -> _Tool:
+    if isinstance(given, Mapping):
+        return _described(dict(given))
+    if is_typeddict(given) or (isinstance(given, type) and issubclass(given, BaseModel)):
+        schema = convert_to_openai_tool(given)
+        return _Tool(schema["function"]["name"], given, schema)
+    if not isinstance(given, BaseTool):
+        given = _of_function(given)
+    return _Tool(given.name, given, convert_to_openai_tool(given), given)
+
+
+def _of_function(given: Any) -> BaseTool:
+    name = getattr(given, "__name__", None)
+    if isinstance(given, type) or not callable(given) or not name:
+        raise ConfigError(
+            f"{given!r:.80} is no tool; pass a function with a name, a BaseTool, a pydantic class "
+            "or a map"
+        )
+    is_async = inspect.iscoroutinefunction(given)
+    make = partial(
+        StructuredTool.from_function,
+        **{"coroutine" if is_async else "func": given},
+        error_on_invalid_docstring=False,
+    )
+    try:
+        return make(parse_docstring=True)
+    except (TypeError, ValueError, NameError) as error:
+        raise ConfigError(
+            f"the function {name!r} cannot be described as a tool: {error}; give it a docstring "
+            "and type its arguments, or make it a tool with langchain_core.tools.tool"
+        ) from error
+
+
+def _described(given: dict[str, Any]) -> _Tool:
+    """Return a tool that a map describes; a provider's own tools have no form but their own."""
+    given = copy.deepcopy(given)
+    try:
+        schema = convert_to_openai_tool(given)
+    except (LookupError, TypeError, ValueError):
+        schema = given
+    function = schema.get("function", schema)
+    name = function.get("name") if isinstance(function, Mapping) else None
+    own = name or given.get("type") or next(iter(given), None)
+    if not isinstance(own, str):
+        raise ConfigError(f"{given!r:.80} describes no tool; it needs a 'name'")
+    return _Tool(own, given, schema)
+
+
+# -- The border to tools: they may raise anything, and the model is told --------------------------
+
+
+_logger = logging.getLogger("langchain_convmem")
+
+
+_MOST_AT_ONCE = 32
+
+
+Verdict: TypeAlias = bool | str | ToolCall
+
+
+ToolHandler: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
+
+
+"""Whether a call may run: True, False, a reason against it, or the call to run instead."""
+
+
+ResultHook: TypeAlias = Callable[[ToolCall, ToolMessage], Any]
+
+
+"""What to tell the model instead of an answer: text, a message, another value; None for as is."""
+
+
+def answers_steps(
+    tools: Mapping[str, BaseTool],
+    calls: Sequence[ToolCall],
+    *,
+    config: RunnableConfig | None,
+    handler: ToolHandler | None,
+    on_result: ResultHook | None,
+    parallel: bool,
+    cancelled: Future[Any] | None,
+) -> Steps[list[ToolMessage]]:
+    """Return one answer for each call, in order; see `ToolSet.answers_steps`."""
+    decided: list[ToolCall | ToolMessage] = []
+    for call in calls:
+        decided.append((yield from _decision_steps(tools, call, handler)))  # noqa: PERF401
+    allowed = [(tools[call["name"]], call) for call in decided if not isinstance(call, ToolMessage)]
+    at_most = _at_most(config, len(allowed)) if parallel else 1
+    results = yield Step(
+        lambda: _run(allowed, config, at_most=at_most, cancelled=cancelled),
+        lambda: _arun(allowed, config, at_most=at_most),
+    )
+    waiting = iter(results)
+    answers = [item if isinstance(item, ToolMessage) else next(waiting) for item in decided]
+    if on_result is None:
+        return answers
+    seen = []
+    for call, answer in zip(calls, answers, strict=True):
+        seen.append(
+            rewritten(answer, (yield _asked(on_result, copy.deepcopy(call), answer.model_copy())))
+        )
+    return seen
+
+
+def _at_most(config: RunnableConfig | None, count: int) -> int:
+    limit = (config or {}).get("max_concurrency")
+    return max(1, min(_MOST_AT_ONCE if limit is None else limit, count))
+
+
+# -- whether a call may run -----------------------------------------------------------------------
+def _decision_steps(
+    tools: Mapping[str, BaseTool], call: ToolCall, handler: ToolHandler | None
+) -> Steps[ToolCall | ToolMessage]:
+    """Return the call to run, or the answer to one that does not run."""
+    if call["name"] not in tools:
+        return refused(call, _unknown(call["name"], tools))
+    if handler is None:
+        return call
+    verdict = yield _asked(handler, copy.deepcopy(call))
+    if verdict is True:
+        return call
+    if verdict is False:
+        return refused(call, "the call was denied")
+    if isinstance(verdict, str):
+        return refused(call, f"the call was denied: {verdict}")
+    return _changed(call, verdict, tools)
+
+
+def _changed(call: ToolCall, verdict: Any, tools: Mapping[str, BaseTool]) -> ToolCall | ToolMessage:
+    if not isinstance(verdict, Mapping) or not isinstance(verdict.get("args"), Mapping):
+        raise ConfigError(
+            f"the tool handler returned {verdict!r:.80} for {call['name']!r}; return True, False, "
+            "a reason against the call, or the call to run instead"
+        )
+    name = verdict.get("name", call["name"])
+    if name not in tools:
+        return refused(call, _unknown(name, tools))
+    return ToolCall(type="tool_call", name=name, args=dict(verdict["args"]), id=call["id"])
+
+
+def _unknown(name: str, tools: Mapping[str, BaseTool]) -> str:
+    return f"there is no tool {name!r} to run; there are: {', '.join(tools) or 'none'}"
+
+
+def _asked(function: Callable[..., Any], *args: Any) -> Step:
+    """Return the step that calls a function of the caller's, plain or async."""
+    return Step(partial(_ask, function, *args), partial(_aask, function, *args))
+
+
+def _ask(function: Callable[..., Any], *args: Any) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return in_own_loop(lambda: function(*args))
+    found = function(*args)
+    return in_own_loop(lambda: found) if inspect.isawaitable(found) else found
+
+
+async def _aask(function: Callable[..., Any], *args: Any) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    found = await in_thread(lambda: function(*args))
+    return await found if inspect.isawaitable(found) else found
+
+
+# -- running --------------------------------------------------------------------------------------
+_Allowed: TypeAlias = Sequence[tuple[BaseTool, ToolCall]]
+
+
+def _run(
+    allowed: _Allowed,
+    config: RunnableConfig | None,
+    *,
+    at_most: int,
+    cancelled: Future[Any] | None,
+) -> list[ToolMessage]:
+    jobs = [partial(_invoke, tool, call, config) for tool, call in allowed]
+    # One after the other in the caller's own thread, unless somebody may want to stop waiting.
+    if at_most == 1 and cancelled is None:
+        return [job() for job in jobs]
+    return in_threads(jobs, at_most=at_most, cancelled=cancelled)
+
+
+async def _arun(
+    allowed: _Allowed, config: RunnableConfig | None, *, at_most: int
+) -> list[ToolMessage]:
+    room = asyncio.Semaphore(at_most)
+
+    async def answer(tool: BaseTool, call: ToolCall) -> ToolMessage:
+        async with room:
+            return await _ainvoke(tool, call, config)
+
+    tasks = [asyncio.ensure_future(answer(tool, call)) for tool, call in allowed]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _invoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
+    request = _request(call)
+    try:
+        if _has_coroutine(tool) and not _has_function(tool):
+            return answered(call, in_own_loop(lambda: tool.ainvoke(request, config)))
+        return answered(call, tool.invoke(request, config))
+    except Exception as error:  # noqa: BLE001
+        return _told(call, error)
+
+
+async def _ainvoke(tool: BaseTool, call: ToolCall, config: RunnableConfig | None) -> ToolMessage:
+    request = _request(call)
+    try:
+        if _has_coroutine(tool):
+            return answered(call, await tool.ainvoke(request, config))
+        return answered(call, await in_thread(lambda: tool.invoke(request, config)))
+    except Exception as error:  # noqa: BLE001
+        return _told(call, error)
+
+
+def _request(call: ToolCall) -> ToolCall:
+    """Return the call as LangChain's tools take it: with an id they answer with a message.
+
+    A copy, since the call stands in the history.
+    """
+    args = copy.deepcopy(call["args"])
+    return ToolCall(type="tool_call", name=call["name"], args=args, id=call["id"] or "")
+
+
+def _told(call: ToolCall, error: Exception) -> ToolMessage:
+    if _is_pause(error):
+        raise error
+    _logger.debug("tool %r raised an error; the model is told", call["name"], exc_info=error)
+    return failed(call, error)
+
+
+def _is_pause(error: Exception) -> bool:
+    """Return whether LangGraph stops its graph here, to go on later."""
+    return any(
+        kind.__module__ == "langgraph.errors" and kind.__name__ == "GraphBubbleUp"
+        for kind in type(error).__mro__
+    )
+
+
+def _has_coroutine(tool: BaseTool) -> bool:
+    if isinstance(tool, StructuredTool | Tool):
+        return tool.coroutine is not None
+    return type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - what LangChain asks too
+
+
+def _has_function(tool: BaseTool) -> bool:
+    return not isinstance(tool, StructuredTool | Tool) or tool.func is not None
+
+
+# -- What a model is told of a call ---------------------------------------------------------------
+
+
+CANCELLED = "the call was cancelled"
+
+
+def refused(call: Mapping[str, Any], reason: str) -> ToolMessage:
+    """Return the answer to a call that nothing came of."""
+    return ToolMessage(
+        f"Error: {reason}",
+        tool_call_id=str(call.get("id") or ""),
+        name=call.get("name"),
+        status="error",
+    )
+
+
+def failed(call: Mapping[str, Any], error: Exception) -> ToolMessage:
+    """Return the answer to a call whose tool raised an error.
+
+    The error's type is in `additional_kwargs["exception"]`.
+    """
+    kind = type(error).__name__
+    # A ToolException is written for the model; of others the type often says more than the text.
+    told = str(error) if isinstance(error, ToolException) else f"{kind}: {error}"
+    answer = refused(call, told.removesuffix(": ") or kind)
+    answer.additional_kwargs["exception"] = kind
+    return answer
+
+
+def cancelled_answers(calls: Iterable[ToolCall]) -> list[ToolMessage]:
+    """Return answers, in order, that close calls which nobody will answer any more."""
+    return [refused(call, CANCELLED) for call in calls]
+
+
+def answered(call: ToolCall, result: Any) -> ToolMessage:
+    """Return what a tool returned as the answer to the call.
+
+    A `ToolMessage` is kept, text stays text, content blocks stay blocks, anything else is JSON.
+    """
+    if not isinstance(result, ToolMessage):
+        kind = type(result).__name__
+        return refused(call, f"the tool returned a {kind}, which only a graph can carry out")
+    answer = result.model_copy()
+    answer.tool_call_id = str(call["id"] or "")
+    answer.name = answer.name or call["name"]
+    if isinstance(answer.content, list) and not _are_blocks(answer.content):
+        answer.content = as_json(answer.content)
+    return answer
+
+
+def _are_blocks(content: Sequence[Any]) -> bool:
+    return bool(content) and all(map(_is_block, content))
+
+
+def _is_block(block: Any) -> bool:
+    """Return whether a value is content, not just a map with a `type` (of a folder, say)."""
+    if not isinstance(block, Mapping):
+        return False
+    if block.get("type") == "text":
+        return isinstance(block.get("text"), str)
+    media = read_media(block)
+    return media is None or bool(media.data) or "source" in block
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON text; what JSON lacks is written as text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def rewritten(answer: ToolMessage, new: Any) -> ToolMessage:
+    """Return an answer as the caller wants it; what it said before is kept in its artifact.
+
+    Args:
+        answer: What the model would be told.
+        new: What to tell instead: text, a `ToolMessage`, or a value to write as JSON; None leaves
+            the answer as it is.
+    """
+    if new is None or new is answer:
+        return answer
+    before = {"original": answer.content}
+    if answer.artifact is not None:
+        before["artifact"] = answer.artifact
+    if isinstance(new, ToolMessage):
+        changed = new.model_copy(update={"tool_call_id": answer.tool_call_id})
+        if changed.artifact is None:
+            changed.artifact = before
+        return changed
+    content = new if isinstance(new, str) else as_json(new)
+    return answer.model_copy(update={"content": content, "artifact": before})
+
+
+# -- Calls that a history leaves open, and results that answer none -------------------------------
+
+
+def unanswered_calls(history: Iterable[BaseMessage]) -> list[ToolCall]:
+    """Return the calls that no later result answers, in order.
+
+    Results are matched by order too, since some models use an id anew in every reply: a result
+    answers the latest earlier call of its id that is still open.
+    """
+    made: list[ToolCall] = []
+    answered: set[int] = set()
+    waiting: dict[str | None, list[int]] = {}
+    for message in history:
+        if isinstance(message, ToolMessage):
+            answered.update(waiting.get(message.tool_call_id, [])[:1])
+            del waiting.get(message.tool_call_id, [])[:1]
+            continue
+        calls = calls_of(message)
+        waiting.update({call["id"]: [] for call in calls})
+        for number, call in enumerate(calls, len(made)):
+            waiting[call["id"]].append(number)
+        made += calls
+    return [call for number, call in enumerate(made) if number not in answered]
+
+
+def find_stray_results(
+    history: Sequence[BaseMessage], said: Sequence[BaseMessage]
+) -> list[ToolMessage]:
+    """Return the results that answer no call that is open before them."""
+    return [
+        message
+        for number, message in enumerate(said)
+        if isinstance(message, ToolMessage)
+        and message.tool_call_id
+        not in [call["id"] for call in unanswered_calls([*history, *said[:number]])]
+    ]

@@ -1,0 +1,1053 @@
+"""One thread, as the application sees it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, Self, TypeVar
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+
+from langchain_convmem.effects import Step, Steps, arun, run, step
+from langchain_convmem.errors import (
+    BudgetError,
+    ConfigError,
+    InvalidMessageError,
+    LogError,
+    StaleWindowError,
+)
+from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.protocols import (
+    MessageLog,
+    Stretch,
+    ThreadState,
+    ThreadTransactions,
+    speaks_for,
+)
+from langchain_convmem.records import (
+    CacheDraft,
+    Context,
+    Control,
+    Draft,
+    Entry,
+    Metadata,
+    Role,
+    StateDocument,
+    ThreadKey,
+    Turn,
+)
+from langchain_convmem.views.codec import role_of
+from langchain_convmem.views.context import (
+    LivePart,
+    SummaryPlace,
+    context,
+    is_current,
+    narrowed,
+    reads_alone,
+)
+from langchain_convmem.views.drafts import Drafting, Heard, WriteHook, content_of
+from langchain_convmem.views.edits import (
+    check_target,
+    clearing,
+    find_reply,
+    forked,
+    forked_summary,
+    kept_until,
+    plan_cut,
+    redoing,
+    replacing,
+    undoing,
+)
+from langchain_convmem.views.export import ExportCursor, export, html_table, text_table, turn_maps
+from langchain_convmem.views.live import live_entries, live_summary
+from langchain_convmem.views.messages import MessagesInput, read_messages
+from langchain_convmem.views.providers import Profile
+from langchain_convmem.views.summaries import (
+    SummaryWindow,
+    applied_summary,
+    check_kept,
+    checked_pieces,
+    summary_draft,
+    summary_window,
+    undoing_summary,
+)
+from langchain_convmem.views.tokens import count_tokens
+from langchain_convmem.views.turns import model_turns, runs, turn_of, turns
+
+_MESSAGES: dict[str, Callable[..., BaseMessage]] = {
+    "user": HumanMessage,
+    "assistant": AIMessage,
+    "system": SystemMessage,
+}
+
+
+# -- What every part of a history stands on: a log, and the key of a thread in it -----------------
+
+
+class LogThread:
+    """A thread of a log. Holds nothing of its own; thread-safe as the log is."""
+
+    log: MessageLog
+    key: ThreadKey
+    drafting: Drafting
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Everything ever added, in order of position, control entries included."""
+        return self.log.entries(self.key)
+
+    def _entries(self) -> Steps[list[Entry]]:
+        found: list[Entry] = yield step(self.log, "entries", self.key)
+        return found
+
+    def _append(self, drafts: Sequence[Draft]) -> Steps[list[Entry]]:
+        """Append, unless there is nothing to append."""
+        if not drafts:
+            return []
+        added: list[Entry] = yield step(self.log, "append", self.key, drafts)
+        return added
+
+    def _viewed(self, view: Callable[[Sequence[Entry]], T]) -> Steps[T]:
+        """Return what a view makes of the entries."""
+        return view((yield from self._entries()))
+
+
+# -- The part of a history that takes back and replaces what was said -----------------------------
+
+
+class EditedThread(LogThread):
+    """Undo, redo, replace, cut and clear. Every view follows; the log keeps everything."""
+
+    def undo(self, exchanges: int = 1) -> list[Turn]:
+        """Take back the last exchanges: what the user said and all that followed.
+
+        Several messages of the user in a row are one question. System messages stay. A summary
+        that tells of what is taken back goes with it, so that what else it covers is shown again.
+
+        Args:
+            exchanges: How many; more than there are is all of them.
+
+        Returns:
+            What was taken back, in order; empty if nothing was said.
+
+        Raises:
+            ConfigError: If `exchanges` is not at least 1.
+        """
+        return run(self._undoing(exchanges))
+
+    async def aundo(self, exchanges: int = 1) -> list[Turn]:
+        """Take back the last exchanges; see `undo`."""
+        return await arun(self._undoing(exchanges))
+
+    def _undoing(self, exchanges: int) -> Steps[list[Turn]]:
+        drafts, undone = undoing((yield from self._entries()), exchanges)
+        yield from self._append(drafts)
+        return [turn_of(parts) for parts in runs(undone)]
+
+    def redo(self) -> bool:
+        """Bring back what the latest undo or clear took out, summaries included.
+
+        Returns:
+            Whether anything came back: not if something was said since.
+        """
+        return bool(run(self._edited(redoing)))
+
+    async def aredo(self) -> bool:
+        """Bring back what the latest undo or clear took out; see `redo`."""
+        return bool(await arun(self._edited(redoing)))
+
+    def clear(self) -> None:
+        """Let every view start anew; the log keeps what was said (`forget` erases)."""
+        run(self._edited(clearing))
+
+    async def aclear(self) -> None:
+        """Let every view start anew; see `clear`."""
+        await arun(self._edited(clearing))
+
+    def _edited(self, edit: Callable[[Sequence[Entry]], list[Draft]]) -> Steps[list[Entry]]:
+        return (yield from self._append(edit((yield from self._entries()))))
+
+    def replace(
+        self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
+    ) -> AddedTurn:
+        """Put another message in the place of one, and return the turn that now holds it.
+
+        The message keeps its id, its place and its metadata: when it was said, marks, and what was
+        added to it; a text keeps what else the message held, such as its usage. By default all that
+        was said after it is taken back, since it answered something else; the same text again thus
+        asks for a new answer. After a system message nothing is taken back. A summary that tells of
+        anything replaced or taken back goes with it.
+
+        Args:
+            message_id: Id of the message, as `messages` show it.
+            message: The new message, of the same role, or its text.
+            keep_later: Keep what was said after it.
+
+        Raises:
+            ConfigError: If the thread shows no such message.
+            InvalidMessageError: If the text is blank or the role another, or if the write hook
+                stores nothing of the new message; nothing is written.
+        """
+        return run(self._replacing(message_id, message, keep_later=keep_later))
+
+    async def areplace(
+        self, message_id: str, message: BaseMessage | str, *, keep_later: bool = False
+    ) -> AddedTurn:
+        """Put another message in the place of one; see `replace`."""
+        return await arun(self._replacing(message_id, message, keep_later=keep_later))
+
+    def _replacing(
+        self, message_id: str, message: BaseMessage | str, *, keep_later: bool
+    ) -> Steps[AddedTurn]:
+        entries = yield from self._entries()
+        *edits, draft = replacing(entries, message_id, message, keep_later=keep_later)
+        kept = self.drafting.kept(draft)
+        if kept is None:
+            msg = (
+                f"nothing of the new message is to be stored, so {message_id!r} stays as it is; "
+                "take it out with undo() or memory.forget()"
+            )
+            raise InvalidMessageError(msg)
+        added = yield from self._append([*edits, kept])
+        return AddedTurn.holding(added[-1], (yield from self._entries()), self.log)
+
+    def cut_reply(self, heard_until: Heard, *, message_id: str | None = None) -> AddedTurn | None:
+        """Cut a spoken reply to what was heard of it: the rest was never said.
+
+        The reply keeps its id, its place and its metadata, and is marked `interrupted`, as an
+        attribute and in the message's `response_metadata`. What was said after it stays. A summary
+        that tells of it goes. The log keeps the reply as it was.
+
+        Args:
+            heard_until: How many characters of the stored text were heard, or the words that
+                were; see `count_heard` in `views.heard` for how these are found, after the write
+                hook was asked about them. 0 or blank text takes the reply out, but for its tool
+                calls.
+            message_id: Id of the reply; None is the latest one.
+
+        Returns:
+            The turn that holds the reply; None if nothing of it was heard.
+
+        Raises:
+            ConfigError: If the thread shows no such reply.
+            InvalidMessageError: If the words are not in the reply; nothing is written.
+        """
+        return run(self._cut_steps(heard_until, message_id))
+
+    async def acut_reply(
+        self, heard_until: Heard, *, message_id: str | None = None
+    ) -> AddedTurn | None:
+        """Cut a spoken reply to what was heard of it; see `cut_reply`."""
+        return await arun(self._cut_steps(heard_until, message_id))
+
+    def _cut_steps(self, heard: Heard, message_id: str | None) -> Steps[AddedTurn | None]:
+        cut = yield from cut_reply_steps(self.log, self.key, self.drafting, heard, message_id)
+        if cut is None:
+            return None
+        return AddedTurn.holding(cut, (yield from self._entries()), self.log)
+
+
+# -- The part of a history that hands out maps and tables -----------------------------------------
+
+
+DEFAULT_SINK = "default"
+
+
+class ExportedThread(LogThread):
+    """Turns as maps for a NoSQL log, and as tables for people."""
+
+    def to_maps(
+        self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
+    ) -> list[dict[str, Any]]:
+        """Return the conversation's turns as maps, to be stored by `id`.
+
+        A map is `{"id", "message": {"role", "contents"}, "metadata"}`; `metadata` has `summaryIds`,
+        `attribute` and `aux` where they are set, and `timing` in milliseconds since the epoch.
+
+        An increment never skips or repeats a turn, whoever else exports or writes meanwhile. A turn
+        that changed after it was given out (it grew, was edited, or was split by a summary) comes
+        again whole under its id. A turn that was given out and then undone, cleared or replaced
+        comes once more as it was, with `retracted` in its `attribute`; when an undo is undone, it
+        comes again without. Metadata that is added to a turn after it was given out, and what
+        `forget` erases, make no increment.
+
+        Args:
+            incremental: Only what `sink` has not got yet, and remember that it has it now. Else
+                everything that counts, and remember nothing.
+            exclude_last: Leave out the last turn, which may still grow. Pass False when a
+                conversation is over.
+            sink: Who takes the maps; every sink has a cursor of its own.
+
+        Raises:
+            ConfigError: If `sink` is empty, or the log cannot keep cursors.
+        """
+        return run(self._exporting(incremental, exclude_last, sink))
+
+    async def ato_maps(
+        self, *, incremental: bool = True, exclude_last: bool = True, sink: str = DEFAULT_SINK
+    ) -> list[dict[str, Any]]:
+        """Return the conversation's turns as maps; see `to_maps`."""
+        return await arun(self._exporting(incremental, exclude_last, sink))
+
+    def _exporting(
+        self, incremental: bool, exclude_last: bool, sink: str
+    ) -> Steps[list[dict[str, Any]]]:
+        if not incremental:
+            shown = turns((yield from self._entries()))
+            return turn_maps(shown[:-1] if exclude_last else shown)
+        if not isinstance(self.log, ThreadState):
+            msg = f"{self.log!r} keeps no cursors (ThreadState); export with incremental=False"
+            raise ConfigError(msg)
+        while True:
+            # The cursor first: entries read after it hold all that it counts.
+            document = yield from self._cursor(sink)
+            before = ExportCursor.of(None if document is None else document.value)
+            entries = yield from self._entries()
+            maps, after = export(entries, before, exclude_last=exclude_last)
+            if after == before:
+                return maps
+            version = None if document is None else document.version
+            written = yield step(
+                self.log,
+                "set_state",
+                self.key,
+                _name_of(sink),
+                after.to_document(),
+                expected=version,
+            )
+            if written is not None:
+                return maps
+
+    def _cursor(self, sink: str) -> Steps[StateDocument | None]:
+        found: StateDocument | None = yield step(self.log, "get_state", self.key, _name_of(sink))
+        return found
+
+    # -- tables ---------------------------------------------------------------------------------
+
+    def table(self) -> str:
+        """Return the conversation as text, one line per turn; `print(history)` shows the same.
+
+        Marks: `*` the first turn that a model gets, `-` the next turn to export to the default
+        sink, `^` the live summary.
+        """
+        return text_table(*run(self._table()))
+
+    async def atable(self) -> str:
+        """Return the conversation as text; see `table`."""
+        return text_table(*await arun(self._table()))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        """Return the latest turns as a table, for notebooks; what was said is escaped."""
+        return html_table(*run(self._table()))
+
+    def _table(self) -> Steps[tuple[Sequence[Entry], ExportCursor | None]]:
+        if not isinstance(self.log, ThreadState):
+            return (yield from self._entries()), None
+        document = yield from self._cursor(DEFAULT_SINK)
+        entries = yield from self._entries()
+        return entries, ExportCursor.of(None if document is None else document.value)
+
+
+# -- The part of a history that deals with summaries ----------------------------------------------
+
+
+class SummarizedThread(LogThread):
+    """Windows to summarise, and the summaries that were made of them."""
+
+    def summary_window(self) -> SummaryWindow:
+        """Return what the next summary must cover, as it is now.
+
+        It ends with the last reply behind which no tool is awaited, so that what the user said
+        last stays out; placeholders and system messages stay out too. Empty when there is nothing
+        new. Taking a window changes nothing.
+        """
+        return run(self._viewed(partial(summary_window, self.key)))
+
+    async def asummary_window(self) -> SummaryWindow:
+        """Return what the next summary must cover; see `summary_window`."""
+        return await arun(self._viewed(partial(summary_window, self.key)))
+
+    def add_summary(
+        self,
+        text: str | Sequence[str],
+        window: SummaryWindow,
+        *,
+        model: str = "",
+        prompt_version: str = "",
+    ) -> AddedTurn:
+        """Put a summary in the place of a window's turns, and return its turn.
+
+        The log keeps what it covers. What was added since the window was taken stays as it is,
+        behind the summary. Adding the same text to the same window again changes nothing.
+
+        Args:
+            text: The summary; blank pieces are left out.
+            window: What was summarised.
+            model: Name of the model or procedure that wrote it.
+            prompt_version: Version of the prompt that it was asked for with.
+
+        Raises:
+            InvalidMessageError: If the text is blank or the window empty, or if the write hook
+                stores nothing of the text; nothing is written.
+            StaleWindowError: If something in the window was undone, replaced, forgotten or
+                summarised since; nothing is written.
+            ConfigError: If the window is of another thread.
+        """
+        return run(self._summarizing(text, window, model, prompt_version))
+
+    async def aadd_summary(
+        self,
+        text: str | Sequence[str],
+        window: SummaryWindow,
+        *,
+        model: str = "",
+        prompt_version: str = "",
+    ) -> AddedTurn:
+        """Put a summary in the place of a window's turns; see `add_summary`."""
+        return await arun(self._summarizing(text, window, model, prompt_version))
+
+    def _summarizing(
+        self, text: str | Sequence[str], window: SummaryWindow, model: str, prompt_version: str
+    ) -> Steps[AddedTurn]:
+        if not isinstance(window, SummaryWindow) or window.key != self.key:
+            raise ConfigError(
+                f"window must be one of thread {self.key.thread_id!r}: {window!r:.80}"
+            )
+        pieces = self.drafting.pieces(checked_pieces(text, what="a summary"))
+        if pieces is None:
+            raise InvalidMessageError("before_write stores nothing of the summary; none was added")
+        before = yield from self._entries()
+        added = applied_summary(pieces, window, before)
+        if added is not None:
+            return AddedTurn.holding(added, before, self.log)
+        draft = summary_draft(pieces, window, before, model=model, prompt_version=prompt_version)
+        [added] = yield from self._append([draft])
+        entries = yield from self._entries()
+        try:
+            check_kept(window, entries)
+        except StaleWindowError:
+            yield step(self.log, "forget", self.key, [added.id])
+            raise
+        return AddedTurn.holding(added, entries, self.log)
+
+    @property
+    def last_summary(self) -> Turn | None:
+        """The live summary, which stands for all that it and those before it cover, if any."""
+        return run(self._viewed(_last_summary))
+
+    async def alast_summary(self) -> Turn | None:
+        """Return the live summary, if any; see `last_summary`."""
+        return await arun(self._viewed(_last_summary))
+
+    def undo_summary(self) -> Turn | None:
+        """Take back the live summary: what it covers is shown again, or the summary before it.
+
+        Returns:
+            What was taken back; None if there was no summary.
+        """
+        return run(self._undoing_summary())
+
+    async def aundo_summary(self) -> Turn | None:
+        """Take back the live summary; see `undo_summary`."""
+        return await arun(self._undoing_summary())
+
+    def _undoing_summary(self) -> Steps[Turn | None]:
+        entries = yield from self._entries()
+        yield from self._append(undoing_summary(entries))
+        return _last_summary(entries)
+
+
+# -- `ConversationHistory`: one thread of a log, read through the views ---------------------------
+
+
+class ConversationHistory(SummarizedThread, EditedThread, ExportedThread, BaseChatMessageHistory):
+    """One thread of a log.
+
+    Holds nothing of its own: every read asks the log, so that several histories of one thread,
+    in several processes, agree. Thread-safe as the log is.
+    """
+
+    def __init__(
+        self,
+        log: MessageLog,
+        thread_id: str,
+        *,
+        user_id: str | None = None,
+        before_write: WriteHook | None = None,
+    ) -> None:
+        """Look at a thread, which need not exist yet.
+
+        Args:
+            log: Where entries are kept; stays the caller's to close.
+            thread_id: The thread.
+            user_id: Its user; None is a thread of its own, shared with nobody.
+            before_write: Gets a copy of each message before it is stored, and returns what to
+                store, or None; see `WriteHook`. Histories made by a memory have the memory's.
+
+        Raises:
+            ConfigError: If an id is empty, or `before_write` is no plain function.
+        """
+        super().__init__()
+        self.log = log
+        self.key = ThreadKey(user_id, thread_id)
+        self.drafting = Drafting(before_write)
+
+    def __repr__(self) -> str:
+        return f"ConversationHistory({self.thread_id!r}, user_id={self.user_id!r})"
+
+    @property
+    def thread_id(self) -> str:
+        """The thread."""
+        return self.key.thread_id
+
+    @property
+    def user_id(self) -> str | None:
+        """The thread's user, if it has one."""
+        return self.key.user_id
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def add(
+        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
+    ) -> AddedTurn:
+        """Add what one role said and return the turn that now holds it.
+
+        If the write hook stores nothing of it, that turn has no entries.
+
+        Args:
+            role: Who speaks; summaries are added through their own method.
+            contents: One text or several pieces; blank pieces are left out.
+
+        Raises:
+            InvalidMessageError: If the role is unknown or every piece is blank; nothing is written.
+        """
+        return run(self._adding(_text_message(role, contents)))
+
+    async def aadd(
+        self, role: Literal["user", "assistant", "system"], contents: str | Sequence[str]
+    ) -> AddedTurn:
+        """Add what one role said; see `add`."""
+        return await arun(self._adding(_text_message(role, contents)))
+
+    def _adding(self, message: BaseMessage) -> Steps[AddedTurn]:
+        draft = self.drafting.draft(message)
+        if draft is None:
+            return AddedTurn.unstored(role_of(message), self.log)
+        [entry] = yield from self._append([draft])
+        return (yield from AddedTurn.holding_steps(entry, self.log))
+
+    def add_messages(self, messages: MessagesInput) -> None:
+        """Store messages verbatim, all or none.
+
+        Besides messages, it takes what a chain takes: text of the user, dicts and pairs of role and
+        content, `{"messages": [...]}`, the value of a prompt.
+
+        A message whose id the thread already has is stored once; with another payload it replaces
+        the earlier one. Left out is what is marked `additional_kwargs={"remember": False}`, and
+        what the write hook stores nothing of.
+
+        Raises:
+            InvalidMessageError: If one of them cannot be stored; nothing is written.
+        """
+        self.log.append(self.key, self.drafting.drafts(read_messages(messages)))
+
+    async def aadd_messages(self, messages: MessagesInput) -> None:
+        """Store messages verbatim; see `add_messages`."""
+        await self.log.aappend(self.key, self.drafting.drafts(read_messages(messages)))
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @property
+    def turns(self) -> list[AddedTurn]:
+        """The conversation in display order, summaries and placeholders included."""
+        return self._added(turns(self.entries))
+
+    async def aturns(self) -> list[AddedTurn]:
+        """Return the conversation in display order; see `turns`."""
+        return self._added(turns(await self.log.aentries(self.key)))
+
+    @property
+    def model_turns(self) -> list[AddedTurn]:
+        """What no summary covers, in order: the turns that `messages` are made of, piece by piece.
+
+        Summaries are left out; a placeholder stands where the assistant would speak first.
+        """
+        return self._added(model_turns(self.entries))
+
+    async def amodel_turns(self) -> list[AddedTurn]:
+        """Return what no summary covers, in order; see `model_turns`."""
+        return self._added(model_turns(await self.log.aentries(self.key)))
+
+    def _added(self, shown: Sequence[Turn]) -> list[AddedTurn]:
+        return [AddedTurn.of(turn, self.log) for turn in shown]
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The model's view: the live summary as one marked system message, then the turns."""
+        return self.context().messages
+
+    @messages.setter
+    def messages(self, value: list[BaseMessage]) -> None:
+        del value
+        msg = "messages is a view; add with add_messages(), start anew with clear()"
+        raise AttributeError(msg)
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """Return the model's view."""
+        return (await self.acontext()).messages
+
+    def context(
+        self,
+        *,
+        profile: Profile = "strict",
+        max_tokens: int | None = None,
+        summary: SummaryPlace = "system",
+        token_counter: Callable[[Sequence[BaseMessage]], int] = count_tokens,
+    ) -> Context:
+        """Return what a model gets: valid messages within budget, and what had to be mended.
+
+        Args:
+            profile: Whose rules to keep.
+            max_tokens: Budget; whole exchanges are left out, oldest first.
+            summary: The live summary as a system message, or left out.
+            token_counter: Counts the tokens of messages.
+
+        Raises:
+            BudgetError: If the latest exchange alone is larger than the budget.
+        """
+        options = {
+            "profile": profile,
+            "max_tokens": max_tokens,
+            "summary": summary,
+            "token_counter": token_counter,
+        }
+        return run(context_steps(self.log, self.key, **options))
+
+    async def acontext(
+        self,
+        *,
+        profile: Profile = "strict",
+        max_tokens: int | None = None,
+        summary: SummaryPlace = "system",
+        token_counter: Callable[[Sequence[BaseMessage]], int] = count_tokens,
+    ) -> Context:
+        """Return what a model gets; see `context`."""
+        options = {
+            "profile": profile,
+            "max_tokens": max_tokens,
+            "summary": summary,
+            "token_counter": token_counter,
+        }
+        return await arun(context_steps(self.log, self.key, **options))
+
+
+def _text_message(role: str, contents: str | Sequence[str]) -> BaseMessage:
+    make = _MESSAGES.get(role)
+    if make is None:
+        raise InvalidMessageError(f"role must be one of {', '.join(_MESSAGES)}; got {role!r}")
+    spoken = checked_pieces(contents, what="contents")
+    return make(content_of(spoken))
+
+
+# -- What every part of a history stands on: a log, and the key of a thread in it -----------------
+
+
+T = TypeVar("T")
+
+
+# -- The part of a history that takes back and replaces what was said -----------------------------
+
+
+def cut_reply_steps(
+    log: MessageLog, key: ThreadKey, drafting: Drafting, heard: Heard, message_id: str | None
+) -> Steps[Entry | None]:
+    """Cut a reply of a thread; return its entry, None if nothing is left of it.
+
+    See `EditedThread.cut_reply`. If the write hook stores nothing of what is left, nothing is.
+    """
+    entries: list[Entry] = yield step(log, "entries", key)
+    reply = find_reply(entries, message_id)
+    drafts = plan_cut(entries, reply, _hook_words(heard, drafting))
+    if not drafts:
+        return reply
+    kept = [one if one.message is None else drafting.kept(one) for one in drafts]
+    if kept[-1] is None:
+        kept[-1] = Draft(role="control", control=Control((reply.id,), "cancelled"))
+    added: list[Entry] = yield step(log, "append", key, kept)
+    return added[-1] if added[-1].control is None else None
+
+
+def _hook_words(heard: Heard, drafting: Drafting) -> Heard:
+    """Return words as the log would hold them: the reply that they are of was asked about, too."""
+    if drafting.hook is None or not isinstance(heard, str) or not heard.strip():
+        return heard
+    kept = drafting.hooked(AIMessage(heard))
+    return heard if kept is None else str(kept.text)
+
+
+# -- The part of a history that deals with summaries ----------------------------------------------
+
+
+def _last_summary(entries: Sequence[Entry]) -> Turn | None:
+    summary = live_summary(live_entries(entries))
+    return None if summary is None else turn_of([summary])
+
+
+# -- The part of a history that hands out maps and tables -----------------------------------------
+
+
+def _name_of(sink: str) -> str:
+    if not isinstance(sink, str) or not sink:
+        raise ConfigError(f"sink must be a non-empty string, got {sink!r}")
+    return f"export:{sink}"
+
+
+# -- `AddedTurn`: a turn of a thread whose metadata can be extended, durably ----------------------
+
+
+_PAGE = 64
+
+
+"""So many of the latest entries are read first: most turns are much shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedTurn(Turn):
+    """A turn whose metadata can be extended, durably.
+
+    Marks, times and data go to the newest part of the turn. What this object itself shows stays
+    what it was when it was read; read `turns` again to see them. A placeholder has no part in the
+    log, so nothing can be added to it; nor has a turn of which the write hook stored nothing.
+    """
+
+    log: MessageLog = field(kw_only=True, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, turn: Turn, log: MessageLog) -> Self:
+        """Return the turn, as one of the log."""
+        return cls(turn.id, turn.role, turn.contents, turn.entries, turn.metadata, log=log)
+
+    @classmethod
+    def unstored(cls, role: Role, log: MessageLog) -> Self:
+        """Return what stands for a turn of which nothing was stored: it has no entries."""
+        return cls(new_ulid(), role, (), (), Metadata(), log=log)
+
+    @classmethod
+    def holding(cls, added: Entry, entries: Sequence[Entry], log: MessageLog) -> Self:
+        """Return the turn among `entries` that holds the entry."""
+        # Another process may have cleared or forgotten it already; it was added all the same.
+        return cls.of(_holder(added, turns(entries)) or turn_of([added]), log)
+
+    @classmethod
+    def holding_steps(cls, added: Entry, log: MessageLog) -> Steps[Self]:
+        """Return the turn that holds an entry just added, without reading more than it takes."""
+        page: list[Entry] = yield step(log, "entries", added.key, last=_PAGE)
+        if len(page) < _PAGE:
+            return cls.holding(added, page, log)
+        latest = turns(page[1:]) if reads_alone(page) else []
+        holder = _holder(added, latest[1:])  # behind another turn it begins where it seems to
+        if holder is not None:
+            return cls.of(holder, log)
+        return cls.holding(added, (yield step(log, "entries", added.key)), log)
+
+    def add_attribute(self, name: str) -> None:
+        """Append a mark."""
+        run(self._annotating(attributes=(name,)))
+
+    async def aadd_attribute(self, name: str) -> None:
+        """Append a mark."""
+        await arun(self._annotating(attributes=(name,)))
+
+    def add_timing(self, name: str, at_ms: int | None = None) -> None:
+        """Set a time, milliseconds since the epoch; None is now."""
+        run(self._annotating(timing={name: now_ms() if at_ms is None else at_ms}))
+
+    async def aadd_timing(self, name: str, at_ms: int | None = None) -> None:
+        """Set a time; see `add_timing`."""
+        await arun(self._annotating(timing={name: now_ms() if at_ms is None else at_ms}))
+
+    def add_data(self, name: str, value: Any) -> None:
+        """Set a plain value under `aux`.
+
+        Raises:
+            InvalidMessageError: If the value is not made of plain values.
+        """
+        run(self._annotating(aux={name: value}))
+
+    async def aadd_data(self, name: str, value: Any) -> None:
+        """Set a plain value under `aux`; see `add_data`."""
+        await arun(self._annotating(aux={name: value}))
+
+    def _annotating(self, **changes: Any) -> Any:
+        if not self.entries:
+            msg = (
+                "a placeholder, or a turn of which nothing was stored, is not in the log; "
+                "nothing can be added to it"
+            )
+            raise InvalidMessageError(msg)
+        newest = self.entries[-1]
+        return _only(step(self.log, "annotate", newest.key, newest.id, **changes))
+
+
+def _holder(added: Entry, shown: Sequence[Turn]) -> Turn | None:
+    holders = (turn for turn in shown if added.id in [part.id for part in turn.entries])
+    return next(holders, None)
+
+
+def _only(one: Step) -> Any:
+    yield one
+
+
+# -- Forking: a new thread that goes on from a point of an old one --------------------------------
+
+
+def fork_steps(
+    log: MessageLog, origin: ThreadKey, at: str | Turn | None, new_thread_id: str | None
+) -> Steps[ThreadKey]:
+    """Copy what a thread shows up to a point into another one of its user; return that one.
+
+    What was said is copied at once or not at all; summaries follow one by one, since each names
+    what it covers by the places the copies got. A fork that was cut short can be made again.
+
+    Args:
+        log: The log of both.
+        origin: The thread to copy from.
+        at: The last message to copy; see `kept_until`.
+        new_thread_id: The thread to copy to, which must not be in use; None makes up an id.
+
+    Raises:
+        ConfigError: If `at` is not in the view of `origin`, or the other thread is in use.
+    """
+    target = ThreadKey(origin.user_id, new_ulid() if new_thread_id is None else new_thread_id)
+    entries: list[Entry] = yield step(log, "entries", origin)
+    kept = kept_until(entries, at)
+    check_target(target, (yield step(log, "entries", target)), origin)
+    spoken = [entry for entry in kept if entry.role != "summary"]
+    if not spoken:
+        return target
+    made: list[Entry] = yield step(log, "append", target, [forked(entry) for entry in spoken])
+    copies = {entry.id: copy for entry, copy in zip(spoken, made, strict=True)}
+    summaries = [entry for entry in kept if entry.role == "summary"]
+    for summary in sorted(summaries, key=lambda entry: entry.position):
+        draft = forked_summary(summary, spoken, copies)
+        [copies[summary.id]] = yield step(log, "append", target, [draft])
+    return target
+
+
+# -- Reading a thread for its next view -----------------------------------------------------------
+
+
+_DOCUMENT = "cache:live"
+
+
+_MANY = 40
+
+
+"""So many entries read beyond those that a view shows make it worth noting what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveThread:
+    """Entries of a thread that are enough for its next view.
+
+    Attributes:
+        key: The thread.
+        entries: By ascending position, control entries included.
+        part: What was noted of the entries that are left out; None if these are all.
+        version: Version of the note in the log, also of one that no longer holds.
+    """
+
+    key: ThreadKey
+    entries: Sequence[Entry]
+    part: LivePart | None
+    version: int | None
+
+    @property
+    def earlier_speakers(self) -> Collection[str]:
+        """Names that the messages before these bear."""
+        return () if self.part is None else self.part.speakers
+
+    def holds(self, position: int) -> bool:
+        """Return whether all entries from this position on are among these."""
+        return self.part is None or position > self.part.floor
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing that a model would read is left out."""
+        return self.part is None or self.part.is_whole
+
+    def viewed(self, **options: Any) -> Context | None:
+        """Return the view of the whole thread.
+
+        None if it takes more than these entries, or if what must not be cut is larger than the
+        budget: the view of all entries tells which.
+        """
+        try:
+            view = context(self.entries, earlier_speakers=self.earlier_speakers, **options)
+        except BudgetError:
+            return None
+        # Where something was cut, what lies before it is cut as well.
+        return None if view.is_whole and not self.is_whole else view
+
+
+def context_steps(log: MessageLog, key: ThreadKey, **options: Any) -> Steps[Context]:
+    """Return what a model gets of a thread; the options are those of `context`."""
+    thread = yield from read_live_steps(log, key)
+    view = thread.viewed(**options)
+    if view is None:
+        thread = yield from read_all_steps(log, thread)
+        view = context(thread.entries, **options)
+    yield from note_steps(log, thread, view, options)
+    return view
+
+
+def read_live_steps(log: MessageLog, key: ThreadKey) -> Steps[LiveThread]:
+    """Return a thread's live part; all of it where nothing was noted, or no longer holds.
+
+    The entries may be shared with others: read them, and change nothing.
+    """
+    document, entries = yield from read_thread_steps(log, key, _DOCUMENT, _needed)
+    version = None if document is None else document.version
+    part = _part_of(document)
+    if part is None or is_current(part, entries):
+        return LiveThread(key, entries, part, version)
+    return LiveThread(key, (yield step(log, "entries", key)), None, version)
+
+
+def read_all_steps(log: MessageLog, thread: LiveThread) -> Steps[LiveThread]:
+    """Return the same thread with all its entries; nothing is read if it has them."""
+    if thread.part is None:
+        return thread
+    return LiveThread(thread.key, (yield step(log, "entries", thread.key)), None, thread.version)
+
+
+def note_steps(
+    log: MessageLog, thread: LiveThread, view: Context, options: dict[str, Any]
+) -> Steps[None]:
+    """Write down what the next view needs, if this one could have done with much less."""
+    note = note_of(thread, view, options)
+    if note is not None:
+        yield from write_cache_steps(log, thread.key, note)
+
+
+def note_of(thread: LiveThread, view: Context, options: dict[str, Any]) -> CacheDraft | None:
+    """Return what to write down for the next view, if this one could have done with much less.
+
+    Args:
+        thread: What was read.
+        view: What a model gets of it.
+        options: Those of the view; see `context`.
+    """
+    if len(thread.entries) - len(view.positions) < _MANY:
+        return None
+    part = narrowed(
+        thread.entries,
+        thread.part,
+        max_tokens=None if view.is_whole else options["max_tokens"],
+        token_counter=options.get("token_counter", count_tokens),
+    )
+    return None if part is None else CacheDraft(_DOCUMENT, part.to_document(), thread.version)
+
+
+def _part_of(document: StateDocument | None) -> LivePart | None:
+    return None if document is None else LivePart.of(document.value)
+
+
+def _needed(document: StateDocument | None) -> list[Stretch]:
+    """Return where the entries stand that a note says are needed; without one, all of them."""
+    part = _part_of(document)
+    if part is None:
+        return [(0, None)]
+    return [*_stretches(part.kept), (part.floor, None)]
+
+
+def _stretches(positions: Sequence[int]) -> Iterator[Stretch]:
+    """Yield every run of consecutive positions, ascending."""
+    runs: list[list[int]] = []
+    for position in positions:
+        if runs and position == runs[-1][-1] + 1:
+            runs[-1].append(position)
+        else:
+            runs.append([position])
+    return ((run[0] - 1, run[-1]) for run in runs)
+
+
+# -- What a turn reads and writes, in one transaction where the log can, else call by call --------
+
+
+_logger = logging.getLogger(__name__)
+
+
+def read_thread_steps(
+    log: MessageLog,
+    key: ThreadKey,
+    name: str,
+    stretches: Callable[[StateDocument | None], Sequence[Stretch]],
+) -> Steps[tuple[StateDocument | None, list[Entry]]]:
+    """Return a document and entries of its thread; see `ThreadTransactions.read_thread`.
+
+    A log that keeps no documents has none.
+    """
+    if isinstance(log, ThreadTransactions) and speaks_for(
+        log, "read_thread", "entries", "get_state"
+    ):
+        found: tuple[StateDocument | None, list[Entry]]
+        found = yield step(log, "read_thread", key, name, stretches)
+        return found
+    document: StateDocument | None = None
+    if isinstance(log, ThreadState):
+        document = yield step(log, "get_state", key, name)
+    entries: list[Entry] = []
+    for after, until in stretches(document):
+        entries += yield step(log, "entries", key, after=after, until=until)
+    return document, entries
+
+
+def append_planned_steps(
+    log: MessageLog,
+    key: ThreadKey,
+    plan: Callable[[Sequence[Entry]], Sequence[Draft]],
+    *,
+    after: int,
+    message_ids: Collection[str] = (),
+    documents: Sequence[CacheDraft] = (),
+) -> Steps[list[Entry]]:
+    """Append what `plan` makes of what is there; see `ThreadTransactions.append_planned`."""
+    if isinstance(log, ThreadTransactions) and speaks_for(
+        log, "append_planned", "append", "entries", "find", "set_state"
+    ):
+        appended: list[Entry] = yield step(
+            log,
+            "append_planned",
+            key,
+            plan,
+            after=after,
+            message_ids=message_ids,
+            documents=documents,
+        )
+        return appended
+    found: list[Entry] = []
+    if message_ids:
+        found = yield step(log, "find", key, message_ids)
+    later: list[Entry] = yield step(log, "entries", key, after=after)
+    there = {entry.position: entry for entry in (*found, *later)}
+    appended = yield step(log, "append", key, plan([there[at] for at in sorted(there)]))
+    for document in documents:
+        yield from write_cache_steps(log, key, document)
+    return appended
+
+
+def write_cache_steps(log: MessageLog, key: ThreadKey, document: CacheDraft) -> Steps[None]:
+    """Write a document that is a cache; a log that refuses it costs time, and nothing else."""
+    if not isinstance(log, ThreadState):
+        return
+    try:
+        yield step(log, "set_state", key, document.name, document.value, expected=document.expected)
+    except LogError as error:
+        _logger.info("could not write %s of %r: %s", document.name, key.thread_id, error)

@@ -1,0 +1,166 @@
+"""`search_dialog`: a tool with which a model looks up what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import BaseModel, Field
+
+from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.records import Entry, Owner, Recall, RecalledBlock, ThreadKey
+from langchain_convmem.turns.options import current_context, read_thread_id, read_user_id
+from langchain_convmem.turns.turn import SPOKEN
+from langchain_convmem.turns.view import fenced, in_sight
+from langchain_convmem.views.lines import iso_time
+from langchain_convmem.views.live import live_entries
+
+if TYPE_CHECKING:
+    from langchain_convmem.memory import ConversationMemory
+
+
+_DESCRIPTION = (
+    "Look up what was said in this conversation and in earlier ones. "
+    "Returns the lines that fit best, word for word, with speaker and date."
+)
+
+
+_NOTHING = "Nothing that fits was said before."
+
+
+_LATEST = 256
+
+
+"""So many of a thread's latest entries are looked through for the turn under way."""
+
+
+_Answer: TypeAlias = tuple[str, list[dict[str, Any]]]
+
+
+class _Question(BaseModel):
+    """What the model may say: never whose dialog is searched."""
+
+    query: str = Field(description="What to look for, in the words that were probably used.")
+
+
+def search_dialog_tool(
+    memory: ConversationMemory,
+    *,
+    user_id: str | None = None,
+    k: int | None = None,
+    max_tokens: int = 1000,
+    threshold: float | Literal["auto"] | None = None,
+    name: str = "search_dialog",
+    description: str = _DESCRIPTION,
+) -> BaseTool:
+    """Return a tool that searches the dialog lines of the user whom the run is for.
+
+    The run's config says whose lines are searched, under `configurable`: all threads of `user_id`,
+    or without one the thread `thread_id` alone; a graph's context may name the user instead. What
+    the model says has no part in that. Of the thread that asks, the turn under way is left out,
+    since the model has it before its eyes.
+    The content is what a model reads: verbatim lines, fenced and marked as data. The artifact
+    holds the same as plain values, one map per block of neighbouring lines, best first:
+    `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `time` (ISO 8601,
+    UTC) and `text`. Where the settings keep a relevance buffer, what is found enters that of the
+    thread, and the whole buffer is shown, latest find first. Thread-safe.
+
+    Args:
+        memory: Stays the caller's to close.
+        user_id: Search the lines of this user, whatever the config says.
+        k: Exactly so many blocks, or
+        max_tokens: as many as fit this budget (characters / 4).
+        threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
+            nothing where the question is not related to anything that was said.
+        name: What the model calls the tool.
+        description: What the model is told about it.
+
+    Raises:
+        ConfigError: When it is called and nobody's lines are meant.
+    """
+    limits = {"k": k, "max_tokens": max_tokens if k is None else None, "threshold": threshold}
+
+    def search(query: str, config: RunnableConfig) -> _Answer:
+        return run(_searched(memory, query, _scope(config, user_id), limits))
+
+    async def asearch(query: str, config: RunnableConfig) -> _Answer:
+        return await arun(_searched(memory, query, _scope(config, user_id), limits))
+
+    return StructuredTool.from_function(
+        search,
+        asearch,
+        name=name,
+        description=description,
+        args_schema=_Question,
+        infer_schema=False,
+        response_format="content_and_artifact",
+    )
+
+
+def _scope(config: RunnableConfig, user_id: str | None) -> tuple[Owner, ThreadKey | None]:
+    """Return whose lines are searched, and the thread that asks, if there is one."""
+    configurable: Mapping[str, Any] = config.get("configurable", {})
+    thread_id = read_thread_id(configurable)
+    user = read_user_id(configurable, current_context()) if user_id is None else user_id
+    if user is None and thread_id is None:
+        msg = (
+            "search_dialog does not know whose lines to search; call the agent with "
+            'config={"configurable": {"thread_id": "...", "user_id": "..."}}'
+        )
+        raise ConfigError(msg)
+    key = None if thread_id is None else ThreadKey(user, thread_id)
+    return (Owner(user_id=user) if key is None else key.owner), key
+
+
+def _searched(
+    memory: ConversationMemory,
+    query: str,
+    scope: tuple[Owner, ThreadKey | None],
+    limits: Mapping[str, Any],
+) -> Steps[_Answer]:
+    if not query.strip():
+        return "The query is blank; say what to look for.", []
+    owner, key = scope
+    exclude: dict[ThreadKey, set[int]] = {}
+    if key is not None:
+        latest: list[Entry] = yield step(memory.log, "entries", key, last=_LATEST)
+        exclude[key] = _under_way(latest)
+    engine = memory.line_recall
+    found: Recall = yield from engine.recall_steps(
+        owner, query, exclude=exclude, buffer=key, **limits
+    )
+    has_buffer = key is not None and bool(engine.settings.buffer_size)
+    blocks, by_time = in_sight(found, has_buffer=has_buffer)
+    return fenced(blocks, by_time=by_time) or _NOTHING, [_map(block) for block in blocks]
+
+
+def _under_way(latest: Sequence[Entry]) -> set[int]:
+    """Return the positions of the latest turn, unless it came to its end: then nobody sees it."""
+    spoken = [one for one in live_entries(latest) if one.role in SPOKEN]
+    if not spoken or _is_answer(spoken[-1]):
+        return set()
+    return {entry.position for entry in latest if entry.turn_id == spoken[-1].turn_id}
+
+
+def _is_answer(entry: Entry) -> bool:
+    return entry.role == "assistant" and not getattr(entry.message, "tool_calls", None)
+
+
+def _map(block: RecalledBlock) -> dict[str, Any]:
+    return {
+        "similarity": float(block.similarity),
+        "relevance": float(block.relevance),
+        "thread_id": block.lines[0].key.thread_id,
+        "lines": [
+            {
+                "line_id": line.line_id,
+                "speaker": line.speaker,
+                "time": iso_time(line.time_ms),
+                "text": line.text,
+            }
+            for line in block.lines
+        ],
+    }

@@ -1,0 +1,325 @@
+"""What was recalled for a thread lately: a list that newer blocks push older ones out of.
+
+Kept as a document beside the thread, which holds references alone: ids of entries, parts,
+segments, and how well they matched. What they refer to is looked up in the index each time, so
+that a line that is forgotten or retracted is never shown again, whoever wrote the document when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.errors import LogError
+from langchain_convmem.protocols import CACHE_PREFIX, MessageLog, ThreadState
+from langchain_convmem.recall.blocks import CHARS_PER_TOKEN, Ground, Group, render
+from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.records import DialogLine, LineMatch, RecalledBlock, StateDocument, ThreadKey
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+BUFFER_DOCUMENT = f"{CACHE_PREFIX}relevance"
+
+
+"""Name of the document. A cache, so that forgetting any entry of its thread deletes it."""
+
+
+class BufferedLine(NamedTuple):
+    """A line of a block, as the document names it.
+
+    Attributes:
+        entry_id: Its entry.
+        part: Which of the entry's lines.
+        segments: Which of the line's segments are shown, from 0.
+        hit: Relevance and similarity, if this is what was looked for; None for what surrounds it.
+    """
+
+    entry_id: str
+    part: int
+    segments: tuple[int, ...]
+    hit: tuple[float, float] | None
+
+    @property
+    def pieces(self) -> Iterator[tuple[str, int, int]]:
+        """What it shows, segment by segment."""
+        return ((self.entry_id, self.part, segment) for segment in self.segments)
+
+
+BufferedBlock: TypeAlias = tuple[BufferedLine, ...]
+
+
+"""Lines in the order of the dialogue, at least one of them a hit."""
+
+
+class Buffered(NamedTuple):
+    """A buffer, looked up.
+
+    Attributes:
+        kept: What the document should hold, newest first.
+        shown: What a model reads of it, newest first; no line stands in two blocks.
+    """
+
+    kept: tuple[BufferedBlock, ...]
+    shown: tuple[RecalledBlock, ...]
+
+
+# -- a list that is pushed -------------------------------------------------------------------
+def pushed(found: Sequence[BufferedBlock], old: Sequence[BufferedBlock]) -> list[BufferedBlock]:
+    """Return the found blocks in front of the old ones.
+
+    A block that newer ones show whole leaves; what was looked for in it is marked in those.
+    """
+    seen: set[tuple[str, int, int]] = set()
+    blocks: list[BufferedBlock] = []
+    for block in (*found, *old):
+        pieces = {piece for line in block for piece in line.pieces}
+        if pieces <= seen:
+            hits = {line[:2]: line.hit for line in block}
+            blocks = [_marked(newer, hits) for newer in blocks]
+        else:
+            blocks.append(block)
+        seen |= pieces
+    return blocks
+
+
+def _marked(
+    block: BufferedBlock, hits: Mapping[tuple[str, int], tuple[float, float] | None]
+) -> BufferedBlock:
+    return tuple(line._replace(hit=line.hit or hits.get(line[:2])) for line in block)
+
+
+# -- the document ----------------------------------------------------------------------------
+def to_document(blocks: Sequence[BufferedBlock]) -> dict[str, Any]:
+    """Return the blocks as plain JSON."""
+    return {
+        "blocks": [
+            [[line.entry_id, line.part, line.segments, line.hit] for line in block]
+            for block in blocks
+        ]
+    }
+
+
+def blocks_of(value: Any) -> tuple[BufferedBlock, ...]:
+    """Return the blocks of a document; none of one that another version wrote otherwise."""
+    try:
+        return tuple(tuple(map(_line_of, block)) for block in value["blocks"])
+    except (KeyError, TypeError, ValueError):
+        return ()
+
+
+def _line_of(value: Sequence[Any]) -> BufferedLine:
+    entry_id, part, segments, hit = value
+    if min(segments) < 0:
+        raise ValueError(segments)
+    if hit is not None:
+        relevance, similarity = hit
+        hit = (float(relevance), float(similarity))
+    return BufferedLine(str(entry_id), int(part), tuple(map(int, segments)), hit)
+
+
+# -- references and lines --------------------------------------------------------------------
+def references(
+    groups: Sequence[Group], blocks: Sequence[RecalledBlock], table: SegmentTable
+) -> tuple[BufferedBlock, ...]:
+    """Return what the document holds of the blocks that were made of these groups."""
+    return tuple(_reference(*both, table) for both in zip(groups, blocks, strict=True))
+
+
+def _reference(group: Group, block: RecalledBlock, table: SegmentTable) -> BufferedBlock:
+    hits = {_name(match.line): (match.relevance, match.similarity) for match in block.matches}
+    lines: list[BufferedLine] = []
+    for number, segments in group.lines.items():
+        line, first = table.line(number), table.segments_of(number).start
+        shown = tuple(sorted(segment - first for segment in segments))
+        lines.append(BufferedLine(line.entry_id, line.part, shown, hits.get(_name(line))))
+    return tuple(lines)
+
+
+def _name(line: DialogLine) -> tuple[str, int]:
+    """Return what names a line in all threads; ids of messages may be the same in two."""
+    return line.entry_id, line.part
+
+
+def living(blocks: Sequence[BufferedBlock], table: SegmentTable) -> list[BufferedBlock]:
+    """Return the blocks without lines that are gone, and without blocks whose hits are gone."""
+    alive = (tuple(line for line in block if _number(line, table) is not None) for block in blocks)
+    return [block for block in alive if any(line.hit for line in block)]
+
+
+def _number(line: BufferedLine, table: SegmentTable) -> int | None:
+    for number in table.lines_of_entry(line.entry_id):
+        if table.line(number).part == line.part:
+            # Cut otherwise by another version, its segments would be other text.
+            return number if max(line.segments) < len(table.segments_of(number)) else None
+    return None
+
+
+# -- what a model reads ----------------------------------------------------------------------
+@dataclass(slots=True)
+class _Piece:
+    """Neighbouring lines that are shown, by number, with the hits among them."""
+
+    lines: dict[int, set[int]] = field(default_factory=dict)
+    hits: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, number: int, segments: set[int], hit: tuple[float, float] | None) -> None:
+        self.lines[number] = self.lines.get(number, set()) | segments
+        if hit is not None:
+            self.hits.setdefault(number, hit)
+
+    def joined(self, others: Sequence[_Piece]) -> _Piece:
+        """Return one piece of this and others that share lines with it; hits of others win."""
+        lines, hits = dict(self.lines), dict(self.hits)
+        for other in others:
+            for number, segments in other.lines.items():
+                lines[number] = lines.get(number, set()) | segments
+            hits |= other.hits
+        return _Piece(dict(sorted(lines.items())), hits)
+
+
+def rendered(
+    blocks: Sequence[BufferedBlock],
+    table: SegmentTable,
+    allowed: NDArray[np.bool_],
+    *,
+    max_tokens: int | None = None,
+    fresh: Sequence[RecalledBlock] = (),
+    now_ms: int | None = None,
+) -> tuple[RecalledBlock, ...]:
+    """Return the blocks as a model reads them, newest first.
+
+    Blocks that share lines become one, at the place of the newest. Of a block with lines that may
+    not be shown, the stretches that hold a hit remain.
+
+    Args:
+        blocks: Newest first, without lines that are gone.
+        table: Where the lines stand.
+        allowed: Which segments may be shown.
+        max_tokens: Budget of all of them, four characters of text each; what does not fit is
+            left out, as is whatever is older.
+        fresh: What the present question found; its matches say why.
+        now_ms: From when headers count how long ago a block was said; None: they do not.
+    """
+    why = {_name(match.line): match for block in fresh for match in block.matches}
+    ground = Ground(table, allowed, cross_sessions=True, now_ms=now_ms)
+    shown: list[_Piece] = []
+    for block in blocks:
+        following = shown
+        for piece in _pieces(block, ground):
+            following = _with_piece(following, piece)
+        if max_tokens is not None and _chars(following, ground) > max_tokens * CHARS_PER_TOKEN:
+            break
+        shown = following
+    return tuple(_block(piece, ground, why) for piece in shown)
+
+
+def _pieces(block: BufferedBlock, ground: Ground) -> list[_Piece]:
+    """Return the stretches of a block that may be shown and hold a hit."""
+    pieces: list[_Piece] = []
+    last: int | None = None
+    for number, line in sorted(_numbered(block, ground.table)):
+        first = ground.table.segments_of(number).start
+        if not ground.allowed[first]:
+            continue
+        if last is None or ground.next_line(last, 1) != number:
+            pieces.append(_Piece())
+        pieces[-1].add(number, {first + segment for segment in line.segments}, line.hit)
+        last = number
+    return [piece for piece in pieces if piece.hits]
+
+
+def _numbered(block: BufferedBlock, table: SegmentTable) -> Iterator[tuple[int, BufferedLine]]:
+    for line in block:
+        number = _number(line, table)
+        if number is not None:
+            yield number, line
+
+
+def _with_piece(shown: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
+    sharing = [one for one in shown if not piece.lines.keys().isdisjoint(one.lines)]
+    if not sharing:
+        return [*shown, piece]
+    joined = piece.joined(sharing)
+    # It takes the place of the newest that went into it.
+    return [
+        joined if one is sharing[0] else one
+        for one in shown
+        if one is sharing[0] or not any(one is other for other in sharing)
+    ]
+
+
+def _chars(pieces: Sequence[_Piece], ground: Ground) -> int:
+    return sum(len(_text(piece, ground)) for piece in pieces)
+
+
+def _text(piece: _Piece, ground: Ground) -> str:
+    return render(Group(piece.lines), ground.table, ground.now_ms)
+
+
+def _block(
+    piece: _Piece, ground: Ground, why: Mapping[tuple[str, int], LineMatch]
+) -> RecalledBlock:
+    table = ground.table
+    matches = [
+        why.get(_name(table.line(number))) or LineMatch(table.line(number), *hit)
+        for number, hit in piece.hits.items()
+    ]
+    matches.sort(key=lambda match: -match.relevance)
+    return RecalledBlock(
+        lines=tuple(map(table.line, piece.lines)),
+        text=_text(piece, ground),
+        matches=tuple(matches),
+        relevance=matches[0].relevance,
+        similarity=matches[0].similarity,
+    )
+
+
+# -- reading and writing ---------------------------------------------------------------------
+def buffer_steps(
+    log: MessageLog,
+    key: ThreadKey,
+    found: Sequence[BufferedBlock],
+    look_up: Callable[[Sequence[BufferedBlock]], Step],
+    *,
+    remember: bool,
+) -> Steps[tuple[tuple[RecalledBlock, ...], tuple[str, ...]]]:
+    """Push what was found into the buffer of a thread; return what it shows, and problems.
+
+    Where another turn was faster, what it wrote is read again, so that neither loses anything.
+
+    Args:
+        log: Keeps the document, if it keeps state at all.
+        key: The thread.
+        found: The new blocks, best first.
+        look_up: Makes the step that returns a list of blocks as `Buffered`.
+        remember: Whether to write. What is returned is the same.
+    """
+    if not isinstance(log, ThreadState):
+        looked_up: Buffered = yield look_up(found)
+        return looked_up.shown, (f"{log!r} keeps no relevance buffer (ThreadState)",)
+    try:
+        while True:
+            document: StateDocument | None = yield step(log, "get_state", key, BUFFER_DOCUMENT)
+            old = () if document is None else blocks_of(document.value)
+            looked_up = yield look_up(pushed(found, old))
+            if not remember or looked_up.kept == old:
+                return looked_up.shown, ()
+            written = yield step(
+                log,
+                "set_state",
+                key,
+                BUFFER_DOCUMENT,
+                to_document(looked_up.kept),
+                expected=None if document is None else document.version,
+            )
+            if written is not None:
+                return looked_up.shown, ()
+    except LogError as error:
+        problem = f"the relevance buffer of {key.thread_id!r} could not be kept: {error}"
+    looked_up = yield look_up(found)
+    return looked_up.shown, (problem,)

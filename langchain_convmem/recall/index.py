@@ -1,0 +1,1068 @@
+"""All that recall knows about some owners, in memory: a cache of the log, always rebuildable.
+
+Each owner's log is read from a cursor on. Lines become segments; segments get terms and vectors,
+out of the log's own cache where it keeps one. Everything is one fold over the logs, so an index
+that was kept up to date equals one that was built anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+
+from langchain_convmem.effects import Step
+from langchain_convmem.errors import ConfigError, EmbedderChangedError, LogClosedError, LogError
+from langchain_convmem.protocols import LineSource, MessageLog, SegmentCache, speaks_for
+from langchain_convmem.recall.dialog_recall import Progress
+from langchain_convmem.recall.embedders import (
+    Chosen,
+    EmbedderChoice,
+    EmbeddingBorder,
+    is_made_here,
+    owner_argument,
+)
+from langchain_convmem.recall.embedding import costs_nothing
+from langchain_convmem.recall.encoder import MiniLMEmbeddings
+from langchain_convmem.recall.segment_store import (
+    SegmentStore,
+    stored_terms,
+    stored_vector,
+    stored_whole,
+)
+from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.settings import IndexName
+from langchain_convmem.recall.vectors import SegmentVectors
+from langchain_convmem.records import DialogLine, Entry, LineChanges, Owner, StoredSegment
+from langchain_convmem.views.lines import dialog_lines
+from langchain_convmem.views.live import retracted_ids
+from langchain_convmem.words.analysis import line_terms
+from langchain_convmem.words.bm25 import LexicalIndex
+
+if TYPE_CHECKING:
+    import numpy as np
+    from langchain_core.embeddings import Embeddings
+    from numpy.typing import NDArray
+
+    Vector: TypeAlias = NDArray[np.float16]
+    from langchain_convmem.recall.segments import SegmentName
+
+
+_BATCH = 256
+
+
+_SMALL_BATCH = 32
+
+
+_UNSAVED = 2000
+
+
+_FEW = 16
+
+
+"""Lines of a turn or two, which others have hardly ever indexed before."""
+
+
+_Sending: TypeAlias = Literal["nothing", "unless paused", "all", "anew"]
+
+
+"""When lines may go to the embedder; "anew": though another one has made vectors of them."""
+
+
+def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+class OwnerIndex:
+    """Table, terms and vectors of the owners' lines; owners share one scale of scores alone.
+
+    Not thread-safe: hold `lock` around every method and whatever reads the three.
+    """
+
+    def __init__(
+        self,
+        log: MessageLog,
+        owners: tuple[Owner, ...],
+        embeddings: Embeddings,
+        *,
+        index: IndexName = "auto",
+        vector_bits: Literal[8, 16] = 16,
+        problem: str | None = None,
+    ) -> None:
+        """Create an index of the owners, each named once; `problem` is one of the embedder."""
+        self.lock = threading.RLock()
+        self.embedding = threading.Lock()  # held, before `lock`, by `PendingLines`
+        self.embeddings = embeddings
+        self._cache = log if isinstance(log, SegmentCache) else None
+        self._embedder_problem = problem
+        self._embedder = LineEmbedder(embeddings)
+        self._index: IndexName = index
+        self._vector_bits: Literal[8, 16] = vector_bits
+        self._readers = tuple(LogReader(log, owner) for owner in owners)
+        self._sending: _Sending = "unless paused"
+        self._reset()
+
+    def _reset(self, *, reuse: bool = False) -> None:
+        """Begin anew; with `reuse`, what has a vector is not sent to the embedder again."""
+        self.table = SegmentTable()
+        self.lexical = LexicalIndex()
+        self.vectors = SegmentVectors(
+            index=self._index,
+            bits=self._vector_bits,
+            trusted_spread=getattr(self.embeddings, "trusted_spread", 0.0),
+        )
+        self._embedder.begin(self.table, self.vectors, reuse=reuse)
+        self._retracted: dict[Owner, frozenset[str]] = {}
+        owners = [reader.owner for reader in self._readers]
+        self._stored = SegmentStore(self._cache, owners, self.embeddings, self.table)
+        self._others: list[str] | None = None
+        self._has_overlooked = False
+        for reader in self._readers:
+            reader.rewind()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What keeps this index from being complete or cheap to rebuild, one sentence each."""
+        pending = self._embedder.border.problem if self.vectors.missing else None
+        found = (self._embedder_problem, self._change, pending, *self._stored.problems)
+        return tuple(problem for problem in found if problem is not None)
+
+    @property
+    def embeds_behind(self) -> bool:
+        """Whether lines wait for `PendingLines`, instead of being embedded when they are read."""
+        return self._embedder.is_behind
+
+    # -- keeping up with the log -------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Read what the log has new and index it; begin anew where the log has forgotten.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+        """
+        self._follow("unless paused")
+
+    def refresh(self, progress: Progress | None = None) -> None:
+        """Catch up, and send pending lines to the embedder even if it failed a moment ago.
+
+        Args:
+            progress: Called after each batch of segments.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+        """
+        self._follow("all", progress)
+        if self._change is not None:
+            stored = ", ".join(self._others or ())
+            current = self._stored.fingerprint
+            raise EmbedderChangedError(self._change, stored=stored, current=current)
+
+    def reindex(self, progress: Progress | None = None) -> None:
+        """Embed what another embedder has embedded, and delete that one's vectors in the end.
+
+        Each batch is stored before the next one is sent, so another call goes on where this one
+        stopped. For an index that has read nothing yet, so that it stores what costs nothing too.
+
+        Args:
+            progress: Called after each batch of segments.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+        """
+        self._follow("anew", progress)
+        self.delete_others()
+
+    def delete_others(self) -> None:
+        """Delete what other embedders have made, once every line has a stored vector."""
+        if not self.vectors.missing and not len(self._stored):
+            self._stored.delete_others()
+            self._others = None
+
+    def save(self) -> None:
+        """Store what could not be stored until now."""
+        self._stored.save()
+
+    def drop_forgotten(self) -> None:
+        """Begin anew if the log has forgotten something; nothing is sent to the embedder."""
+        try:
+            self._follow("nothing")
+        except LogError:
+            # The next recall says so if it still cannot be read; here nothing may be left.
+            self._reset()
+
+    def _follow(self, sending: _Sending, progress: Progress | None = None) -> None:
+        self._sending = sending
+        if sending in ("all", "anew"):
+            self._embedder.border.resume()
+        if self._others:
+            self._others = None
+            # Another process may have embedded everything meanwhile.
+            self._has_overlooked = self._is_alone()
+        try:
+            failure = self._read_log()
+            # What was read before a failure is indexed all the same, so that the columns match.
+            failure = self._apply(progress) or failure
+        except BaseException:
+            # Interrupted between two columns: nothing half-built may answer a later recall.
+            self._reset()
+            raise
+        finally:
+            self._sending = "unless paused"
+            self._embedder.forget_before()
+        if failure is not None:
+            raise failure
+
+    # -- reading the log ---------------------------------------------------------------------
+
+    def _read_log(self) -> LogError | None:
+        """Read every owner's log to its end; return what stopped it earlier, if anything did."""
+        while True:
+            try:
+                # An owner's entries stand among those of others, so one who forgot rewinds all.
+                if not any(reader.read(self.table.add_many) for reader in self._readers):
+                    return None
+            except LogError as error:
+                return error
+            self._reset(reuse=True)
+
+    def _apply(self, progress: Progress | None) -> LogError | None:
+        """Index what was read; return what stopped reading it anew, if that was needed."""
+        failure = None
+        if any(before - now for _, before, now in self._retractions()):
+            # A retraction was itself retracted: its lines come back where they stood.
+            self._reset(reuse=True)
+            failure = self._read_log()
+        gone = self._remove_retracted()
+        self._derive(progress)
+        self.lexical.remove(gone)
+        self.vectors.remove(gone)
+        self._stored.drop(gone)
+        if self.vectors.missing:
+            self._fill_missing(progress)
+        self._stored.save(may_wait=self._may_wait)
+        return failure
+
+    def _retractions(self) -> Iterator[tuple[Owner, frozenset[str], frozenset[str]]]:
+        """Yield what was retracted at the last catch-up, and what is now, if it may differ."""
+        for reader in self._readers:
+            before, now = self._retracted.get(reader.owner, frozenset()), reader.retracted()
+            if now is not before:
+                yield reader.owner, before, now
+
+    def _remove_retracted(self) -> list[int]:
+        """Take newly retracted entries out of the table; return their segments' numbers."""
+        gone: list[int] = []
+        for owner, before, now in self._retractions():
+            self._retracted[owner] = now
+            gone += self.table.remove_entries(
+                one for one in now - before if self._is_of(owner, one)
+            )
+        return gone
+
+    def _is_of(self, owner: Owner, entry_id: str) -> bool:
+        """Return whether the entry is the owner's: nobody retracts what another one said."""
+        lines = self.table.lines_of_entry(entry_id)
+        return bool(lines) and self.table.line(lines[0]).key.owner == owner
+
+    # -- deriving terms and vectors ----------------------------------------------------------
+
+    def _derive(self, progress: Progress | None) -> None:
+        fresh = range(len(self.lexical), len(self.table))
+        if not fresh:
+            return
+        self.vectors.expect(len(fresh))
+        rows = self._load(fresh)
+        size = _SMALL_BATCH if self.embeds_behind and self._sending == "anew" else _BATCH
+        for done, numbers in enumerate(_batches(fresh, size)):
+            self._derive_batch(numbers, rows)
+            self._save_some()
+            if progress is not None:
+                progress(min((done + 1) * size, len(fresh)), len(fresh))
+        self.lexical.settle()
+
+    def _load(self, fresh: range) -> dict[int, StoredSegment]:
+        if fresh.start and len(fresh) <= _FEW and self._embedder.is_free:
+            return {}  # to make them anew takes no longer than to look
+        rows, is_whole = self._stored.load(fresh)
+        self._has_overlooked |= not is_whole
+        return rows
+
+    def _derive_batch(self, numbers: Sequence[int], rows: dict[int, StoredSegment]) -> None:
+        # Each row is needed once, and together they take more memory than what comes of them.
+        stored = [rows.pop(number, None) for number in numbers]
+        whole = stored_whole(stored, self.vectors.dim)
+        terms, vectors = self._derived(numbers, stored) if whole is None else whole
+        self.lexical.add(terms)
+        self.vectors.extend(vectors)
+        self._embedder.learn(numbers)
+
+    def _derived(
+        self, numbers: Sequence[int], stored: Sequence[StoredSegment | None]
+    ) -> tuple[list[list[str]], list[Vector | None]]:
+        """Return terms and vectors, made and kept where they are not stored."""
+        loaded = [stored_vector(row, self.vectors.dim) for row in stored]
+        vectors = self._completed(numbers, loaded)
+        terms: list[list[str]] = []
+        for at, number in enumerate(numbers):
+            row = stored[at]
+            known = stored_terms(row)
+            terms.append(self._terms(number) if known is None else known)
+            if known is None or vectors[at] is not loaded[at]:
+                self._keep(number, terms[at], vectors[at], row)
+        return terms, vectors
+
+    def _completed(
+        self, numbers: Sequence[int], loaded: Sequence[Vector | None]
+    ) -> list[Vector | None]:
+        """Return the vectors with those that the embedder gives for what was not stored."""
+        lengths = (len(vector) for vector in loaded if vector is not None)
+        dim = self.vectors.dim or max(lengths, default=None)
+        wanted = [
+            number
+            for number, vector in zip(numbers, loaded, strict=True)
+            if vector is None and self.table.live[number]
+        ]
+        made = dict(zip(wanted, self._embed(wanted, dim), strict=True))
+        both = zip(numbers, loaded, strict=True)
+        return [made.get(number) if vector is None else vector for number, vector in both]
+
+    def _fill_missing(self, progress: Progress | None) -> None:
+        if self._has_overlooked or self._sending == "anew":
+            self.fill_from_stored()
+        if not self._may_send():
+            return
+        pending = sorted(self.vectors.missing)
+        for done, numbers in enumerate(_batches(pending, _BATCH)):
+            made = dict(zip(numbers, self._embed(numbers, self.vectors.dim), strict=True))
+            if self.fill(made) < len(made):
+                return
+            if progress is not None:
+                progress(min((done + 1) * _BATCH, len(pending)), len(pending))
+
+    def fill(self, made: Mapping[int, Vector | None]) -> int:
+        """Take in and store vectors of lines that waited for them; return how many there were."""
+        filled = {number: vector for number, vector in made.items() if vector is not None}
+        self.vectors.fill(list(filled), list(filled.values()))
+        self._embedder.learn(filled)
+        for number, vector in filled.items():
+            self._keep(number, self._terms(number), vector, None)
+        self._save_some()
+        return len(filled)
+
+    def fill_from_stored(self) -> None:
+        """Take vectors that another process has stored, or that could not be read at first."""
+        rows, is_whole = self._stored.load(sorted(self.vectors.missing))
+        self._has_overlooked = not is_whole
+        dim = self.vectors.dim
+        vectors = {number: stored_vector(row, dim) for number, row in rows.items()}
+        found = {number: vector for number, vector in vectors.items() if vector is not None}
+        self.vectors.fill(list(found), list(found.values()))
+        self._embedder.learn(found)
+
+    def _terms(self, number: int) -> list[str]:
+        return line_terms(self.table.line_of(number), self.table.text(number))
+
+    # -- the embedder ------------------------------------------------------------------------
+
+    def _embed(self, numbers: Sequence[int], dim: int | None) -> list[Vector | None]:
+        if not numbers:
+            return []
+        texts = [self.table.text(number) for number in numbers]
+        return self._embedder.vectors(texts, dim, send=self._may_send())
+
+    def known(self, texts: Sequence[str]) -> list[Vector | None]:
+        """Return the vectors of texts that are there already."""
+        return self._embedder.vectors(texts, self.vectors.dim, send=False)
+
+    def embed(self, texts: Sequence[str]) -> list[Vector] | None:
+        """Return a vector per text, None after a failure; needs no lock but `embedding`."""
+        return self._embedder.border.embed_lines(texts, self.vectors.dim)
+
+    def may_embed(self) -> bool:
+        """Return whether lines that wait may be embedded now."""
+        is_due = self._embedder.is_free or self._is_agreed()
+        return is_due and not self._embedder.border.is_paused
+
+    def _may_send(self) -> bool:
+        return (not self.embeds_behind or self._sending == "anew") and self.may_embed()
+
+    def _is_agreed(self) -> bool:
+        """Return whether sending lines is no surprise: none has been embedded by anybody."""
+        if self._sending == "nothing" or self._has_overlooked:
+            return False
+        return self._sending == "anew" or self._is_alone()
+
+    def _is_alone(self) -> bool:
+        """Return whether no other embedder's vectors are stored; False where that is unknown."""
+        if self._others is None:
+            self._others = self._stored.others()
+            self._has_overlooked |= self._others is None
+            if self._others and self.embeds_behind:  # ours costs nobody anything
+                self._others = [name for name in self._others if not is_made_here(name)]
+        return self._others == []
+
+    @property
+    def _change(self) -> str | None:
+        """What to say if lines wait because another embedder made their vectors."""
+        if self._embedder.is_free or not self._others or not self.vectors.missing:
+            return None
+        owners = [owner_argument(one.owner) for one in self._readers]
+        calls = " and ".join(f"memory.reindex({owner})" for owner in owners)
+        return (
+            f"the embedder changed: lines are found by their words alone until {calls} or `convmem "
+            f"reindex` embeds {len(self.vectors.missing)} segments; their vectors are by "
+            f"{', '.join(self._others)}, and this embedder is {self._stored.fingerprint}"
+        )
+
+    # -- the log's own cache -----------------------------------------------------------------
+
+    def _keep(
+        self, number: int, terms: Sequence[str], vector: Vector | None, old: StoredSegment | None
+    ) -> None:
+        """Have a segment stored, unless it is so already or nobody knows."""
+        if self._cache is None or self._has_overlooked:
+            return
+        if self._embedder.is_free and self._sending != "anew" and not self._is_alone():
+            # Vectors that cost nothing do not stand beside those that somebody paid for.
+            vector = None
+        self._stored.put(number, terms, vector, old)
+
+    def _save_some(self) -> None:
+        """Store what would be dear to lose."""
+        if not self._embedder.is_free or len(self._stored) >= _UNSAVED:
+            self._stored.save(may_wait=self._may_wait)
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether nobody asked for what is stored now to be stored."""
+        return self._sending not in ("all", "anew")
+
+
+# -- The indexes of a process: one for each set of owners who are searched together ---------------
+
+
+class IndexRegistry:
+    """Makes indexes and keeps the latest used ones. Thread-safe."""
+
+    def __init__(
+        self,
+        log: MessageLog,
+        choice: EmbedderChoice,
+        *,
+        index: IndexName = "auto",
+        vector_bits: Literal[8, 16] = 16,
+        max_owners: int,
+        max_segments: int,
+    ) -> None:
+        """Create an empty registry.
+
+        Args:
+            log: Where the lines stand.
+            choice: What embeds them.
+            index: See `RecallSettings.index`.
+            vector_bits: See `RecallSettings.vector_bits`.
+            max_owners: How many indexes stay in memory; the least recently used leave.
+            max_segments: How many segments they hold together, but for the one in use.
+
+        Raises:
+            ConfigError: If a limit is not positive.
+        """
+        for name, limit in (("max_owners", max_owners), ("max_segments", max_segments)):
+            if limit < 1:
+                msg = f"{name} must be at least 1, got {limit!r}"
+                raise ConfigError(msg)
+        self._log = log
+        self._choice = choice
+        self._index: IndexName = index
+        self._vector_bits: Literal[8, 16] = vector_bits
+        self._max_owners = max_owners
+        self._max_segments = max_segments
+        self._indexes: OrderedDict[tuple[Owner, ...], OwnerIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def indexes(self) -> list[OwnerIndex]:
+        """The indexes in memory."""
+        with self._lock:
+            return list(self._indexes.values())
+
+    @property
+    def held(self) -> list[tuple[Owner, ...]]:
+        """Whose indexes are in memory, least recently used first."""
+        with self._lock:
+            return list(self._indexes)
+
+    def involving(self, owner: Owner) -> list[OwnerIndex]:
+        """Return the indexes in memory that hold lines of this owner."""
+        with self._lock:
+            return [index for owners, index in self._indexes.items() if owner in owners]
+
+    def kept(self, owners: tuple[Owner, ...]) -> OwnerIndex | None:
+        """Return the index over these owners if it is in memory, as the latest used."""
+        with self._lock:
+            index = self._indexes.get(owners)
+            if index is not None:
+                self._indexes.move_to_end(owners)
+                self._make_room()
+            return index
+
+    def of(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+        """Return the index over these owners, in memory or made anew; it may have read nothing.
+
+        For one that is made the log is asked who embedded its lines.
+        """
+        index = self.kept(owners)
+        if index is not None:
+            return index
+        chosen = self._choice.of(owners)
+        made = self._made(owners, chosen)
+        if not chosen.is_final:
+            return made
+        with self._lock:
+            # Somebody else may have been faster.
+            index = self._indexes.setdefault(owners, made)
+            self._make_room()
+            return index
+
+    def made_anew(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+        """Return a new index over these owners that nobody else has, whatever is stored."""
+        return self._made(owners, Chosen(self._choice.default))
+
+    def _made(self, owners: tuple[Owner, ...], chosen: Chosen) -> OwnerIndex:
+        return OwnerIndex(
+            self._log,
+            owners,
+            chosen.embeddings,
+            index=self._index,
+            vector_bits=self._vector_bits,
+            problem=chosen.problem,
+        )
+
+    def adopt(self, owners: tuple[Owner, ...], index: OwnerIndex) -> None:
+        """Put an index in the place of the one over these owners."""
+        with self._lock:
+            self._indexes.pop(owners, None)
+            self._indexes[owners] = index
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Let the least recently used leave; what an index in use grows by counts next time."""
+        while len(self._indexes) > 1 and (
+            len(self._indexes) > self._max_owners
+            or sum(len(index.table) for index in self._indexes.values()) > self._max_segments
+        ):
+            self._indexes.popitem(last=False)
+
+
+# -- Reading one owner's part of a log, from where the last reading stopped -----------------------
+
+
+_PAGE = 4000
+
+
+"""Entries at once: a log may look at all that are left to find them, and what is read at once
+waits in memory."""
+
+
+class LogReader:
+    """How far an owner's log has been read, and what its control entries retract.
+
+    Not thread-safe.
+    """
+
+    def __init__(self, log: MessageLog, owner: Owner) -> None:
+        """Create a reader that has read nothing yet."""
+        self.owner = owner
+        self._line_changes = _reading_of(log)
+        self._generation: int | None = None
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Read from the beginning next time."""
+        self._cursor = 0
+        self._controls: list[Entry] = []
+        self._retracted: frozenset[str] = frozenset()
+
+    def read(self, take: Callable[[Sequence[DialogLine]], object]) -> bool:
+        """Give the lines that the log has new to `take`, in commit order.
+
+        Returns:
+            False at the end of the log; True when the log forgot something of what was read
+            earlier: then everything is to be read again, after `rewind`.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+        """
+        while True:
+            changes = self._line_changes(self.owner, self._cursor, limit=_PAGE)
+            if changes.generation != self._generation:
+                self._generation = changes.generation
+                if self._cursor > 0:
+                    return True
+            if changes.cursor == self._cursor:
+                return False
+            self._cursor = changes.cursor
+            if changes.controls:
+                self._controls += changes.controls
+                self._retracted = retracted_ids(self._controls)
+            take(changes.lines)
+            if changes.is_last:
+                return False
+
+    def retracted(self) -> frozenset[str]:
+        """Return the ids of the entries that were read and count no more.
+
+        The same object as long as no further control entry is read.
+        """
+        return self._retracted
+
+
+class _Reading(Protocol):
+    def __call__(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
+        """Return lines as `LineSource.line_changes` does."""
+        ...
+
+
+def _reading_of(log: MessageLog) -> _Reading:
+    """Return how lines are read from a log."""
+    if isinstance(log, LineSource) and speaks_for(log, "line_changes", "changes"):
+        return log.line_changes
+
+    def from_entries(owner: Owner, cursor: int = 0, *, limit: int | None = None) -> LineChanges:
+        changes = log.changes(owner, cursor, limit=limit)
+        return LineChanges(
+            tuple(line for entry in changes.entries for line in dialog_lines(entry)),
+            tuple(entry for entry in changes.entries if entry.control is not None),
+            # Without entries the log has ended, wherever it says that its cursor is.
+            changes.cursor if changes.entries else cursor,
+            changes.generation,
+        )
+
+    return from_entries
+
+
+# -- Embedding what waits in an index, a small batch at a time, while others recall from it -------
+
+
+_EMBEDDED_AT_ONCE = 16
+
+
+"""About a tenth of a second: so long closing waits, and so much a kill loses."""
+
+
+_FOREGROUND_BATCH = 64
+
+
+"""Enough for every processor, where somebody waits for all of it."""
+
+
+_LOOKING_SHARE = 0.05
+
+
+"""How much of the time may go into looking what other processes have stored."""
+
+
+class _Segment(NamedTuple):
+    """A segment that waits, by a name that outlives its number."""
+
+    name: SegmentName
+    text: str
+
+
+class PendingLines:
+    """The lines of an index that wait for their vectors, newest first.
+
+    The index is locked only to take lines and to put vectors back, not while they are embedded;
+    one batch of an index is embedded at a time. Thread-safe as far as one caller goes on at a time.
+    """
+
+    def __init__(
+        self,
+        index: OwnerIndex,
+        *,
+        batch: int = _EMBEDDED_AT_ONCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Serve an index.
+
+        Args:
+            index: Whose lines.
+            batch: How many texts are embedded at once.
+            clock: Gives seconds and never steps back.
+        """
+        self._index = index
+        self._batch = batch
+        self._clock = clock
+        self._next_look = -float("inf")
+        self._looks = 0
+        self._is_shared = False
+
+    def embed_some(self) -> int:
+        """Read what the log has new and embed a batch; return how many segments still wait.
+
+        0 as well where they may not be embedded now; then the index has a problem.
+
+        Raises:
+            LogError: If the log cannot be read; the next call goes on where this one stopped.
+        """
+        index = self._index
+        with index.embedding:
+            batch = self._take()
+            texts = list(dict.fromkeys(one.text for one in batch))
+            vectors = index.embed(texts) if texts else None
+            with index.lock:
+                if vectors is not None:
+                    self._put(batch, dict(zip(texts, vectors, strict=True)))
+                elif texts:
+                    return 0
+                return len(index.vectors.missing) if index.may_embed() else 0
+
+    def _put(self, batch: Sequence[_Segment], made: Mapping[str, Vector]) -> None:
+        table, missing = self._index.table, self._index.vectors.missing
+        found: dict[int, Vector | None] = {}
+        for name, text in batch:
+            # The log may have forgotten some meanwhile, and the others have other numbers then.
+            number = table.number_of(name)
+            if number in missing and table.text(number) == text:
+                found[number] = made[text]
+        self._index.fill(found)
+
+    def _take(self) -> Sequence[_Segment]:
+        """Return the next segments whose texts nobody has embedded yet."""
+        index = self._index
+        with index.lock:
+            index.catch_up()
+            if not index.vectors.missing or not index.may_embed():
+                return ()
+            self._look()
+            numbers = self._next()
+            known = index.known([index.table.text(number) for number in numbers])
+            index.fill(dict(zip(numbers, known, strict=True)))
+            return [
+                _Segment(index.table.name_of(number), index.table.text(number))
+                for number in numbers
+                if number in index.vectors.missing
+            ]
+
+    def _next(self) -> list[int]:
+        missing = self._index.vectors.missing
+        if self._is_shared:
+            return random.sample(sorted(missing), min(self._batch, len(missing)))
+        return nlargest(self._batch, missing)
+
+    def _look(self) -> None:
+        """Take what other processes have stored meanwhile, at first and then now and again.
+
+        Once another one proves to be at work on the same lines, batches are drawn at random, so
+        that the two seldom do the same.
+        """
+        start = self._clock()
+        if start < self._next_look:
+            return
+        missing = self._index.vectors.missing
+        before = len(missing)
+        self._index.fill_from_stored()
+        self._is_shared |= self._looks > 0 and len(missing) < before
+        self._looks += 1
+        end = self._clock()
+        self._next_look = end + (end - start) / _LOOKING_SHARE
+
+
+def waiting(index: OwnerIndex, mask: Callable[[SegmentTable], NDArray[np.bool_]]) -> int:
+    """Return how many segments of a mask wait to be embedded behind, and can be.
+
+    The caller holds the index's lock.
+    """
+    missing = index.vectors.missing
+    if not missing or not index.embeds_behind or not index.may_embed():
+        return 0
+    return int(mask(index.table)[list(missing)].sum())
+
+
+def embed_pending(index: OwnerIndex, progress: Progress | None = None) -> None:
+    """Embed all that waits in an index, here and now.
+
+    Args:
+        index: Whose lines.
+        progress: Called with (done, total) segments after each batch, in this thread.
+
+    Raises:
+        LogError: If the log cannot be read; the next call goes on where this one stopped.
+    """
+    lines = PendingLines(index, batch=_FOREGROUND_BATCH)
+    with index.lock:
+        index.catch_up()
+        total = len(index.vectors.missing)
+    left = total
+    if progress is not None:
+        progress(0, total)
+    while left:
+        left = lines.embed_some()
+        total = max(total, left)
+        if progress is not None:
+            progress(total - left, total)
+
+
+# -- Vectors for the lines of an index: each text is sent to the embedder once --------------------
+
+
+class LineEmbedder:
+    """Asks an embedder for what no segment of the index says already. Not thread-safe."""
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        """Create an embedder for an index; say `begin` before anything else."""
+        self.border = EmbeddingBorder(embeddings)
+        self.is_free = costs_nothing(embeddings)
+        self.is_behind = isinstance(embeddings, MiniLMEmbeddings)
+        self._known: KnownTexts | None = None
+        self._before: KnownTexts | None = None
+
+    def begin(self, table: SegmentTable, vectors: SegmentVectors, *, reuse: bool) -> None:
+        """Serve an index that begins anew.
+
+        Args:
+            table: The new index's segments.
+            vectors: Their vectors.
+            reuse: Whether vectors of the old index are good for equal texts of the new one, until
+                `forget_before`.
+        """
+        if not reuse:
+            self._before = None
+        elif self._known is not None and len(self._known):
+            self._before = self._known
+        self._known = KnownTexts(table, vectors)
+
+    def forget_before(self) -> None:
+        """Let go of the index before this one."""
+        self._before = None
+
+    def learn(self, numbers: Iterable[int]) -> None:
+        """Note that these segments may have vectors now."""
+        if self._known is not None:
+            self._known.learn(numbers)
+
+    def vectors(
+        self, texts: Sequence[str], dim: int | None, *, send: bool
+    ) -> list[NDArray[np.float16] | None]:
+        """Return a rounded vector per text; None where it is pending.
+
+        Args:
+            texts: Bodies of segments.
+            dim: Components that each vector must have; None if any number will do.
+            send: Whether the embedder may be asked.
+        """
+        found = {text: self._reused(text, dim) for text in dict.fromkeys(texts)}
+        wanted = [text for text, vector in found.items() if vector is None]
+        if send and wanted:
+            made = self.border.embed_lines(wanted, dim)
+            found.update(zip(wanted, made or (), strict=made is not None))
+        return [found[text] for text in texts]
+
+    def _reused(self, text: str, dim: int | None) -> NDArray[np.float16] | None:
+        if self.is_free:
+            return None
+        for known in (self._known, self._before):
+            vector = None if known is None else known.vector(text)
+            if vector is not None and dim in (None, len(vector)):
+                return vector
+        return None
+
+
+# -- What an index holds already, by text ---------------------------------------------------------
+
+
+_MOST = 100_000
+
+
+class KnownTexts:
+    """Finds the vector of a text among the segments of an index. Not thread-safe.
+
+    It keeps a number for each text, of the latest ones: texts and vectors stay where they are. And
+    it does so from the first question on only, since most indexes find all they need stored.
+    """
+
+    def __init__(self, table: SegmentTable, vectors: SegmentVectors) -> None:
+        """Create a register of the texts of `table`, which have their vectors in `vectors`."""
+        self._table = table
+        self._vectors = vectors
+        self._numbers: dict[int, int] | None = None
+
+    def __len__(self) -> int:
+        """Return how many segments there are to know."""
+        return len(self._vectors)
+
+    def learn(self, numbers: Iterable[int]) -> None:
+        """Take in those of the segments that have a vector by now; the oldest texts leave."""
+        if self._numbers is None:
+            return
+        for number in numbers:
+            if self._vectors.present[number]:
+                self._numbers[hash(self._table.text(number))] = number
+        while len(self._numbers) > _MOST:
+            del self._numbers[next(iter(self._numbers))]
+
+    def vector(self, text: str) -> NDArray[np.float16] | None:
+        """Return the vector of a segment that says exactly this, if one is known."""
+        if self._numbers is None:
+            self._numbers = {}
+            self.learn(range(len(self._vectors)))
+        number = self._numbers.get(hash(text))
+        # Two texts may share a hash.
+        if number is None or self._table.text(number) != text:
+            return None
+        return self._vectors.row(number)
+
+
+# -- Embedding behind the back of those who recall ------------------------------------------------
+
+
+_log = logging.getLogger("langchain_convmem")
+
+
+_FORK_TIMEOUT_S = 5.0
+
+
+_CLOSING_S = 0.3
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """An index with lines that wait."""
+
+    index: OwnerIndex
+    lines: PendingLines
+    done: Future[None] = field(default_factory=Future)
+    is_running: bool = False
+    is_asked_again: bool = False
+    is_dropped: bool = False
+
+
+class Backlog:
+    """Embeds the lines that wait in indexes, in turn. Thread-safe.
+
+    A fork waits for the batch under way, so that a child inherits no lock that nobody releases; the
+    child begins without jobs. The interpreter waits for that batch as well, and drops the rest.
+    """
+
+    def __init__(self) -> None:
+        """Create an empty backlog; its thread starts with the first job."""
+        self._lock = threading.Lock()
+        self._batch = threading.RLock()
+        self._jobs: dict[int, _Job] = {}
+        self._executor: ThreadPoolExecutor | None = None
+        self._is_held = False
+
+    def submit(self, index: OwnerIndex) -> Future[None]:
+        """Have all that waits in an index embedded; return what is done when that is so.
+
+        It is done as well when lines cannot be embedded now; then the index has a problem.
+        """
+        with self._lock:
+            job = self._jobs.get(id(index))
+            if job is not None:
+                job.is_asked_again = True
+                return job.done
+            job = _Job(index, PendingLines(index))
+            self._jobs[id(index)] = job
+            self._enqueue(job)
+            return job.done
+
+    def close(self, indexes: Iterable[OwnerIndex]) -> None:
+        """Embed no more of these indexes: few lines are finished, of more the batch under way."""
+        numbers = {id(index) for index in indexes}
+        with self._lock:
+            jobs = [job for number, job in self._jobs.items() if number in numbers]
+        wait([job.done for job in jobs], _CLOSING_S)
+        with self._lock:
+            for job in jobs:
+                job.is_dropped = True
+                if not job.is_running:
+                    self._finish(job)
+        wait([job.done for job in jobs])
+
+    def _enqueue(self, job: _Job) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="convmem-backlog")
+        try:
+            self._executor.submit(self._run, job).add_done_callback(_log_failure)
+        except RuntimeError:
+            # The interpreter ends. What is left is embedded by the next process that recalls.
+            self._finish(job)
+
+    def _run(self, job: _Job) -> None:
+        left = 0
+        with self._lock:
+            if job.is_dropped:
+                return
+            job.is_running, job.is_asked_again = True, False
+        try:
+            with self._batch:
+                left = job.lines.embed_some()
+        except LogClosedError:
+            job.is_dropped = True
+        except LogError as error:
+            # The next recall says so where it still cannot be read.
+            _log.warning("lines could not be embedded: %s", error, exc_info=error)
+        finally:
+            with self._lock:
+                job.is_running = False
+                if (left or job.is_asked_again) and not job.is_dropped:
+                    self._enqueue(job)
+                else:
+                    self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        if self._jobs.pop(id(job.index), None) is not None:
+            job.done.set_result(None)
+
+    # -- forks -------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Wait for the batch under way, but not for ever: it may wait for who forks."""
+        self._is_held = self._batch.acquire(timeout=_FORK_TIMEOUT_S)
+
+    def after_fork(self) -> None:
+        """Go on in the parent."""
+        if self._is_held:
+            self._batch.release()
+
+
+BACKLOG = Backlog()
+
+
+"""The backlog of the process."""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=BACKLOG.before_fork,
+        after_in_parent=BACKLOG.after_fork,
+        after_in_child=BACKLOG.__init__,  # type: ignore[misc]
+    )
+
+
+def _log_failure(run: Future[None]) -> None:
+    """Log what a batch raised that should not: nobody waits for it who could say so."""
+    error = run.exception()
+    if error is not None:
+        _log.error("could not embed lines", exc_info=error)
+
+
+def until_done(job: Future[None], timeout_s: float) -> Step:
+    """Return the step that waits until a job is done, so long at most."""
+
+    async def await_job() -> None:
+        await asyncio.wait([asyncio.wrap_future(job)], timeout=timeout_s)
+
+    return Step(lambda: wait([job], timeout_s), await_job)

@@ -1,0 +1,726 @@
+"""Recall over a log: keeps an index for each owner who asks, and answers in blocks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from inspect import isawaitable, iscoroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.runnables import Runnable
+
+from langchain_convmem.effects import Step, Steps, step
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.protocols import MessageLog, SegmentCache
+from langchain_convmem.recall.blocks import Answer, Wish, build_recall, hits_of
+from langchain_convmem.recall.buffer import (
+    Buffered,
+    BufferedBlock,
+    buffer_steps,
+    living,
+    references,
+    rendered,
+)
+from langchain_convmem.recall.dialog_recall import DialogRecall, EmbedderUse, Progress
+from langchain_convmem.recall.embedders import Embedder, EmbedderChoice, embed_question
+from langchain_convmem.recall.embedding import in_worker
+from langchain_convmem.recall.index import (
+    BACKLOG,
+    IndexRegistry,
+    OwnerIndex,
+    embed_pending,
+    until_done,
+    waiting,
+)
+from langchain_convmem.recall.options import Owners, Request, Scope, checked_owners
+from langchain_convmem.recall.question import search_text, without_names
+from langchain_convmem.recall.ranking import Question, rank
+from langchain_convmem.recall.scores import Columns, Ranking
+from langchain_convmem.recall.segments import SegmentTable
+from langchain_convmem.recall.settings import RecallSettings
+from langchain_convmem.records import Owner, Recall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from langchain_core.embeddings import Embeddings
+    from numpy.typing import NDArray
+
+    from langchain_convmem.recall.segments import SegmentName
+    from langchain_convmem.records import RecalledBlock
+
+
+_LINES_PER_SECOND = 128
+
+
+"""About how many short lines a processor embeds; more of them would not be done in time."""
+
+
+class LineRecall(DialogRecall):
+    """Finds verbatim dialog lines in a log, by meaning, words and neighbourhood.
+
+    Indexes are caches of the log: built when an owner first asks, kept fresh by cursor, dropped
+    when too many other owners came since. Thread-safe; recalls of one owner queue, those of
+    different owners do not. The log and the embedder stay the caller's: nothing is closed here.
+    """
+
+    def __init__(
+        self,
+        log: MessageLog,
+        embeddings: Embedder = "auto",
+        settings: RecallSettings | None = None,
+        *,
+        max_owners: int = 256,
+        max_segments: int = 1_000_000,
+        rewriter: Rewriter | None = None,
+        reranker: BaseDocumentCompressor | None = None,
+    ) -> None:
+        """Create a recall over `log`; nothing is read yet.
+
+        Args:
+            log: Where the lines stand.
+            embeddings: Any LangChain embedder. `"auto"` and None: for an owner with stored vectors
+                the embedder of this package that made them; for others the sentence encoder where
+                its weights are installed and the log keeps vectors, else the static one.
+            settings: Weights and limits.
+            max_owners: How many owners' indexes stay in memory; the least recently used leave.
+            max_segments: How many segments of lines these hold together. An index that is larger by
+                itself stays as long as nobody else asks.
+            rewriter: Makes of a question what to search for, one text or several: a Runnable, or
+                a function, plain or asynchronous. Several count each line as for the one that suits
+                it best. Where it fails or says nothing, the question itself is asked, and
+                `Recall.problems` says why.
+            reranker: Puts the best lines in an order of its own, which leads; what it leaves out
+                is no hit. Where it fails they keep theirs, and `Recall.problems` says why.
+
+        Raises:
+            ConfigError: If a limit is not positive, a hook is none, or `embeddings` is a text
+                other than `"auto"`.
+        """
+        check_hooks(rewriter, reranker)
+        self._reindexing = threading.Lock()
+        self.log = log
+        choice = EmbedderChoice(log, embeddings)
+        self.embeddings: Embeddings = choice.default
+        self.settings = RecallSettings() if settings is None else settings
+        self._rewriter = rewriter
+        self._reranker = reranker
+        self._indexes = IndexRegistry(
+            log,
+            choice,
+            index=self.settings.index,
+            vector_bits=self.settings.vector_bits,
+            max_owners=max_owners,
+            max_segments=max_segments,
+        )
+
+    def __repr__(self) -> str:
+        return f"LineRecall({self.log!r}, {type(self.embeddings).__name__})"
+
+    # -- recalling ---------------------------------------------------------------------------
+
+    def answer_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps that answer a request."""
+        texts, problem = yield from rewritten(self._rewriter, request.wish.query)
+        index = yield from self._index(request.scope.owners)
+        known = yield from self._known(index, request)
+        asked, problems = yield from self._embed(index, texts, known, request.wish)
+        search = Search(index, request, asked, _those((problem, *problems)))
+        if self._reranker is not None:
+            search = yield from self._reranked(search, self._reranker)
+        found: tuple[Recall, tuple[BufferedBlock, ...]] = yield _off_loop(search.answer)
+        if known.pending:
+            BACKLOG.submit(index)
+        return (yield from self._buffered(index, request, *found))
+
+    def silent_steps(self, request: Request) -> Steps[Recall]:
+        """Return the steps that answer a request with its buffer alone, as if nothing was asked."""
+        index = yield from self._index(request.scope.owners)
+        silent = request._replace(remember=False)
+        return (yield from self._buffered(index, silent, Recall((), ()), ()))
+
+    def _index(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
+        index = self._indexes.kept(owners)
+        if index is None:
+            index = yield _off_loop(partial(self._indexes.of, owners))
+        return index
+
+    def _known(self, index: OwnerIndex, request: Request) -> Steps[_Known]:
+        """Catch up, and wait a little where few lines that may come back are not embedded yet."""
+        known: _Known = yield _off_loop(partial(_caught_up, index, request.scope))
+        is_little = known.pending <= request.patience_s * _LINES_PER_SECOND
+        if known.awaited and is_little and request.wish.settings.dense_weight:
+            yield until_done(BACKLOG.submit(index), request.patience_s)
+            known = yield _off_loop(partial(_caught_up, index, request.scope))
+        return known
+
+    def _embed(
+        self, index: OwnerIndex, texts: Sequence[str], known: _Known, wish: Wish
+    ) -> Steps[tuple[tuple[Asked, ...], list[str | None]]]:
+        settings = wish.settings
+        if not settings.dense_weight or known.dim is None:
+            return tuple(Asked(text, None) for text in texts), []
+        asked: list[Asked] = []
+        problems: list[str | None] = []
+        for text in texts:
+            meant = search_text(text, wish.before)
+            if not settings.names_in_meaning:
+                meant = without_names(meant, known.speakers)
+            vector, problem = yield from embed_question(index.embeddings, meant, known.dim)
+            asked.append(Asked(text, vector))
+            problems.append(problem)
+        return tuple(asked), problems
+
+    def _reranked(self, search: Search, reranker: BaseDocumentCompressor) -> Steps[Search]:
+        candidates: list[Candidate] = yield _off_loop(search.candidates)
+        if not candidates:
+            return search
+        documents = [candidate.document for candidate in candidates]
+        query = search.request.wish.search_text
+        order, problem = yield from reranked(reranker, query, documents)
+        if order is None:
+            return replace(search, problems=_those((*search.problems, problem)))
+        return replace(search, order=[candidates[number].name for number in order])
+
+    def _buffered(
+        self,
+        index: OwnerIndex,
+        request: Request,
+        recall: Recall,
+        found: Sequence[BufferedBlock],
+    ) -> Steps[Recall]:
+        if request.buffer is None:
+            return recall
+        look_up = partial(looked_up, index, request, recall.blocks)
+        shown, problems = yield from buffer_steps(
+            self.log,
+            request.buffer,
+            found,
+            lambda blocks: _off_loop(partial(look_up, blocks)),
+            remember=request.remember,
+        )
+        return replace(recall, buffer=shown, problems=(*recall.problems, *problems))
+
+    # -- indexes -----------------------------------------------------------------------------
+
+    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index ahead what the log has new, so that the next recall need not.
+
+        Args:
+            owner: Whose lines; several owners who are searched together share one index.
+            progress: Called with (done, total) segments after each batch, in this thread.
+
+        Returns:
+            Problems, one sentence each; empty when every line is indexed whole.
+
+        Raises:
+            LogError: If the log cannot be read.
+            EmbedderChangedError: If lines wait for `reindex`; all else was done.
+        """
+        index = self._index_of(owner)
+        with index.lock:
+            index.refresh(None if index.embeds_behind else progress)
+        if index.embeds_behind:
+            embed_pending(index, progress)
+        with index.lock:
+            return index.problems
+
+    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Index ahead, without blocking the event loop; `progress` is called in a worker."""
+        return await in_worker(partial(self.refresh, owner, progress))
+
+    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Embed what another embedder has embedded; the old vectors go when all new ones are there.
+
+        Until then lines with old vectors alone are found by their words. Each batch is stored
+        before the next one is sent, so after a failure or a kill another call goes on where this
+        one stopped. Recalls need not wait: it works on an index of its own. Calls of this kind wait
+        for each other. A log that stores no vectors has none to change: then this is `refresh`.
+
+        Args:
+            owner: Whose lines.
+            progress: Called with (done, total) segments after each batch, in this thread.
+
+        Returns:
+            Problems, one sentence each; empty when every line is indexed whole.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        owners = checked_owners(owner)
+        if not isinstance(self.log, SegmentCache):
+            return self.refresh(owners, progress)
+        with self._reindexing:
+            kept = self._indexes.kept(owners)
+            if kept is not None and self._is_at_work(kept):
+                return self._finished(kept, progress)
+            if kept is not None:
+                with kept.lock:
+                    kept.save()  # paid for already
+            index = self._indexes.made_anew(owners)
+            index.reindex(progress)
+            problems = index.problems
+            self._indexes.adopt(owners, index)
+            return problems
+
+    def _is_at_work(self, index: OwnerIndex) -> bool:
+        """Return whether lines may be embedded for an index behind at this moment."""
+        with index.lock:
+            is_same = index.embeds_behind and index.embeddings == self.embeddings
+            return is_same and index.may_embed()
+
+    def _finished(self, index: OwnerIndex, progress: Progress | None) -> tuple[str, ...]:
+        """Embed what waits in an index, and delete what other embedders have made."""
+        embed_pending(index, progress)
+        with index.lock:
+            index.delete_others()
+            return index.problems
+
+    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
+        """Embed anew, without blocking the event loop; `progress` is called in a worker."""
+        return await in_worker(partial(self.reindex, owner, progress))
+
+    def embedder_of(self, owner: Owners) -> EmbedderUse:
+        """Return what embeds the lines of an owner, and how many wait for it.
+
+        Raises:
+            LogError: If the log cannot be read.
+        """
+        index = self._index_of(owner)
+        with index.lock:
+            index.catch_up()
+            segments, pending = len(index.table), len(index.vectors.missing)
+            return EmbedderUse(index.embeddings, segments, pending, index.problems)
+
+    def embed_behind(self, owner: Owner) -> None:
+        """Have what was just stored of an owner embedded behind, if they were searched before."""
+        for index in self._indexes.involving(owner):
+            if index.embeds_behind:
+                BACKLOG.submit(index)
+
+    def close(self) -> None:
+        """Embed nothing more behind: few lines are finished, of more the batch under way.
+
+        Nothing else is closed; another recall goes on. Idempotent.
+        """
+        BACKLOG.close(self._indexes.indexes)
+
+    def forgotten_steps(self, owner: Owner) -> Steps[None]:
+        """Return the steps that take out of memory what the log has forgotten of an owner.
+
+        The next recall would do so anyway; in other processes it does. Nothing is raised.
+        """
+        for index in self._indexes.involving(owner):
+            yield _off_loop(partial(_drop_forgotten, index))
+
+    def _index_of(self, owner: Owners) -> OwnerIndex:
+        return self._indexes.of(checked_owners(owner))
+
+
+# -- steps -----------------------------------------------------------------------------------
+def _off_loop(call: Callable[[], Any]) -> Step:
+    """Return the step that makes the call here, or in a worker thread of an event loop."""
+    return Step(call, lambda: in_worker(call))
+
+
+def _those(problems: Sequence[str | None]) -> tuple[str, ...]:
+    """Return what went wrong, each once."""
+    return tuple(dict.fromkeys(problem for problem in problems if problem is not None))
+
+
+class _Known(NamedTuple):
+    """What embedding a question needs to know of an index, read under its lock.
+
+    Attributes:
+        speakers: Whose names may be left out of it.
+        dim: Components of a vector; None where there is none.
+        pending: How many segments are to be embedded behind.
+        awaited: How many of them the recall may return.
+    """
+
+    speakers: list[str]
+    dim: int | None
+    pending: int
+    awaited: int
+
+
+def _drop_forgotten(index: OwnerIndex) -> None:
+    with index.lock:
+        index.drop_forgotten()
+
+
+def _caught_up(index: OwnerIndex, scope: Scope) -> _Known:
+    with index.lock:
+        index.catch_up()
+        awaited = waiting(index, scope.mask)
+        pending = len(index.vectors.missing) if index.embeds_behind else 0
+        return _Known(index.table.speakers, index.vectors.dim, pending, awaited)
+
+
+# -- A question put to an index -------------------------------------------------------------------
+
+
+_CANDIDATES = 50
+
+
+# A budget holds about one line for so many tokens.
+_TOKENS_PER_LINE = 20
+
+
+class Asked(NamedTuple):
+    """A question, and its embedding; None if it could not be embedded or need not be."""
+
+    text: str
+    vector: NDArray[np.float32] | None
+
+
+class Candidate(NamedTuple):
+    """A segment that a reranker may put elsewhere, by a name that outlives its number."""
+
+    name: SegmentName
+    document: Document
+
+
+class _Ranked(NamedTuple):
+    """What the index makes of the questions, under its lock."""
+
+    wish: Wish
+    allowed: NDArray[np.bool_]
+    ranking: Ranking
+    hits: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is asked of an index. Thread-safe: the index is locked while it is read.
+
+    Attributes:
+        index: Where lines are looked for.
+        request: What is wanted back, and what may come back.
+        asked: The questions; a line is as good as for the one that suits it best.
+        problems: What went wrong so far.
+        order: The only segments that may be hits, in order; None lets every line be one.
+    """
+
+    index: OwnerIndex
+    request: Request
+    asked: tuple[Asked, ...]
+    problems: tuple[str, ...] = ()
+    order: Sequence[SegmentName] | None = None
+
+    def candidates(self) -> list[Candidate]:
+        """Return what a reranker should look at, best first."""
+        with self.index.lock:
+            ranked = self._ranked()
+            numbers = self._first_of_each_line(ranked.hits)
+            return [_candidate(number, ranked.ranking, self.index.table) for number in numbers]
+
+    def answer(self) -> tuple[Recall, tuple[BufferedBlock, ...]]:
+        """Return the answer, and what a relevance buffer keeps of it."""
+        with self.index.lock:
+            table, ranked = self.index.table, self._ranked()
+            recall, groups = self._built(ranked, self._in_order(ranked.hits))
+            if self.request.buffer is None:
+                return recall, ()
+            return recall, references(groups, recall.blocks, table)
+
+    def _built(self, ranked: _Ranked, hits: Ranking) -> Answer:
+        return build_recall(
+            ranked.wish,
+            ranked.ranking,
+            self.index.table,
+            self.index.lexical,
+            allowed=ranked.allowed,
+            hits=hits,
+            problems=(*self.index.problems, *self._waiting(ranked.allowed), *self.problems),
+        )
+
+    def _waiting(self, allowed: NDArray[np.bool_]) -> tuple[str, ...]:
+        count = waiting(self.index, lambda _: allowed)
+        if not count:
+            return ()
+        which = "1 segment waits" if count == 1 else f"{count} segments wait"
+        return (f"{which} to be embedded, found by words alone until then",)
+
+    def _ranked(self) -> _Ranked:
+        index, wish = self.index, self.request.wish
+        query = "\n".join([one.text for one in self.asked])
+        if query != wish.query:
+            wish = replace(wish, query=query)
+        allowed = self.request.scope.mask(index.table)
+        ranking = best_of([self._rank(one, allowed) for one in self.asked])
+        hits = hits_of(wish, ranking, index.table, index.lexical, allowed)
+        return _Ranked(wish, allowed, ranking, hits)
+
+    def _rank(self, asked: Asked, allowed: NDArray[np.bool_]) -> Ranking:
+        index, vector = self.index, asked.vector
+        if vector is not None and index.vectors.dim not in (None, len(vector)):
+            vector = None
+        wish = self.request.wish
+        question = Question(asked.text, vector, allowed, wish.now_ms, wish.before)
+        settings = wish.settings
+        return rank(question, index.table, index.vectors, index.lexical, settings)
+
+    def _in_order(self, hits: Ranking) -> Ranking:
+        if self.order is None:
+            return hits
+        # Lines may have come and gone while the reranker thought about them.
+        numbers = map(self.index.table.number_of, self.order)
+        return Rearranged(hits, (number for number in numbers if number is not None))
+
+    def _first_of_each_line(self, hits: Iterable[int]) -> Iterator[int]:
+        wish, seen = self.request.wish, set[int]()
+        most = max(_CANDIDATES, 2 * (wish.k or 0), (wish.max_tokens or 0) // _TOKENS_PER_LINE)
+        for number in hits:
+            line = self.index.table.line_number(number)
+            if line in seen:
+                continue
+            if len(seen) == most:
+                return
+            seen.add(line)
+            yield number
+
+
+def _candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
+    line, at = table.line_of(number), ranking.row_of(number)
+    document = Document(
+        id=line.line_id,
+        page_content=f"{line.speaker}: {table.text(number)}",
+        metadata={
+            "line_id": line.line_id,
+            "thread_id": line.key.thread_id,
+            "user_id": line.key.user_id,
+            "speaker": line.speaker,
+            "time_ms": line.time_ms,
+            "similarity": ranking.columns.similarity.item(at),
+            "relevance": ranking.columns.relevance.item(at),
+        },
+    )
+    return Candidate(table.name_of(number), document)
+
+
+def looked_up(
+    index: OwnerIndex,
+    request: Request,
+    fresh: Sequence[RecalledBlock],
+    blocks: Sequence[BufferedBlock],
+) -> Buffered:
+    """Return the blocks of a relevance buffer as lines, within the request's scope and budget.
+
+    Args:
+        index: Where the lines are.
+        request: What may be shown.
+        fresh: What the present question found.
+        blocks: What the buffer holds, newest first.
+    """
+    with index.lock:
+        # Another process may have buffered lines that this index has not read yet.
+        index.catch_up()
+        wish, table = request.wish, index.table
+        kept = tuple(living(blocks, table)[: wish.settings.buffer_size])
+        allowed = request.scope.mask(table)
+        shown = rendered(
+            kept,
+            table,
+            allowed,
+            max_tokens=wish.max_tokens,
+            fresh=fresh,
+            now_ms=wish.header_now_ms,
+        )
+        return Buffered(kept, shown)
+
+
+# -- Rankings made of rankings: one of several questions, and one in another order ----------------
+
+
+def best_of(rankings: Sequence[Ranking]) -> Ranking:
+    """Return the ranking in which each segment counts as for the question that suits it best.
+
+    Relevance is standardised for each question, so that those of several compare.
+
+    Args:
+        rankings: One for each question, over the same lines; at least one.
+    """
+    if len(rankings) == 1:
+        return rankings[0]
+    numbers = np.unique(np.concatenate([ranking.columns.numbers for ranking in rankings]))
+    places = [np.searchsorted(numbers, ranking.columns.numbers) for ranking in rankings]
+    relevance = np.full((len(rankings), len(numbers)), -np.inf)
+    for row, ranking, at in zip(relevance, rankings, places, strict=True):
+        row[at[ranking.rows]] = ranking.columns.relevance[ranking.rows]
+    best = relevance.argmax(axis=0)
+    columns = {
+        field.name: _gathered(field.name, rankings, places, best) for field in fields(Columns)
+    }
+    ranked = np.flatnonzero(relevance.max(axis=0) > -np.inf)
+    joined = Ranking(Columns(**{**columns, "numbers": numbers}), ranked)
+    joined.older = frozenset().union(*(ranking.older for ranking in rankings))
+    return joined
+
+
+def _gathered(
+    name: str,
+    rankings: Sequence[Ranking],
+    places: Sequence[NDArray[np.int64]],
+    best: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return a column whose values come from the ranking that `best` names for each place."""
+    first = getattr(rankings[0].columns, name)
+    gathered = np.zeros(len(best), dtype=first.dtype)
+    for number, (ranking, at) in enumerate(zip(rankings, places, strict=True)):
+        own = best[at] == number
+        gathered[at[own]] = getattr(ranking.columns, name)[own]
+    return gathered
+
+
+class Rearranged(Ranking):
+    """Some segments of a ranking in an order of their own; scores are those of the ranking."""
+
+    def __init__(self, ranking: Ranking, numbers: Iterable[int]) -> None:
+        """Put segments in this order; repetitions and what is not ranked are left out."""
+        given = np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
+        kept = given[np.isin(given, ranking.columns.numbers[ranking.rows])]
+        rows = np.searchsorted(ranking.columns.numbers, kept)
+        super().__init__(ranking.columns, np.sort(rows))
+        self._ordered, self._unread = [rows], 0
+        self.older, self.loose = ranking.older, ranking.loose
+
+
+# -- The border to hooks of the application -------------------------------------------------------
+
+
+Queries: TypeAlias = "str | list[str]"
+
+
+Rewriter: TypeAlias = (
+    "Runnable[str, Queries] | Callable[[str], Queries] | Callable[[str], Awaitable[Queries]]"
+)
+
+
+"""Makes of a question the question or questions to search for."""
+
+
+CANDIDATE = "candidate"
+
+
+"""The key in the metadata of a reranker's documents that says which candidate each one is."""
+
+
+_log = logging.getLogger("langchain_convmem")
+
+
+def check_hooks(rewriter: Any, reranker: Any) -> None:
+    """Refuse what can never serve as a hook.
+
+    Raises:
+        ConfigError: If it cannot; the message names it.
+    """
+    if rewriter is not None and not isinstance(rewriter, Runnable) and not callable(rewriter):
+        msg = f"rewriter must be a Runnable or a function of a question, got {rewriter!r}"
+        raise ConfigError(msg)
+    if reranker is not None and not isinstance(reranker, BaseDocumentCompressor):
+        msg = f"reranker must be a LangChain BaseDocumentCompressor, got {reranker!r}"
+        raise ConfigError(msg)
+
+
+# -- rewriting -------------------------------------------------------------------------------
+def rewritten(
+    rewriter: Rewriter | None, question: str
+) -> Steps[tuple[tuple[str, ...], str | None]]:
+    """Return what to search for instead of the question, and what went wrong, if anything did."""
+    if rewriter is None:
+        return (question,), None
+    try:
+        queries = _checked_queries((yield _asking(rewriter, question)))
+    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        return (question,), _problem(
+            "the rewriter failed and the question is asked as it is", error
+        )
+    return queries, None
+
+
+def _asking(rewriter: Any, question: str) -> Step:
+    if isinstance(rewriter, Runnable):
+        return step(rewriter, "invoke", question)
+    call = partial(rewriter, question)
+    return Step(lambda: _said_at_once(call()), lambda: _awaited(call))
+
+
+def _said_at_once(answer: Any) -> Any:
+    if iscoroutine(answer):
+        # Or Python would complain later that nobody awaited it.
+        answer.close()
+        msg = "an asynchronous rewriter serves asynchronous recalls alone: use arecall or ainvoke"
+        raise TypeError(msg)
+    return answer
+
+
+async def _awaited(call: Callable[[], Any]) -> Any:
+    answer = await in_worker(call)
+    return await answer if isawaitable(answer) else answer
+
+
+def _checked_queries(answer: Any) -> tuple[str, ...]:
+    queries = [answer] if isinstance(answer, str) else answer
+    if not isinstance(queries, list | tuple) or not all(isinstance(one, str) for one in queries):
+        msg = f"expected a text or a list of texts, got {type(answer).__name__}"
+        raise TypeError(msg)
+    asked = tuple(dict.fromkeys(one.strip() for one in queries if one.strip()))
+    if not asked:
+        raise ValueError("got nothing but blanks")
+    return asked
+
+
+# -- reranking -------------------------------------------------------------------------------
+def reranked(
+    reranker: BaseDocumentCompressor, question: str, documents: Sequence[Document]
+) -> Steps[tuple[list[int] | None, str | None]]:
+    """Return which documents the reranker keeps, in its order, or None and what went wrong.
+
+    Args:
+        reranker: Puts documents in order, and may leave some out.
+        question: As it was asked.
+        documents: Best first; which one each is, is added to their metadata.
+    """
+    marked = [
+        Document(id=one.id, page_content=one.page_content, metadata={**one.metadata, CANDIDATE: n})
+        for n, one in enumerate(documents)
+    ]
+    try:
+        answer = yield _compressing(reranker, marked, question)
+        return _checked_order(answer, len(marked)), None
+    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        return None, _problem("the reranker failed and lines keep their order", error)
+
+
+def _compressing(
+    reranker: BaseDocumentCompressor, documents: list[Document], question: str
+) -> Step:
+    inherited = BaseDocumentCompressor.acompress_documents
+    if type(reranker).acompress_documents is not inherited:
+        return step(reranker, "compress_documents", documents, question)
+    # LangChain's own twin waits for the loop's executor, which the application may have filled.
+    call = partial(reranker.compress_documents, documents, question)
+    return Step(call, lambda: in_worker(call))
+
+
+def _checked_order(answer: Any, count: int) -> list[int]:
+    order = [document.metadata.get(CANDIDATE) for document in answer]
+    known = [number for number in order if isinstance(number, int) and 0 <= number < count]
+    if len(known) < len(order):
+        msg = f"expected documents that it was given, with their metadata's {CANDIDATE!r} kept"
+        raise ValueError(msg)
+    return known
+
+
+def _problem(what: str, error: Exception) -> str:
+    problem = f"{what}: {type(error).__name__}: {error}"
+    # The traceback goes to the log alone: it may show what the user wrote.
+    _log.warning("%s", problem, exc_info=error)
+    return problem

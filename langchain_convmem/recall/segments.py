@@ -1,0 +1,685 @@
+"""Cutting a long line into segments that are searched on their own. Pure.
+
+Invariant: the segments of a text follow each other without gap or overlap, so joining them gives
+the text back, character by character.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from langchain_convmem.records import DialogLine, Role, Scalar, ThreadKey
+from langchain_convmem.words.bm25 import Growable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+Place: TypeAlias = tuple[int, int, int]
+
+
+"""What names a segment among those of its owner: its entry's position, line of it, part of that."""
+
+
+SEGMENT_CHARS = 400
+
+
+"""About how many characters a segment holds at most."""
+
+
+UNCUT_CHARS = 500
+
+
+"""A line up to this long is one segment: a cut would cost more context than it wins."""
+
+
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
+
+
+_LINE_BREAK = re.compile(r"\n\s*")
+
+
+# A full stop ends a sentence only before a blank, so that "3.5" and "a.b" stay whole; the
+# ideographic marks end one wherever they stand.
+_CLOSING = r"[\"'\u2019\u201d)\]]*"
+
+
+_IDEOGRAPHIC = "[\u3002\uff01\uff1f\uff61]+[\u300d\u300f\u2019\u201d]*"
+
+
+_SENTENCE = re.compile(rf"[.!?\u2026]{_CLOSING}\s+|{_IDEOGRAPHIC}\s*")
+
+
+_WORD = re.compile(r"\s+")
+
+
+_BORDERS = (_PARAGRAPH, _LINE_BREAK, _SENTENCE, _WORD)
+
+
+class Segment(NamedTuple):
+    """A piece of a text: `text[start:end]`."""
+
+    start: int
+    end: int
+
+
+def split_line(
+    text: str, *, target: int = SEGMENT_CHARS, uncut: int = UNCUT_CHARS
+) -> list[Segment]:
+    """Return the segments of a line, in order; a line of at most `uncut` characters has one.
+
+    Cuts fall behind paragraphs where possible, else behind lines, sentences or words, and inside a
+    word only if it alone is longer than `target`.
+
+    Args:
+        text: The line.
+        target: Characters of a segment at most; the last one may have up to `uncut`.
+        uncut: Characters up to which a line stays whole; at least `target`.
+    """
+    if len(text) <= uncut:
+        return [Segment(0, len(text))]
+    segments: list[Segment] = []
+    for start, end in _pieces(text, Segment(0, len(text)), target, 0):
+        if segments and end - segments[-1].start <= target:
+            segments[-1] = Segment(segments[-1].start, end)
+        else:
+            segments.append(Segment(start, end))
+    # A tail of a few words says nothing on its own.
+    if len(segments) > 1 and len(text) - segments[-2].start <= uncut:
+        segments[-2:] = [Segment(segments[-2].start, len(text))]
+    return segments
+
+
+def _pieces(text: str, span: Segment, target: int, level: int) -> Iterator[Segment]:
+    """Yield the smallest pieces of `span` needed, each at most `target` long, in order."""
+    if span.end - span.start <= target:
+        yield span
+    elif level == len(_BORDERS):
+        for start in range(span.start, span.end, target):
+            yield Segment(start, min(start + target, span.end))
+    else:
+        for piece in _cut(text, span, _BORDERS[level]):
+            yield from _pieces(text, piece, target, level + 1)
+
+
+def _cut(text: str, span: Segment, border: re.Pattern[str]) -> Iterator[Segment]:
+    start = span.start
+    for match in border.finditer(text, span.start, span.end):
+        yield Segment(start, match.end())
+        start = match.end()
+    if start < span.end:
+        yield Segment(start, span.end)
+
+
+# -- The lines of one owner as columns ------------------------------------------------------------
+
+
+SegmentName: TypeAlias = tuple[str, int, int]
+
+
+"""What names a segment in every process: its entry's id, which line of it, which part of that."""
+
+
+_LATEST_MS = 2**62
+
+
+SESSION_GAP_MS = 30 * 60 * 1000
+
+
+"""Two lines of a thread further apart than this belong to different sittings."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    """The end of a thread: where the next line is linked."""
+
+    number: int
+    last_line: DialogLine | None = None
+    session: int = -1
+
+
+class SegmentTable:
+    """Lines and their segments in columns of equal length."""
+
+    def __init__(self) -> None:
+        """Create an empty table."""
+        self._lines: list[DialogLine] = []
+        # Where each line's segments begin, and where the last one's end.
+        self._first_segment = [0]
+        self._line_of_segment: list[int] = []
+        self._sessions = 0
+        # Most entries have one, and a number is far smaller than a row of one.
+        self._lines_of_entry: dict[str, int | tuple[int, ...]] = {}
+        self._threads: dict[ThreadKey, _Thread] = {}
+        self._speakers: dict[str, int] = {}
+        self._roles: dict[str, int] = {}
+        # The sittings whose lines name a session, by that name.
+        self._sittings: dict[str | None, list[int]] = {}
+        self._tags = Labels()
+        # Of folded texts, once somebody asked for them; 0: nobody did.
+        self._hashes = array("q")
+        self._start = Growable(np.int64)
+        self._end = Growable(np.int64)
+        self._thread = Growable(np.int64)
+        self._speaker = Growable(np.int64)
+        self._role = Growable(np.int8)
+        # Each as long as there were segments when somebody asked for it.
+        self._of_role: dict[Role, NDArray[np.bool_]] = {}
+        self._line = Growable(np.int64)
+        self._position = Growable(np.int64)
+        self._time_ms = Growable(np.int64)
+        self._live = Growable(np.bool_)
+        self._neighbours = Neighbours()
+
+    def __len__(self) -> int:
+        """Return how many segments were added, removed ones included."""
+        return len(self._line_of_segment)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def add(self, line: DialogLine) -> range:
+        """Append a line behind its thread's last one; return the numbers of its segments.
+
+        A blank line has none.
+        """
+        return self.add_many([line])
+
+    def add_many(self, lines: Iterable[DialogLine]) -> range:
+        """Append lines one after the other, as `add` does; return the numbers of all segments."""
+        spoken = [line for line in lines if line.text.strip()]
+        threads = self._threads_of(spoken)
+        # In order, since a sitting goes on from the thread's line before.
+        sessions = [
+            self._session_of(thread, line) for thread, line in zip(threads, spoken, strict=True)
+        ]
+        first, first_line = len(self), len(self._lines)
+        self._append_segments(spoken)
+        if len(self) - first > len(spoken):
+            which = [number - first_line for number in self._line_of_segment[first:]]
+            spoken = [spoken[at] for at in which]
+            threads = [threads[at] for at in which]
+            sessions = [sessions[at] for at in which]
+        thread_numbers = [thread.number for thread in threads]
+        self._thread.gather(thread_numbers)
+        self._append_columns(spoken)
+        self._neighbours.add(thread_numbers, sessions)
+        return range(first, len(self))
+
+    def _threads_of(self, lines: Sequence[DialogLine]) -> list[_Thread]:
+        """Return the thread of each line, made where there is none yet."""
+        found: list[_Thread] = []
+        known, key, thread = self._threads, None, None
+        for line in lines:
+            # Mostly that of the line before, and comparing keys takes longer.
+            if thread is None or line.key is not key:
+                key = line.key
+                thread = known.get(key)
+                if thread is None:
+                    thread = known[key] = _Thread(len(known))
+            found.append(thread)
+        return found
+
+    def _session_of(self, thread: _Thread, line: DialogLine) -> int:
+        """Return the sitting of a thread's next line."""
+        last = thread.last_line
+        same = last is not None and last.session == line.session
+        if same and last is not None and line.session is None:
+            # Imported lines may lie before what the thread already holds.
+            same = abs(line.time_ms - last.time_ms) <= SESSION_GAP_MS
+        if not same:
+            thread.session = self._sessions
+            self._sittings.setdefault(line.session, []).append(self._sessions)
+            self._sessions += 1
+        thread.last_line = line
+        return thread.session
+
+    def _append_segments(self, lines: Sequence[DialogLine]) -> None:
+        """Cut lines; note where they and their segments stand, and how lines are marked."""
+        known, line_of, first = self._lines_of_entry, self._line_of_segment, len(self)
+        starts: list[int] = []
+        ends: list[int] = []
+        for number, line in enumerate(lines, len(self._lines)):
+            found = known.setdefault(line.entry_id, number)
+            if found != number:
+                known[line.entry_id] = (*_as_many(found), number)
+            for start, end in split_line(line.text):
+                starts.append(start)
+                ends.append(end)
+                line_of.append(number)
+            for name, value in line.tags.items():
+                self._tags.add(name, value, range(first, len(line_of)))
+            first = len(line_of)
+            self._first_segment.append(first)
+        self._lines += lines
+        self._start.gather(starts)
+        self._end.gather(ends)
+        self._line.gather(line_of[len(line_of) - len(starts) :])
+
+    def _append_columns(self, lines: Sequence[DialogLine]) -> None:
+        """Append what segments have of their lines.
+
+        Args:
+            lines: That of each segment.
+        """
+        speakers, roles = self._speakers, self._roles
+        self._speaker.gather([speakers.setdefault(one.speaker, len(speakers)) for one in lines])
+        self._role.gather([roles.setdefault(one.role, len(roles)) for one in lines])
+        self._position.gather([line.position for line in lines])
+        # A time from a foreign file may lie outside of every calendar.
+        self._time_ms.gather([max(-_LATEST_MS, min(line.time_ms, _LATEST_MS)) for line in lines])
+        self._live.gather([True] * len(lines))
+
+    def remove_entries(self, entry_ids: Iterable[str]) -> list[int]:
+        """Take the entries' lines out; return the numbers of their segments. Idempotent."""
+        gone: list[int] = []
+        for entry_id in entry_ids:
+            for line in _as_many(self._lines_of_entry.pop(entry_id, ())):
+                gone += self.segments_of(line)
+        for number in gone:
+            self._neighbours.remove(number, self._thread.at(number))
+            self._live.put(number, False)
+        return gone
+
+    # -- reading one -------------------------------------------------------------------------
+
+    def line_number(self, number: int) -> int:
+        """Return the number of the line that a segment belongs to."""
+        return self._line_of_segment[number]
+
+    def line_numbers(self, numbers: Iterable[int]) -> list[int]:
+        """Return the numbers of the lines that segments belong to."""
+        line_of = self._line_of_segment
+        return [line_of[number] for number in numbers]
+
+    def line(self, line_number: int) -> DialogLine:
+        """Return a line by its number."""
+        return self._lines[line_number]
+
+    def line_of(self, number: int) -> DialogLine:
+        """Return the line that a segment belongs to."""
+        return self._lines[self.line_number(number)]
+
+    def lines_of_entry(self, entry_id: str) -> Sequence[int]:
+        """Return the numbers of an entry's lines, in order; none of one that is not there."""
+        return _as_many(self._lines_of_entry.get(entry_id, ()))
+
+    def places(self, numbers: Iterable[int]) -> Iterator[Place]:
+        """Yield where segments are stored, in the order of `numbers`."""
+        for number in numbers:
+            at = self._line_of_segment[number]
+            line = self._lines[at]
+            yield line.position, line.part, number - self._first_segment[at]
+
+    def name_of(self, number: int) -> SegmentName:
+        """Return the name of a segment."""
+        line = self.line_of(number)
+        first = self.segments_of(self.line_number(number)).start
+        return line.entry_id, line.part, number - first
+
+    def number_of(self, name: SegmentName) -> int | None:
+        """Return the number of a segment; None if it is not there, or no more."""
+        entry_id, part, segment = name
+        for line_number in self.lines_of_entry(entry_id):
+            segments = self.segments_of(line_number)
+            if self.line(line_number).part == part and segment < len(segments):
+                return segments[segment]
+        return None
+
+    def segments_of(self, line_number: int) -> range:
+        """Return the numbers of a line's segments, in order."""
+        return range(self._first_segment[line_number], self._first_segment[line_number + 1])
+
+    def text(self, number: int) -> str:
+        """Return a segment's text, verbatim."""
+        at = self._line_of_segment[number]
+        whole: str = self._lines[at].text
+        if self._first_segment[at + 1] - self._first_segment[at] == 1:
+            return whole
+        return whole[self._start.at(number) : self._end.at(number)]
+
+    def folded_hash(self, number: int) -> int:
+        """Return what segments have in common that say the same; others hardly ever do."""
+        hashes = self._hashes
+        if number >= len(hashes):
+            hashes.extend([0] * (len(self) - len(hashes)))
+        if not hashes[number]:
+            hashes[number] = hash(_folded(self.text(number)))
+        return hashes[number]
+
+    def says_same(self, number: int, other: int) -> bool:
+        """Return whether two segments say the same but for case and blanks."""
+        return _folded(self.text(number)) == _folded(self.text(other))
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return where a segment starts and ends in its line's text."""
+        return self._start.at(number), self._end.at(number)
+
+    def lengths(self, numbers: Sequence[int]) -> list[int]:
+        """Return how many characters the texts of segments have."""
+        at = np.array(numbers, dtype=np.int64)
+        found: list[int] = (self._end.view[at] - self._start.view[at]).tolist()
+        return found
+
+    def next_line(self, line_number: int, step: int, *, cross_sessions: bool = False) -> int | None:
+        """Return the line behind (`step` 1) or before (-1) in the same sitting or thread."""
+        before, behind = self.lines_beside(line_number, line_number, cross_sessions=cross_sessions)
+        return behind if step > 0 else before
+
+    def lines_beside(
+        self, first: int, last: int, *, cross_sessions: bool = False
+    ) -> tuple[int | None, int | None]:
+        """Return the lines before and behind some, in the same sitting or thread."""
+        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_sitting
+        at_before = sides.before.at(self._first_segment[first])
+        at_behind = sides.behind.at(self._first_segment[last + 1] - 1)
+        line_of = self._line_of_segment
+        return (
+            None if at_before < 0 else line_of[at_before],
+            None if at_behind < 0 else line_of[at_behind],
+        )
+
+    def beside(self, number: int) -> tuple[int, int]:
+        """Return the segments before and behind one in its sitting; -1 for none."""
+        return self._neighbours.in_sitting.of(number)
+
+    # -- reading all -------------------------------------------------------------------------
+
+    @property
+    def speakers(self) -> list[str]:
+        """Every speaker so far, in order of appearance; the index is the column's value."""
+        return list(self._speakers)
+
+    @property
+    def live(self) -> NDArray[np.bool_]:
+        """Whether each segment is still there; do not write."""
+        return self._live.view
+
+    @property
+    def session_column(self) -> NDArray[np.int64]:
+        """The sitting of each segment, numbered over all threads; do not write."""
+        return self._neighbours.sittings
+
+    @property
+    def line_column(self) -> NDArray[np.int64]:
+        """The number of each segment's line; do not write."""
+        return self._line.view
+
+    @property
+    def lines_are_whole(self) -> bool:
+        """Whether every line is one segment, so that their numbers are the same."""
+        return len(self._lines) == len(self)
+
+    @property
+    def time_column(self) -> NDArray[np.int64]:
+        """When each segment was said, milliseconds since the epoch; do not write."""
+        return self._time_ms.view
+
+    def of_role(self, role: Role) -> NDArray[np.bool_]:
+        """Return which segments a role has said.
+
+        Do not write: it is kept until a segment is added.
+        """
+        known = self._of_role.get(role)
+        if known is None or len(known) != len(self):
+            known = holds_one(self._role.view, [self._roles.get(role, -1)])
+            self._of_role[role] = known
+        return known
+
+    @property
+    def roles(self) -> Collection[str]:
+        """Every role so far."""
+        return self._roles.keys()
+
+    @property
+    def speaker_column(self) -> NDArray[np.int64]:
+        """The speaker of each segment, as an index into `speakers`; do not write."""
+        return self._speaker.view
+
+    def starts(self) -> NDArray[np.int64] | None:
+        """Return where each sitting starts if every one is a row of segments side by side.
+
+        None where one is not, or lines were removed: several threads may go on at once. Do not
+        write.
+        """
+        return self._neighbours.starts()
+
+    def links(self, *, cross_sessions: bool = False) -> Links:
+        """Return each segment's neighbours in its sitting, or in its whole thread."""
+        sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_sitting
+        return sides.links()
+
+    def allowed(
+        self,
+        within: ThreadKey | None = None,
+        exclude: Mapping[ThreadKey, Collection[int]] | None = None,
+        *,
+        where: Mapping[str, Collection[Scalar]] | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> NDArray[np.bool_]:
+        """Return which segments may be recalled: those that are live and fulfil every condition.
+
+        Args:
+            within: In this thread.
+            exclude: Not of entries at these positions, by thread.
+            where: By name one of these values; see `LineFilter`.
+            since_ms: Said at this time or later, milliseconds since the epoch.
+            until_ms: Said before this time.
+        """
+        mask = self._live.view.copy()
+        if within is not None:
+            mask &= self._of_threads([within])
+        for key, positions in (exclude or {}).items():
+            numbers = np.flatnonzero(self._of_threads([key]))
+            mask[numbers[np.isin(self._position.view[numbers], list(positions))]] = False
+        for name, values in (where or {}).items():
+            mask &= self._having(name, values)
+        if since_ms is not None:
+            mask &= self._time_ms.view >= since_ms
+        if until_ms is not None:
+            mask &= self._time_ms.view < until_ms
+        return mask
+
+    def _of_threads(self, keys: Iterable[ThreadKey]) -> NDArray[np.bool_]:
+        numbers = [self._threads[key].number for key in keys if key in self._threads]
+        return holds_one(self._thread.view, numbers)
+
+    def _having(self, name: str, values: Collection[Scalar]) -> NDArray[np.bool_]:
+        if name == "thread_id":
+            return self._of_threads(key for key in self._threads if key.thread_id in values)
+        if name == "user_id":
+            return self._of_threads(key for key in self._threads if key.user_id in values)
+        if name == "session":
+            # A line has its session as text, whatever its message had.
+            names = {None if value is None else str(value) for value in values}
+            sittings = [one for name in names for one in self._sittings.get(name, ())]
+            return holds_one(self._neighbours.sittings, sittings)
+        if name == "speaker":
+            return holds_one(self._speaker.view, numbers_of(self._speakers, values))
+        if name == "role":
+            return holds_one(self._role.view, numbers_of(self._roles, values))
+        mask = np.zeros(len(self), dtype=np.bool_)
+        mask[self._tags.having(name, values)] = True
+        return mask
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _as_many(numbers: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else numbers
+
+
+# -- Which segments bear --------------------------------------------------------------------------
+
+
+_Label: TypeAlias = "tuple[str, bool, Scalar]"
+
+
+class Labels:
+    """Segments by label, so that a filter costs what it finds and not what there is."""
+
+    def __init__(self) -> None:
+        """Create it without any label."""
+        self._numbers: dict[_Label, array[int]] = {}
+
+    def add(self, name: str, value: Scalar, numbers: Iterable[int]) -> None:
+        """Label segments; their numbers ascend from call to call."""
+        self._numbers.setdefault(_label(name, value), array("q")).extend(numbers)
+
+    def having(self, name: str, values: Iterable[Scalar]) -> NDArray[np.int64]:
+        """Return the numbers of the segments that bear one of the values, in any order."""
+        found = (self._numbers.get(_label(name, value)) for value in values)
+        # Copies: an array that is looked at cannot grow.
+        return np.concatenate(
+            [np.empty(0, np.int64), *(np.array(one) for one in found if one is not None)]
+        )
+
+
+def _label(name: str, value: Scalar) -> _Label:
+    # True equals 1, and yet means something else.
+    return name, isinstance(value, bool), value
+
+
+def numbers_of(known: Mapping[str, int], values: Iterable[Scalar]) -> list[int]:
+    """Return the numbers of those names that are known."""
+    return [known[value] for value in values if isinstance(value, str) and value in known]
+
+
+def holds_one(column: NDArray[Any], numbers: Sequence[int]) -> NDArray[np.bool_]:
+    """Return where a column of small numbers holds one of these."""
+    found: NDArray[np.bool_]
+    if len(numbers) == 1:
+        found = column == numbers[0]
+        return found
+    wanted = np.zeros(int(column.max(initial=0)) + 1, dtype=np.bool_)
+    wanted[list(numbers)] = True
+    found = wanted[column]
+    return found
+
+
+# -- Which segments stand beside which: in their thread, and within their sitting -----------------
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The segment before and behind each segment, by number; -1 for none."""
+
+    before: NDArray[np.int64]
+    behind: NDArray[np.int64]
+
+
+class Sides:
+    """The neighbours of each segment, as columns that grow; -1 for none."""
+
+    def __init__(self) -> None:
+        """Create empty columns."""
+        self.before = Growable(np.int64)
+        self.behind = Growable(np.int64)
+
+    def of(self, number: int) -> tuple[int, int]:
+        """Return the neighbours of one segment."""
+        return self.before.at(number), self.behind.at(number)
+
+    def links(self) -> Links:
+        """Return the neighbours of all segments; do not write."""
+        return Links(self.before.view, self.behind.view)
+
+
+class Neighbours:
+    """The segments beside each segment. Removing one closes the gap. Not thread-safe."""
+
+    def __init__(self) -> None:
+        """Create it without any segment."""
+        self.in_thread = Sides()
+        """The neighbours that each segment has in its thread."""
+        self.in_sitting = Sides()
+        """Those of them that belong to its sitting."""
+        self._sitting = Growable(np.int64)
+        self._last_of_thread: dict[int, int] = {}
+        # Where each sitting starts, as long as all of them stand side by side.
+        self._starts = Growable(np.int64)
+        self._is_in_rows = True
+
+    def __len__(self) -> int:
+        """Return how many segments were added, removed ones included."""
+        return len(self._sitting)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def add(self, threads: Sequence[int], sittings: Sequence[int]) -> None:
+        """Append segments, each behind the last one of its thread.
+
+        Args:
+            threads: The thread of each, by number.
+            sittings: And the sitting.
+        """
+        first, last_of = len(self), self._last_of_thread
+        before, behind, before_in, behind_in = ([-1] * len(threads) for _ in range(4))
+        # Where fresh ones follow earlier ones, or nothing.
+        seams: list[tuple[int, int]] = []
+        for at, (thread, sitting) in enumerate(zip(threads, sittings, strict=True)):
+            last, number = last_of.get(thread, -1), first + at
+            last_of[thread] = number
+            if last < first:
+                seams.append((last, number))
+                continue
+            before[at] = last
+            behind[last - first] = number
+            if sitting == sittings[last - first]:
+                before_in[at] = last
+                behind_in[last - first] = number
+                self._is_in_rows &= number == last + 1
+        self._sitting.gather(sittings)
+        self.in_thread.before.gather(before)
+        self.in_thread.behind.gather(behind)
+        self.in_sitting.before.gather(before_in)
+        self.in_sitting.behind.gather(behind_in)
+        for last, number in seams:
+            self._join(last, number)
+            before_in[number - first] = self.in_sitting.before.at(number)
+        self._starts.gather([at for at, last in enumerate(before_in, first) if last < 0])
+
+    def remove(self, number: int, thread: int) -> None:
+        """Take out a segment of a thread, which is there: its neighbours become each other's."""
+        before, behind = self.in_thread.of(number)
+        self._is_in_rows = False
+        self._join(before, behind)
+        if self._last_of_thread[thread] == number:
+            self._last_of_thread[thread] = before
+        self._join(-1, number)
+        self._join(number, -1)
+
+    def _join(self, before: int, behind: int) -> None:
+        """Make two segments neighbours; -1 stands for the end of the thread."""
+        sitting = self._sitting
+        together = before >= 0 and behind >= 0 and sitting.at(before) == sitting.at(behind)
+        self._is_in_rows &= not together or behind == before + 1
+        if before >= 0:
+            self.in_thread.behind.put(before, behind)
+            self.in_sitting.behind.put(before, behind if together else -1)
+        if behind >= 0:
+            self.in_thread.before.put(behind, before)
+            self.in_sitting.before.put(behind, before if together else -1)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def sittings(self) -> NDArray[np.int64]:
+        """The sitting of each segment; do not write."""
+        return self._sitting.view
+
+    def starts(self) -> NDArray[np.int64] | None:
+        """Return where each sitting starts if every one is a row of segments side by side.
+
+        None where one is not, or some were removed: several threads may go on at once. Do not
+        write.
+        """
+        return self._starts.view if self._is_in_rows else None

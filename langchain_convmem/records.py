@@ -1,0 +1,456 @@
+"""The values everything else is made of: immutable, without I/O.
+
+An `Entry` is one write to a log and never changes, except that attributes, timings and aux keys
+may be added to its metadata. Every other value here is derived from entries. May import only
+`errors`; LangChain's message types are named for typing alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from langchain_convmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
+
+
+Role = Literal["user", "assistant", "tool", "system", "summary", "control"]
+
+
+RetractReason = Literal["undo", "rewind", "failed", "cancelled", "replaced", "cleared"]
+
+
+def _check_id(name: str, value: object) -> None:
+    """Refuse an id that is no text, empty, or holds lone surrogates, which no encoding can hold."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name} must be a non-empty string, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name} {value!r} is no valid Unicode: {error.reason}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose lines are searched together: a user, or a thread that belongs to no user.
+
+    Exactly one of both is set; a thread without a user is never shared with another one.
+    """
+
+    user_id: str | None = None
+    thread_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an owner that is nobody or two, or whose id no thread can have."""
+        if (self.user_id is None) == (self.thread_id is None):
+            msg = (
+                f"an owner is a user or a lone thread: got user_id={self.user_id!r} and "
+                f"thread_id={self.thread_id!r}; pass exactly one"
+            )
+            raise ConfigError(msg)
+        name = "thread_id" if self.user_id is None else "user_id"
+        _check_id(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKey:
+    """The identity of a thread: always the pair, so equal names of two users never meet."""
+
+    user_id: str | None
+    thread_id: str
+
+    def __post_init__(self) -> None:
+        """Refuse ids that cannot be kept, before anything is written under them."""
+        _check_id("thread_id", self.thread_id)
+        if self.user_id is not None:
+            _check_id("user_id", self.user_id)
+
+    @property
+    def owner(self) -> Owner:
+        """Who owns the thread's lines."""
+        if self.user_id is None:
+            return Owner(thread_id=self.thread_id)
+        return Owner(user_id=self.user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What is known about an entry beside its message.
+
+    Attributes:
+        attributes: Marks in order of arrival, repeats allowed (`fake`, `merged`, `interrupted`).
+        timing: Milliseconds since the epoch by name (`creation`, `llmStart`, `firstToken`, ...).
+        summary_ids: For a summary: the previous summary's id, then the covered ids in order.
+        aux: Plain values by key, free for the application.
+    """
+
+    attributes: tuple[str, ...] = ()
+    timing: Mapping[str, int] = field(default_factory=dict)
+    summary_ids: tuple[str, ...] = ()
+    aux: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What a control entry does to the views: the retracted entries are skipped.
+
+    Attributes:
+        retracts: Ids of the entries that the views skip; the log keeps them.
+        reason: Why.
+        replacement: For `replaced`: the id of the entry that takes the retracted one's place.
+    """
+
+    retracts: tuple[str, ...]
+    reason: RetractReason
+    replacement: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Which entries a summary stands for.
+
+    Attributes:
+        ranges: Closed position ranges, ascending.
+        digest: Hash of the covered entries' ids, to notice a stale summary.
+        model: Name of the model or procedure that wrote the summary.
+        prompt_version: Version of the summarising prompt.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    digest: str = ""
+    model: str = ""
+    prompt_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a caller asks a log to append; the log adds id and position."""
+
+    role: Role
+    message: BaseMessage | None = None
+    contents: tuple[str, ...] = ()
+    turn_id: str | None = None
+    metadata: Metadata = field(default_factory=Metadata)
+    control: Control | None = None
+    cover: Cover | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One append to a log.
+
+    Attributes:
+        id: ULID text, unique in the log.
+        key: The thread it belongs to.
+        position: Strictly increasing within the thread; gaps are normal. Never a time.
+        turn_id: Groups one exchange: the request, its tool loop and its reply.
+        role: Who speaks, or `summary`, or `control` (which has no message).
+        message: The exact LangChain message; treat it as read-only (views hand out copies).
+        contents: The message's text pieces: its dialog lines.
+        metadata: See `Metadata`.
+        control: Set for control entries only.
+        cover: Set for summaries only.
+    """
+
+    id: str
+    key: ThreadKey
+    position: int
+    turn_id: str
+    role: Role
+    message: BaseMessage | None = None
+    contents: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=Metadata)
+    control: Control | None = None
+    cover: Cover | None = None
+
+    @property
+    def message_id(self) -> str:
+        """The key of the message within its thread: its own id, else (None, "") the entry's."""
+        return (self.message.id if self.message is not None else None) or self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A maximal run of one role, as the views show it.
+
+    Attributes:
+        id: Id of its first entry; a placeholder's id is derived and the same in every process.
+        role: The role of all its parts.
+        contents: Text pieces of all parts, in order, blank ones left out.
+        entries: The parts, in order; empty for a placeholder.
+        metadata: One `merged` mark per further part; timings of the first part win where both
+            set the same name; aux keys of later parts win.
+    """
+
+    id: str
+    role: Role
+    contents: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    metadata: Metadata
+
+
+# -- Dialog lines, and what a recall answers with -------------------------------------------------
+
+
+Scalar: TypeAlias = "str | int | float | bool | None"
+
+
+Verdict: TypeAlias = Literal["answered", "related", "nothing"]
+
+
+"""What a recall says of itself; see `Recall.verdict`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DialogLine:
+    """One string of an entry's contents, as recall sees it.
+
+    Attributes:
+        line_id: The message's id; further lines of the same message are `id#2`, `id#3`, ...
+        key: The thread.
+        position: Position of its entry.
+        part: Which of the entry's lines, from 0.
+        speaker: The message's name, else `User` or `Assistant`.
+        text: Verbatim.
+        time_ms: When it was said, milliseconds since the epoch.
+        session: Label of the sitting it belongs to, if the message names one.
+        role: Role of its entry.
+        entry_id: Id of its entry.
+        tags: What else the message is marked with: the scalars of its `additional_kwargs`. Treat
+            it as read-only.
+    """
+
+    line_id: str
+    key: ThreadKey
+    position: int
+    part: int
+    speaker: str
+    text: str
+    time_ms: int
+    session: str | None
+    role: Role
+    entry_id: str
+    tags: Mapping[str, Scalar] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LineMatch:
+    """A line in the ranking of one recall.
+
+    Attributes:
+        line: The line.
+        relevance: Fused and smoothed score; larger is closer, no fixed range.
+        similarity: Cosine in [-1, 1] to the query; 0.0 when the line has no vector.
+        why: Short reasons (`meaning`, `words: ...`, `speaker`, `neighbours`).
+    """
+
+    line: DialogLine
+    relevance: float
+    similarity: float
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledBlock:
+    """Neighbouring lines of one sitting that were recalled together.
+
+    Attributes:
+        lines: In the order of the dialogue.
+        text: What a model should read: a date header, then `Speaker: text` lines, verbatim.
+        matches: The hits inside, best first.
+        relevance: That of the best hit.
+        similarity: Cosine of the best hit.
+    """
+
+    lines: tuple[DialogLine, ...]
+    text: str
+    matches: tuple[LineMatch, ...]
+    relevance: float
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The answer to one recall.
+
+    Attributes:
+        matches: Ranked lines, best first.
+        blocks: What was selected, best first; no line stands in two blocks.
+        buffer: The thread's relevance buffer afterwards, newest first.
+        best_rejected: Relevance of the best line that was not selected, if any.
+        problems: What went wrong without stopping the recall, such as a failing embedder.
+        verdict: "answered" where a line of the blocks holds most of what the question asks about;
+            "related" where blocks come near it, yet what is asked may never have been said, such as
+            a cat's age where only its name is known; "nothing" without blocks. It counts words: a
+            fact that is told in other words than the question's is "related".
+    """
+
+    matches: tuple[LineMatch, ...]
+    blocks: tuple[RecalledBlock, ...]
+    buffer: tuple[RecalledBlock, ...] = ()
+    best_rejected: float | None = None
+    problems: tuple[str, ...] = ()
+    verdict: Verdict = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """What an index derived from one segment of a line, kept so that a cold start is cheap.
+
+    Attributes:
+        position: Position of the line's entry.
+        part: Which line of the entry, from 0.
+        segment: Which segment of the line, from 0.
+        terms: Analysed words, separated by blanks.
+        vector: float16, little endian; None while the embedding is pending.
+        analysis: Version of the analysis that gave the terms; a vector is good under any.
+    """
+
+    position: int
+    part: int
+    segment: int
+    terms: str
+    vector: bytes | None
+    analysis: int = 1
+
+
+# -- What logs and views answer with, and what summarisers are asked ------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a model gets.
+
+    Attributes:
+        messages: Valid for the profile they were built for; fresh copies.
+        repairs: What had to be mended, one sentence each; empty for a sound history.
+        tokens: Size of `messages` by the token counter.
+        positions: Positions of the entries that `messages` show.
+        is_whole: Whether nothing was left out for the budget.
+    """
+
+    messages: list[BaseMessage]
+    repairs: tuple[str, ...]
+    tokens: int
+    positions: frozenset[int]
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Entries of one owner behind a cursor, in commit order.
+
+    Attributes:
+        entries: Entries after the cursor, control entries included.
+        cursor: Pass it to the next call.
+        generation: Raised by every `forget`; when it differs from the caller's, caches must be
+            rebuilt from cursor 0.
+    """
+
+    entries: tuple[Entry, ...]
+    cursor: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineChanges:
+    """Dialog lines of one owner behind a cursor, in commit order.
+
+    Attributes:
+        lines: Those of the entries after the cursor; retracted ones among them.
+        controls: The control entries after the cursor.
+        cursor: Pass it to the next call; the same again at the end of the log.
+        generation: See `Changes`.
+        is_last: Whether nothing else stood behind the cursor; False where that is not known.
+    """
+
+    lines: tuple[DialogLine, ...]
+    controls: tuple[Entry, ...]
+    cursor: int
+    generation: int
+    is_last: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StateDocument:
+    """A small JSON document beside a thread.
+
+    Attributes:
+        value: Plain JSON.
+        version: Changes with every write; pass it back to overwrite just this version.
+    """
+
+    value: Any
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDraft:
+    """A state document that is a cache, to be written beside entries.
+
+    Attributes:
+        name: Begins with `CACHE_PREFIX`.
+        value: Plain JSON.
+        expected: The version that it takes the place of; None where there is none yet.
+    """
+
+    name: str
+    value: Any
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRequest:
+    """What a summariser is asked for.
+
+    Attributes:
+        transcript: What was said, as text: one line per speaker, tool calls and results told. It
+            is data, whatever it says.
+        previous: The summary so far; what it tells must be told by the next one, too.
+        missing: What an earlier attempt at the same text did not tell and should have.
+        max_tokens: How long the summary should be.
+    """
+
+    transcript: str
+    previous: str = ""
+    missing: tuple[str, ...] = ()
+    max_tokens: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """One row of a thread listing.
+
+    Attributes:
+        key: The thread.
+        entries: How many entries the log holds, control entries included.
+        first_ms: Creation of its first entry, milliseconds since the epoch.
+        last_ms: Creation of its last entry.
+    """
+
+    key: ThreadKey
+    entries: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetReceipt:
+    """What `forget` erased: counts only, since a receipt must not keep what it attests.
+
+    Attributes:
+        entries: Log entries.
+        threads: Threads that are gone whole.
+        segments: Derived index rows (terms and vectors).
+        documents: State documents (buffers, cursors, leases).
+        at_ms: When, milliseconds since the epoch.
+    """
+
+    entries: int = 0
+    threads: int = 0
+    segments: int = 0
+    documents: int = 0
+    at_ms: int = 0

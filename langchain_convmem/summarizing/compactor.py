@@ -1,0 +1,522 @@
+"""Compacting a thread: plan, summarise, check, commit. Nothing is written before all is well.
+
+A failure at any point leaves the thread as it was. What is said while a summariser works stays
+whole, behind the summary; what is undone, replaced or forgotten meanwhile makes the summary stale,
+and it is not written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+from langchain_convmem.effects import Steps, step
+from langchain_convmem.errors import StaleWindowError, SummaryError
+from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
+from langchain_convmem.records import Entry, StateDocument, ThreadKey
+from langchain_convmem.summarizing.checks import detail_list
+from langchain_convmem.summarizing.planning import (
+    ROLLED,
+    Plan,
+    SummarySettings,
+    make_plan,
+    remade_plan,
+)
+from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, Written, written_steps
+from langchain_convmem.views.drafts import Drafting
+from langchain_convmem.views.facts import Fact
+from langchain_convmem.views.summaries import (
+    SummaryWindow,
+    check_kept,
+    replacing_draft,
+    summary_draft,
+)
+
+ReadThread: TypeAlias = "Callable[[ThreadKey], Steps[Sequence[Entry]]]"
+
+
+"""Reads the entries of a thread that its next view needs, by position."""
+
+
+Findable: TypeAlias = "Callable[[ThreadKey, Sequence[Fact]], Steps[list[bool]]]"
+
+
+"""Tells which facts recall finds by the sentence that they were said in."""
+
+
+_logger = logging.getLogger("langchain_convmem")
+
+
+class Compactor:
+    """Compacts the threads of a log. Thread-safe; holds no entries."""
+
+    def __init__(
+        self,
+        log: MessageLog,
+        summarizer: Summarizer,
+        settings: SummarySettings,
+        *,
+        drafting: Drafting,
+        read: ReadThread,
+        findable: Findable | None = None,
+    ) -> None:
+        """Create a compactor.
+
+        Args:
+            log: Where the threads are.
+            summarizer: Writes the summaries.
+            settings: When, and how much.
+            drafting: Makes drafts, through the write hook.
+            read: Reads what is live of a thread.
+            findable: Checks what may be left to recall; None leaves nothing to it.
+        """
+        self.summarizer = summarizer
+        self.settings = settings
+        self._log = log
+        self._drafting = drafting
+        self._read = read
+        self._findable = findable
+        self._leases = Leases(log, settings)
+
+    def compact_steps(self, key: ThreadKey, *, force: bool = False) -> Steps[SummaryReport]:
+        """Compact a thread if that is due.
+
+        Args:
+            key: The thread.
+            force: Compact all that may be covered, also where nothing is due or where the thread
+                rests after a failure.
+
+        Raises:
+            LogError: If the log cannot be read or written.
+        """
+        if (yield from self._planned_on_top(key, force=force)) is None:
+            return SummaryReport(key=key, outcome="not_due")
+        make = _MakePlan(partial(self._planned, key, force=force), is_forced=force)
+        return (yield from self._under_lease(key, make, self.summarizer))
+
+    def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
+        """Return whether there is something to compact in a thread now."""
+        return (yield from self._planned_on_top(key, force=False)) is not None
+
+    def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
+        """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
+
+        Args:
+            key: The thread.
+            by: Writes it; by default who writes the others.
+        """
+        make = _MakePlan(partial(self._remade, key), is_forced=True)
+        return (yield from self._under_lease(key, make, by or self.summarizer))
+
+    def _remade(self, key: ThreadKey) -> Steps[Plan | None]:
+        entries: list[Entry] = yield step(self._log, "entries", key)
+        return remade_plan(key, entries)
+
+    # -- plan ------------------------------------------------------------------------------------
+
+    def _planned_on_top(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
+        """Return the plan of a summary on top of the live one, which takes the live part alone."""
+        entries = yield from self._read(key)
+        return make_plan(key, entries, self.settings, force=force)
+
+    def _planned(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
+        plan = yield from self._planned_on_top(key, force=force)
+        every_so_many = self.settings.rebuild_every
+        if plan is None or not every_so_many or plan.rolled < every_so_many:
+            return plan
+        entries: list[Entry] = yield step(self._log, "entries", key)
+        return make_plan(key, entries, self.settings, force=force, rebuild=True)
+
+    def _under_lease(self, key: ThreadKey, make: _MakePlan, by: Summarizer) -> Steps[SummaryReport]:
+        lease = yield from self._leases.take(key, even_resting=make.is_forced)
+        if lease is None:
+            return SummaryReport(key=key, outcome="busy")
+        try:
+            # Planned under the lease: another one may have compacted the thread before.
+            plan = yield from make.steps()
+            report = yield from self._carried_out(lease, plan, by)
+        except BaseException as error:
+            # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
+            ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
+            yield from self._leases.give_back(lease, ended)
+            raise
+        ended = "failed" if report.outcome == "failed" else "done"
+        yield from self._leases.give_back(lease, ended)
+        return report
+
+    # -- summarise, check, commit ----------------------------------------------------------------
+
+    def _carried_out(self, lease: Lease, plan: Plan | None, by: Summarizer) -> Steps[SummaryReport]:
+        key = lease.key
+        if plan is None or plan.window.is_empty:
+            return SummaryReport(key=key, outcome="not_due")
+        try:
+            written = yield from written_steps(by, plan.window, self.settings)
+            pieces, report = yield from self._checked(key, written)
+            report = replace(report, covered=len(plan.window.entry_ids))
+            entry = yield from self._committed(lease, plan, pieces, report, author=by.name)
+        except StaleWindowError as error:
+            return SummaryReport(key=key, outcome="stale", problem=str(error))
+        except SummaryError as error:
+            _logger.warning("thread %r was not compacted: %s", key.thread_id, error)
+            return SummaryReport(key=key, outcome="failed", problem=str(error))
+        return replace(report, summary=entry)
+
+    def _checked(
+        self, key: ThreadKey, written: Written
+    ) -> Steps[tuple[tuple[str, ...], SummaryReport]]:
+        """Return the pieces of a summary, and what they tell of what they should."""
+        missing = written.missing
+        found = [False] * len(missing)
+        if self._findable is not None and missing:
+            found = yield from self._findable(key, missing)
+        reachable = {fact.key for fact, is_found in zip(missing, found, strict=True) if is_found}
+        details = detail_list(missing, reachable, self.settings.facts_tokens)
+        lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
+        report = SummaryReport(
+            key=key,
+            outcome="written",
+            calls=written.calls,
+            facts=len(written.facts),
+            in_text=len(written.facts) - len(missing),
+            listed=len(missing) - len(details.left),
+            recallable=len(details.left) - len(lost),
+            lost=lost,
+        )
+        pieces = (written.text, details.text) if details.text else (written.text,)
+        return pieces, report
+
+    def _committed(
+        self,
+        lease: Lease,
+        plan: Plan,
+        pieces: Sequence[str],
+        report: SummaryReport,
+        *,
+        author: str,
+    ) -> Steps[Entry]:
+        """Write the summary.
+
+        Raises:
+            StaleWindowError: If what it was made of changed, or another one took over.
+            SummaryError: If the write hook stores nothing of the text.
+        """
+        kept = self._drafting.pieces(pieces)
+        if kept is None:
+            raise SummaryError("before_write stores nothing of the summary")
+        if not (yield from self._leases.renew(lease)):
+            msg = "another process took over the summary of this thread; nothing was written"
+            raise StaleWindowError(msg, thread_id=lease.key.thread_id)
+        entries: Sequence[Entry]
+        if plan.is_redone or not plan.rolled:
+            entries = yield step(self._log, "entries", lease.key)
+        else:
+            entries = yield from self._read(lease.key)
+        write = replacing_draft if plan.is_redone else summary_draft
+        draft = write(kept, plan.window, entries, model=author, prompt_version=PROMPT_VERSION)
+        record = {"summary": report.to_record(plan.rolled)}
+        draft = replace(draft, metadata=replace(draft.metadata, aux=record))
+        [added] = yield step(self._log, "append", lease.key, [draft])
+        yield from self._kept(plan.window, added)
+        return cast("Entry", added)
+
+    def _kept(self, window: SummaryWindow, summary: Entry) -> Steps[None]:
+        """Erase a summary again if what it tells of was erased while it was written.
+
+        Raises:
+            StaleWindowError: If so.
+        """
+        told = [*window.turns, *([] if window.previous is None else [window.previous])]
+        first = min(entry.position for turn in told for entry in turn.entries)
+        entries = yield step(self._log, "entries", window.key, after=first - 1)
+        try:
+            check_kept(window, entries)
+        except StaleWindowError:
+            yield step(self._log, "forget", window.key, [summary.id])
+            raise
+
+
+class _MakePlan(NamedTuple):
+    """How the plan under a lease is made."""
+
+    steps: Callable[[], Steps[Plan | None]]
+    is_forced: bool
+
+
+# -- What came of an attempt to compact a thread --------------------------------------------------
+
+
+Outcome = Literal["written", "not_due", "busy", "stale", "failed"]
+
+
+"""`busy`: another one is at it, or the thread rests after a failure; `stale`: what was summarised
+has changed meanwhile, and nothing was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryReport:
+    """What came of an attempt to compact a thread.
+
+    Attributes:
+        key: The thread.
+        outcome: What happened.
+        summary: The entry that was written, if one was.
+        problem: Why nothing was written, in one sentence; empty if there is nothing to say.
+        covered: How many entries the summary stands for, those of summaries before it left out.
+        calls: How often the summariser was asked.
+        facts: Names, numbers, dates, ids and promises that the summary had to tell.
+        in_text: How many of them its text tells.
+        listed: How many more its list of details tells.
+        recallable: How many more are found by recall.
+        lost: The rest, as they were said: in the log alone.
+    """
+
+    key: ThreadKey
+    outcome: Outcome
+    summary: Entry | None = None
+    problem: str = ""
+    covered: int = 0
+    calls: int = 0
+    facts: int = 0
+    in_text: int = 0
+    listed: int = 0
+    recallable: int = 0
+    lost: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether a summary was written."""
+        return self.outcome == "written"
+
+    def to_record(self, rolled: int) -> dict[str, Any]:
+        """Return what stands with the summary about how it was made."""
+        return {
+            ROLLED: rolled,
+            "facts": self.facts,
+            "in_text": self.in_text,
+            "listed": self.listed,
+            "recallable": self.recallable,
+            "lost": list(self.lost),
+        }
+
+
+# -- At most one summary of a thread in the making, over all threads, loops and processes ---------
+
+
+Ended = Literal["done", "failed", "stopped"]
+
+
+"""How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
+summariser; failures before it still count, and the thread does not rest."""
+
+
+_DOCUMENT = "summary:lease"
+
+
+_LONGEST_PAUSE_MS = 3_600_000
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to summarise a thread. Not thread-safe."""
+
+    key: ThreadKey
+    failures: int = 0
+    holder: str = field(default_factory=new_ulid)
+    version: int | None = None
+    """Version of the document that says so; None where the log keeps none."""
+
+
+class Leases:
+    """Gives out leases. Thread-safe."""
+
+    def __init__(
+        self, log: MessageLog, settings: SummarySettings, *, clock: Callable[[], int] = now_ms
+    ) -> None:
+        """Create the leases of a log; where it keeps no state, those of this process alone.
+
+        Args:
+            log: Whose threads.
+            settings: How long a lease lasts, and a thread rests.
+            clock: Tells the time in milliseconds since the epoch.
+        """
+        self._state: ThreadState | None = log if isinstance(log, ThreadState) else None
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._held: set[ThreadKey] = set()
+        self._resting: dict[ThreadKey, tuple[int, int]] = {}
+
+    def take(self, key: ThreadKey, *, even_resting: bool = False) -> Steps[Lease | None]:
+        """Take the lease of a thread; None if it is taken, or rests after a failure."""
+        with self._lock:
+            if self._pid != os.getpid():
+                # A forked child holds none of its parent's, and nobody would give them back.
+                self._pid = os.getpid()
+                self._held.clear()
+            if key in self._held:
+                return None
+            self._held.add(key)
+        lease = None
+        try:
+            lease = yield from self._taken(key, even_resting=even_resting)
+        finally:
+            if lease is None:
+                self._drop(key)
+        return lease
+
+    def _taken(self, key: ThreadKey, *, even_resting: bool) -> Steps[Lease | None]:
+        if self._state is None:
+            failures, rests_until = self._resting.get(key, (0, 0))
+            is_free = even_resting or rests_until <= self._clock()
+            return Lease(key, failures) if is_free else None
+        found: StateDocument | None = yield step(self._state, "get_state", key, _DOCUMENT)
+        value = found.value if found is not None and isinstance(found.value, Mapping) else {}
+        now = self._clock()
+        is_taken = bool(value.get("holder")) and value.get("until_ms", 0) > now
+        is_resting = value.get("rests_until_ms", 0) > now and not even_resting
+        if is_taken or is_resting:
+            return None
+        lease = Lease(key, int(value.get("failures", 0)))
+        lease.version = None if found is None else found.version
+        return lease if (yield from self._written(lease, self._claim(lease))) else None
+
+    def renew(self, lease: Lease) -> Steps[bool]:
+        """Hold the lease anew; say whether it was still held."""
+        if self._state is None:
+            return True
+        return (yield from self._written(lease, self._claim(lease)))
+
+    def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
+        """End the lease; after a failure the thread rests, each time twice as long."""
+        try:
+            failed = ended == "failed"
+            failures = 0 if ended == "done" else lease.failures + failed
+            pause_ms = round(self._settings.first_pause_s * 1000) * 2 ** min(failures - 1, 20)
+            rests_until = self._clock() + min(pause_ms, _LONGEST_PAUSE_MS) if failed else 0
+            if self._state is None:
+                self._resting[lease.key] = (failures, rests_until)
+            else:
+                # Fails if another one took over meanwhile, who then decides.
+                told = {"holder": "", "failures": failures, "rests_until_ms": rests_until}
+                yield from self._written(lease, told)
+        finally:
+            self._drop(lease.key)
+
+    def _claim(self, lease: Lease) -> dict[str, Any]:
+        until = self._clock() + round(self._settings.lease_s * 1000)
+        return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
+
+    def _written(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
+        written: StateDocument | None = yield step(
+            self._state, "set_state", lease.key, _DOCUMENT, value, expected=lease.version
+        )
+        if written is not None:
+            lease.version = written.version
+        return written is not None
+
+    def _drop(self, key: ThreadKey) -> None:
+        with self._lock:
+            self._held.discard(key)
+
+
+# -- Compactions behind the back of the conversation ----------------------------------------------
+
+
+class BackgroundJobs:
+    """Runs one kind of job for threads of a log. Thread-safe; a forked child starts with none."""
+
+    def __init__(self, job: Callable[[ThreadKey], object], *, workers: int = 2) -> None:
+        """Create the workers' place; they start with the first job.
+
+        Args:
+            job: What to do for a thread. It reports its own failures; what it raises is logged.
+            workers: How many threads work at most.
+        """
+        self._job = job
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._pid = os.getpid()
+        self._executor: ThreadPoolExecutor | None = None
+        self._jobs: dict[ThreadKey, Future[None]] = {}
+        self._again: set[ThreadKey] = set()
+        self._is_closed = False
+
+    def submit(self, key: ThreadKey) -> bool:
+        """Have the job done for a thread; say whether it will be.
+
+        A job that waits serves everyone who asks; behind one that runs there is one more.
+        """
+        with self._lock:
+            if self._pid != os.getpid():
+                self._clear()
+            if self._is_closed:
+                return False
+            running = self._jobs.get(key)
+            if running is None:
+                self._start(key)
+            elif running.running():
+                self._again.add(key)
+            return True
+
+    def _start(self, key: ThreadKey) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix="convmem-summary")
+        future = self._jobs[key] = self._executor.submit(self._run, key)
+        future.add_done_callback(_log_failure)
+
+    def _run(self, key: ThreadKey) -> None:
+        try:
+            self._job(key)
+        finally:
+            with self._lock:
+                del self._jobs[key]
+                if key in self._again and not self._is_closed:
+                    self._again.discard(key)
+                    self._start(key)
+
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until no job is left; say whether that came true in time."""
+        ends = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            with self._lock:
+                jobs = self._jobs.values() if self._pid == os.getpid() else ()
+                waiting = [job for job in jobs if not job.cancelled()]
+            if not waiting:
+                return True
+            left = None if ends is None else ends - time.monotonic()
+            try:
+                waiting[0].exception(left)
+            except CancelledError:
+                continue  # closed meanwhile
+            except TimeoutError:
+                return False
+
+    def close(self) -> None:
+        """Finish what runs, drop what waits, and take no more. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            executor, self._executor = self._executor, None
+            is_ours = self._pid == os.getpid()
+        if executor is not None and is_ours:
+            executor.shutdown(wait=True, cancel_futures=True)
+            with self._lock:
+                self._jobs.clear()
+
+
+def _log_failure(job: Future[None]) -> None:
+    """Log what a job raised: the turn that asked for it is over, and the next one asks again."""
+    error = None if job.cancelled() else job.exception()
+    if error is not None:
+        _logger.error("could not compact a thread", exc_info=error)

@@ -1,0 +1,340 @@
+"""`SummarizingMemory`: a step that compacts the messages that pass through it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Self
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
+from langchain_core.prompt_values import ChatPromptValue, PromptValue
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
+from pydantic import ConfigDict, Field, InstanceOf, field_validator
+
+from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.errors import ConfigError, SummaryError
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.offline.extractive import ExtractiveSummarizer
+from langchain_convmem.protocols import Summarizer
+from langchain_convmem.records import Cover, Entry, ThreadKey
+from langchain_convmem.summarizing.checks import detail_list
+from langchain_convmem.summarizing.planning import SummarySettings, make_plan
+from langchain_convmem.summarizing.summarizers import as_summarizer, written_steps
+from langchain_convmem.turns.turn import entry_said
+from langchain_convmem.views.context import SUMMARY_SOURCE
+from langchain_convmem.views.summaries import SummaryWindow, shown_summary, window_of
+
+_logger = logging.getLogger("langchain_convmem")
+
+
+_PIECES = "summary"
+
+
+"""Key of a summary message's `additional_kwargs`: its text without the fence."""
+
+
+_REMOVE_ALL = "__remove_all__"
+
+
+_KEY = ThreadKey(None, "messages")
+
+
+# -- Summaries of the beginnings of message lists, so that no beginning is summarised twice -------
+
+
+class SummaryCache:
+    """What was summarised, by digest; the least recently used goes first. Thread-safe.
+
+    Copies of what holds a cache share it; what is pickled starts with an empty one.
+    """
+
+    def __init__(self, most: int = 1024) -> None:
+        """Create an empty cache of at most so many summaries."""
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._most,)
+
+    def longest(self, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+        """Return how many messages the longest known beginning has, and its summary.
+
+        Args:
+            names: The digests of a list's beginnings, of none of its messages first.
+        """
+        with self._lock:
+            for count in range(len(names) - 1, -1, -1):
+                if names[count] in self._kept:
+                    self._kept.move_to_end(names[count])
+                    return count, self._kept[names[count]]
+        return 0, ()
+
+    def keep(self, name: str, pieces: tuple[str, ...]) -> None:
+        """Keep the summary of a beginning."""
+        with self._lock:
+            self._kept[name] = pieces
+            self._kept.move_to_end(name)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+# -- `SummarizingMemory`: a step that compacts the messages that pass through it ------------------
+
+
+class SummarizingMemory(RunnableSerializable[Any, Any]):
+    """Compacts messages on their way to a model: a summary takes the place of the oldest.
+
+    Takes a list of messages, a prompt value, or a state with messages under a key, and returns the
+    same shape. Below the high mark nothing changes. The question that waits for an answer and an
+    open tool loop stay whole; system messages stay. The summary is one marked system message; where
+    it comes back in the next call, the next summary continues it.
+
+    A summary is made once for a beginning, so a chain may pass the whole conversation each time.
+    If the summariser fails, the messages pass as they are, and the next call tries again.
+
+    Nothing is stored: who wants what was summarised back, word for word, keeps it in a
+    `ConversationMemory`, whose `wrap`, graph nodes and agent middleware summarise by themselves.
+    Thread-safe.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    summarizer: Any = Field(default_factory=ExtractiveSummarizer, validate_default=True)
+    """A chat model, another Runnable or function of messages, or a `Summarizer`; by default one
+    that quotes the most telling sentences, without a model."""
+    settings: InstanceOf[SummarySettings] = Field(default_factory=SummarySettings)
+    """When to compact, and how far."""
+    messages_key: str = "messages"
+    """Where a state has its messages."""
+    cache: SummaryCache = Field(default_factory=SummaryCache, exclude=True, repr=False)
+    """What was summarised; copies share it."""
+
+    @field_validator("summarizer", mode="after")
+    @classmethod
+    def _of_any_kind(cls, value: Any) -> Summarizer:
+        return as_summarizer(value)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return what was passed in, compacted if that is due."""
+        return self._call_with_config(self._passed, input, config, **kwargs)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return what was passed in, compacted if that is due."""
+        return await self._acall_with_config(self._apassed, input, config, **kwargs)
+
+    def as_node(self) -> Runnable[Any, dict[str, Any]]:
+        """Return a LangGraph node that replaces a state's messages where something was compacted.
+
+        The state's messages have the reducer `add_messages`; what is summarised leaves the state,
+        so the graph should keep it elsewhere, such as with `record_node`.
+        """
+
+        def update(before: list[BaseMessage], after: list[BaseMessage]) -> dict[str, Any]:
+            if after == before:
+                return {}
+            return {self.messages_key: [RemoveMessage(_REMOVE_ALL), *after]}
+
+        def node(state: Any) -> dict[str, Any]:
+            before = self._messages_in(state)
+            return update(before, run(self._steps(before)))
+
+        async def anode(state: Any) -> dict[str, Any]:
+            before = self._messages_in(state)
+            return update(before, await arun(self._steps(before)))
+
+        return RunnableLambda(node, anode, name="summarize")
+
+    def as_summarizer(self) -> Runnable[Any, str]:
+        """Return what LangChain's `SummarizationMiddleware` takes as its `summarizer`.
+
+        Pass `trim_tokens_to_summarize=None` to the middleware, too, or it hides from any summariser
+        all but the end of what it evicts.
+        """
+
+        def summarize(messages: Any) -> str:
+            return run(self._text_steps(messages))
+
+        async def asummarize(messages: Any) -> str:
+            return await arun(self._text_steps(messages))
+
+        return RunnableLambda(summarize, asummarize, name="convmem_summary")
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    def _passed(self, value: Any) -> Any:
+        return self._shaped(value, run(self._steps(self._messages_in(value))))
+
+    async def _apassed(self, value: Any) -> Any:
+        return self._shaped(value, await arun(self._steps(self._messages_in(value))))
+
+    def _messages_in(self, value: Any) -> list[BaseMessage]:
+        if isinstance(value, PromptValue):
+            return value.to_messages()
+        found = value
+        if isinstance(value, dict):
+            found = value.get(self.messages_key)
+        elif not isinstance(value, list | tuple):
+            found = getattr(value, self.messages_key, None)
+        if not isinstance(found, list | tuple):
+            msg = (
+                "SummarizingMemory takes a list of messages, a prompt value, or a state with a "
+                f"list of messages under {self.messages_key!r}; got {value!r:.80}"
+            )
+            raise ConfigError(msg)
+        return convert_to_messages(found)
+
+    def _shaped(self, value: Any, messages: list[BaseMessage]) -> Any:
+        if isinstance(value, PromptValue):
+            return ChatPromptValue(messages=messages)
+        if isinstance(value, dict):
+            return {**value, self.messages_key: messages}
+        if isinstance(value, list | tuple):
+            return messages
+        state = copy(value)
+        setattr(state, self.messages_key, messages)
+        return state
+
+    # -- compacting ------------------------------------------------------------------------------
+
+    def _steps(self, messages: list[BaseMessage]) -> Steps[list[BaseMessage]]:
+        parts = _Parts.of(messages)
+        names = digests(parts.summary, parts.said)
+        done, pieces = self.cache.longest(names)
+        pieces = pieces or parts.summary
+        entries = _entries(pieces, parts.said[done:])
+        plan = make_plan(_KEY, entries, self.settings)
+        if plan is not None:
+            try:
+                pieces = yield from self._pieces(plan.window)
+                done += plan.window.cover.ranges[-1][1]
+                self.cache.keep(names[done], pieces)
+            except SummaryError as error:
+                _logger.warning("messages pass without a new summary: %s", error)
+        return parts.with_summary(pieces, done) if done else messages
+
+    def _pieces(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
+        written = yield from written_steps(self.summarizer, window, self.settings)
+        details = detail_list(written.missing, (), self.settings.facts_tokens)
+        return (written.text, details.text) if details.text else (written.text,)
+
+    def _text_steps(self, messages: Any) -> Steps[str]:
+        parts = _Parts.of(convert_to_messages(messages))
+        entries = _entries(parts.summary, parts.said)
+        before = [entry for entry in entries if entry.role == "summary"]
+        said = [entry for entry in entries if entry.role != "summary"]
+        window = window_of(_KEY, entries, said, before[0] if before else None)
+        if window.is_empty:
+            return "\n".join(parts.summary)
+        return "\n".join((yield from self._pieces(window)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A list of messages, taken apart.
+
+    Attributes:
+        messages: All of them.
+        summary: The pieces of the summary among them; empty without one.
+        said: The conversation: neither system messages nor the summary.
+    """
+
+    messages: Sequence[BaseMessage]
+    summary: tuple[str, ...]
+    said: Sequence[BaseMessage]
+
+    @classmethod
+    def of(cls, messages: Sequence[BaseMessage]) -> _Parts:
+        summary: tuple[str, ...] = ()
+        said: list[BaseMessage] = []
+        for message in messages:
+            if _is_summary(message):
+                kept = message.additional_kwargs.get(_PIECES)
+                summary = tuple(kept) if isinstance(kept, list) else (str(message.text),)
+            elif not isinstance(message, SystemMessage):
+                said.append(message)
+        return cls(messages, summary, said)
+
+    def with_summary(self, pieces: tuple[str, ...], covered: int) -> list[BaseMessage]:
+        """Return the system messages, the summary, and what it does not cover."""
+        gone = {id(message) for message in self.said[:covered]}
+        kept = [one for one in self.messages if id(one) not in gone and not _is_summary(one)]
+        head = next(
+            (n for n, one in enumerate(kept) if not isinstance(one, SystemMessage)), len(kept)
+        )
+        return [*kept[:head], _summary_message(pieces), *kept[head:]]
+
+
+def _is_summary(message: BaseMessage) -> bool:
+    told = message.additional_kwargs
+    return told.get("source") == SUMMARY_SOURCE or told.get("lc_source") == "summarization"
+
+
+def _summary_message(pieces: tuple[str, ...]) -> SystemMessage:
+    return SystemMessage(
+        shown_summary(pieces),
+        id=f"summary-{digests(pieces, ())[0]}",
+        additional_kwargs={"source": SUMMARY_SOURCE, _PIECES: list(pieces)},
+    )
+
+
+def _entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:
+    """Return what a log would hold of a summary and the messages behind it."""
+    before = Entry(
+        id=new_ulid(),
+        key=_KEY,
+        position=0,
+        turn_id="",
+        role="summary",
+        contents=tuple(summary),
+        cover=Cover(()),
+    )
+    spoken = [_entry(message, position) for position, message in enumerate(said, 1)]
+    return [before, *spoken] if summary else spoken
+
+
+def _entry(message: BaseMessage, position: int) -> Entry:
+    name = new_ulid()
+    return entry_said(message, entry_id=name, key=_KEY, position=position, turn_id=name)
+
+
+# -- Summaries of the beginnings of message lists, so that no beginning is summarised twice -------
+
+
+def digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:
+    """Return the digest of each beginning of a list: of none of its messages, of one, of two ...
+
+    Ids do not count: a chain may make its messages anew for each call.
+
+    Args:
+        start: The summary that the list continues.
+        messages: The list.
+    """
+    digest = hashlib.blake2b(json.dumps(list(start)).encode(), digest_size=16)
+    found = [digest.hexdigest()]
+    for message in messages:
+        digest.update(json.dumps(_said(message), default=str, sort_keys=True).encode())
+        found.append(digest.hexdigest())
+    return found
+
+
+def _said(message: BaseMessage) -> list[Any]:
+    calls = message.tool_calls if isinstance(message, AIMessage) else None
+    answers = message.tool_call_id if isinstance(message, ToolMessage) else None
+    return [message.type, message.name, message.content, calls, answers]

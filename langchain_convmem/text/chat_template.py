@@ -1,0 +1,504 @@
+"""`ChatTemplate`: messages to the text that a model was trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import meta, nodes
+
+from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+from langchain_convmem.text.ledger import RenderState
+from langchain_convmem.text.messages import (
+    MessageLike,
+    TemplateMessage,
+    plain,
+    template_messages,
+    template_tools,
+)
+from langchain_convmem.text.sandbox import (
+    LimitExceededError,
+    Sandbox,
+    TemplateLimits,
+    joined,
+    strftime_at,
+    template_errors,
+)
+from langchain_convmem.text.walking import NotSeparableError, SplitTemplate, split
+
+_PART = "is_appending_to_prefill"
+
+
+_RESERVED = {"add_generation_prompt", "messages"}
+
+
+_OTHER_NAMES = {
+    "assistant": ("model", "ai", "bot"),
+    "system": ("developer",),
+    "tool": ("function", "ipython", "observation"),
+    "user": ("human",),
+}
+
+
+"""What templates call our roles."""
+
+
+_CONTINUED = "\ue000convmem continues here\ue000"
+
+
+"""Marks the end of a message that the model is to go on with; of private characters."""
+
+
+class ChatTemplate:
+    """A chat template in the dialect of Hugging Face, run in a sandbox.
+
+    `render` writes a whole prompt. `start` begins a conversation whose prompts are written by what
+    is new in them, and compared with what the model's session really received.
+
+    Messages are LangChain messages, text (the user's), maps as templates know them, or pairs of
+    role and content. Bytes of images and sounds never reach a template.
+
+    Safe to share between threads; the states that `start` returns are not.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str = "the chat template",
+        roles: Mapping[str, str] | None = None,
+        limits: TemplateLimits | None = None,
+        now: Callable[[], datetime] | None = None,
+        **variables: Any,
+    ) -> None:
+        """Compile a template.
+
+        Args:
+            source: The template.
+            name: What errors call it.
+            roles: What the template calls `user`, `assistant`, `system` or `tool`, where that
+                differs, such as `{"assistant": "model"}`. A template that asks for a role by such
+                a name, and never by ours, is recognised; see `roles`.
+            limits: What it may use up.
+            now: What `strftime_now` tells; the clock by default. A conversation asks it once: a
+                prompt that changes at midnight would be another one.
+            **variables: What the template reads in every prompt, such as `bos_token`.
+
+        Raises:
+            ChatTemplateError: If it is no valid template; names the line.
+        """
+        self.source = source
+        self.name = name
+        self.sandbox = Sandbox(limits or TemplateLimits())
+        self._now = now or datetime.now
+        self._defaults = self.checked_variables(variables)
+        longest = self.sandbox.limits.max_source
+        with template_errors(name):
+            if len(source) > longest:
+                raise LimitExceededError(f"it has {len(source)} characters, allowed {longest}")
+            self._tree = self.sandbox.parse(source)
+            self._template = self.sandbox.from_string(self.sandbox.parsed(source))
+        self.roles = {**_find_own_roles(self._tree), **(roles or {})}
+        """What the template calls a role, where that differs from our name."""
+
+    # -- where templates come from ----------------------------------------------------------------
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> ChatTemplate:
+        """Read a template, in UTF-8.
+
+        Args:
+            path: The template's file.
+            **options: See the constructor.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ConfigError: If it is not UTF-8.
+        """
+        return cls(read_template_file(Path(path)), **{"name": Path(path).name, **options})
+
+    @classmethod
+    def from_tokenizer_config(
+        cls, config: str | Path | Mapping[str, Any], *, template: str | None = None, **options: Any
+    ) -> ChatTemplate:
+        """Take a template and its special tokens from what Hugging Face keeps beside a model.
+
+        Args:
+            config: A `tokenizer_config.json`, the model's folder, or what the file says. Beside a
+                file without a template, `chat_template.jinja` is read.
+            template: Which one, where there are several; by default the one named `default`.
+            **options: See the constructor; they go before what the file says.
+
+        Raises:
+            OSError: If a file cannot be read.
+            ConfigError: If there is no such template; names those that there are.
+        """
+        found = read_tokenizer_config(config, template)
+        return cls(found.source, **{"name": found.name, **found.tokens, **options})
+
+    @classmethod
+    def builtin(cls, name: str, **options: Any) -> ChatTemplate:
+        """Return a template of our own in the shape of a family of models.
+
+        A model's own template, where there is one, is the better choice.
+
+        Args:
+            name: `chatml`, `gemma`, `llama3`, `mistral` or `qwen`.
+            **options: See the constructor.
+
+        Raises:
+            ConfigError: If there is none of that name.
+        """
+        source, tokens = read_builtin(name)
+        return cls(source, **{"name": name, **tokens, **options})
+
+    # -- what it is like --------------------------------------------------------------------------
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """Names that the template may read before it sets them, such as `enable_thinking`."""
+        return frozenset(meta.find_undeclared_variables(self._tree)) - {*self.sandbox.globals}
+
+    @property
+    def special_tokens(self) -> dict[str, str]:
+        """Special tokens that it was given, such as `eos_token`, by name."""
+        given = self._defaults.items()
+        return {key: one for key, one in given if key.endswith("_token") and isinstance(one, str)}
+
+    @property
+    def supports_pending(self) -> bool:
+        """Whether it renders parts of a turn."""
+        return _PART in self.variables
+
+    @cached_property
+    def _is_for_parts(self) -> bool:
+        """Whether it renders one message at a time, and never looks at all of them."""
+        return self.supports_pending and "messages" not in self.variables
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no prompt of it can be written by what is new alone; None if some can."""
+        return self.parts if isinstance(self.parts, str) else None
+
+    @cached_property
+    def parts(self) -> SplitTemplate | str:
+        """The template cut at its loop over the messages, or why it cannot be cut."""
+        try:
+            return split(self.sandbox, self.source)
+        except NotSeparableError as refusal:
+            return str(refusal)
+
+    @cached_property
+    def _wants_parts(self) -> bool:
+        """Whether content that is text has to be a list: it is looped over, and never asked."""
+        loops = [loop.iter for loop in self._tree.find_all(nodes.For)]
+        asks = any(test.name == "string" for test in self._tree.find_all(nodes.Test))
+        return not asks and any(_reads_content(looped) for looped in loops)
+
+    # -- rendering --------------------------------------------------------------------------------
+
+    def render(
+        self,
+        messages: Iterable[MessageLike],
+        *,
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> str:
+        """Return the whole prompt.
+
+        Args:
+            messages: The conversation.
+            tools: Maps, functions, `BaseTool` or pydantic classes.
+            add_generation_prompt: Whether the model is to write next.
+            continue_final_message: Whether it is to go on with the last message instead; that must
+                be text.
+            **variables: What else the template reads.
+
+        Raises:
+            ChatTemplateError: If the template refuses the messages; has its words.
+            InvalidMessageError: If a message cannot be shown to a template.
+        """
+        found = self.converted(messages, {})
+        given = {**self._beginning(tools), **self.checked_variables(variables)}
+        if continue_final_message:
+            return self.render_unended(found, given)
+        with template_errors(self.name):
+            return self.whole(found, {**given, "add_generation_prompt": add_generation_prompt})
+
+    def start(self, *, tools: Sequence[Any] | None = None, **variables: Any) -> RenderState:
+        """Begin a conversation.
+
+        Args:
+            tools: See `render`.
+            **variables: What the template reads in all its turns.
+        """
+        return RenderState(self, {**self._beginning(tools), **self.checked_variables(variables)})
+
+    # -- for the states of conversations ----------------------------------------------------------
+
+    def converted(
+        self, messages: Iterable[MessageLike], call_names: MutableMapping[str, str]
+    ) -> list[TemplateMessage]:
+        """Return messages as this template gets them; see `template_messages`."""
+        if isinstance(messages, str | Mapping):
+            raise TypeError("pass a list of messages, also for a single one")
+        return template_messages(
+            messages, roles=self.roles, as_parts=self._wants_parts, call_names=call_names
+        )
+
+    def checked_variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return variables in plain types."""
+        wrong = sorted(_RESERVED & set(variables))
+        if wrong:
+            raise ConfigError(f"{', '.join(wrong)} cannot be set as a variable of the template")
+        return {
+            name: template_tools(value) if name == "tools" else plain(value, f"variable {name}")
+            for name, value in variables.items()
+        }
+
+    def whole(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
+        """Return a prompt of converted messages; raises what the template raises."""
+        if not self._is_for_parts:
+            return self._render(messages, variables)
+        last, prompt = len(messages) - 1, variables["add_generation_prompt"]
+        return "".join(
+            self.part(
+                message,
+                {**variables, "add_generation_prompt": prompt and number == last},
+                is_first=True,
+                is_last=True,
+            )
+            for number, message in enumerate(messages)
+        )
+
+    def _render(self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]) -> str:
+        pieces = self._template.generate({**variables, "messages": messages})
+        return joined(pieces, self.sandbox.limits)
+
+    def render_unended(
+        self, messages: Sequence[TemplateMessage], variables: Mapping[str, Any]
+    ) -> str:
+        """Return a prompt up to where the text of its last message ends, which may go on.
+
+        Raises:
+            InvalidMessageError: If the last message does not end with text.
+            ChatTemplateError: If the template does not show it.
+        """
+        marked = _mark_end(messages[-1]) if messages else None
+        if marked is None:
+            raise InvalidMessageError("the message to go on with must be there, and end with text")
+        given = {**variables, "add_generation_prompt": False}
+        with template_errors(self.name):
+            text, mark, _ = self.whole([*messages[:-1], marked], given).rpartition(_CONTINUED)
+        if not mark:
+            raise ChatTemplateError(
+                f"{self.name} does not show the last message, so nothing can go on with it",
+                reason="the last message is not shown",
+                kind="NothingToContinue",
+            )
+        return text
+
+    def part(
+        self,
+        message: TemplateMessage,
+        variables: Mapping[str, Any],
+        *,
+        is_first: bool,
+        is_last: bool,
+    ) -> str:
+        """Return the text of a part of a turn."""
+        given = {
+            **variables,
+            "message": message,
+            "tools": None,
+            _PART: True,
+            "is_first_part": is_first,
+            "is_last_part": is_last,
+        }
+        with template_errors(self.name):
+            return self._render([], given)
+
+    def _beginning(self, tools: Sequence[Any] | None) -> dict[str, Any]:
+        now = strftime_at(self._now())
+        return {"strftime_now": now, **self._defaults, "tools": template_tools(tools)}
+
+    def __repr__(self) -> str:
+        return f"ChatTemplate({self.name!r}, {len(self.source)} characters)"
+
+
+def _find_own_roles(tree: nodes.Template) -> dict[str, str]:
+    """Return our roles that a template never names, with its own names for them."""
+    named = {one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)}
+    asked = {name for one in tree.find_all(nodes.Compare) for name in _find_compared_roles(one)}
+    found = {
+        role: next((name for name in others if name in asked), None)
+        for role, others in _OTHER_NAMES.items()
+        if role not in named
+    }
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def _find_compared_roles(comparison: nodes.Compare) -> set[str]:
+    """Return the texts that a role is compared with."""
+    sides = [comparison.expr, *(operand.expr for operand in comparison.ops)]
+    if not any(map(_is_role, sides)):
+        return set()
+    constants = [one for side in sides for one in [side, *side.find_all(nodes.Const)]]
+    values = [one.value for one in constants if isinstance(one, nodes.Const)]
+    return {value for value in values if isinstance(value, str)}
+
+
+def _is_role(expression: nodes.Node) -> bool:
+    name = expression.name if isinstance(expression, nodes.Name) else _subscript(expression)
+    return name == "role"
+
+
+def _mark_end(message: TemplateMessage) -> TemplateMessage | None:
+    """Return a message with a mark where its text ends; None if it does not end with text."""
+    content = message.get("content")
+    if isinstance(content, str):
+        # White space at its end is for the model to choose, as templates trim it, too.
+        return {**message, "content": content.rstrip() + _CONTINUED}
+    last = content[-1] if isinstance(content, list) and content else None
+    if not isinstance(content, list) or not isinstance(last, dict) or last.get("type") != "text":
+        return None
+    marked = {**last, "text": str(last.get("text", "")).rstrip() + _CONTINUED}
+    return {**message, "content": [*content[:-1], marked]}
+
+
+def _reads_content(expression: nodes.Node) -> bool:
+    within = [expression, *expression.find_all((nodes.Getattr, nodes.Getitem))]
+    return any(_subscript(node) == "content" for node in within)
+
+
+def _subscript(node: nodes.Node) -> Any:
+    if isinstance(node, nodes.Getattr):
+        return node.attr
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return node.arg.value
+    return None
+
+
+# -- Where chat templates come from: files, tokenizer configurations, and our own -----------------
+
+
+BUILTINS: Mapping[str, Mapping[str, str]] = {
+    "chatml": {},
+    "gemma": {"bos_token": "<bos>"},
+    "llama3": {"bos_token": "<|begin_of_text|>"},
+    "mistral": {"bos_token": "<s>", "eos_token": "</s>"},
+    "qwen": {},
+}
+
+
+"""Our own templates, and the special tokens of each."""
+
+
+_MAX_TEMPLATE_BYTES = 4_000_000
+
+
+_MAX_CONFIG_BYTES = 100_000_000
+
+
+_CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+
+
+_KEY = "chat_template"
+
+
+class Found(NamedTuple):
+    """A template that a tokenizer's configuration names."""
+
+    source: str
+    name: str
+    tokens: dict[str, str]
+
+
+def read_template_file(path: Path) -> str:
+    """Return a template's text, without a byte order mark."""
+    return _text(path, _MAX_TEMPLATE_BYTES)
+
+
+def _text(path: Path, max_bytes: int) -> str:
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ConfigError(f"{path.name} is larger than {max_bytes} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path.name} is not UTF-8: {error}") from error
+
+
+def read_builtin(name: str) -> tuple[str, Mapping[str, str]]:
+    """Return one of our own templates and its special tokens."""
+    if name not in BUILTINS:
+        raise ConfigError(f"there is no built-in template {name!r}; there are {sorted(BUILTINS)}")
+    file = files("langchain_convmem.text") / "builtin" / f"{name}.jinja"
+    return file.read_text("utf-8"), BUILTINS[name]
+
+
+def read_tokenizer_config(config: str | Path | Mapping[str, Any], template: str | None) -> Found:
+    """Return a template of a tokenizer's configuration, and the special tokens named there."""
+    if isinstance(config, Mapping):
+        return _found(config, config.get(_KEY), template, "the tokenizer's chat template")
+    path = Path(config)
+    path = path / _CONFIG if path.is_dir() else path
+    told = _json(path)
+    templates = told.get(_KEY)
+    beside = path.with_name(_TEMPLATE)
+    if templates is None and beside.is_file():
+        templates = read_template_file(beside)
+    return _found(told, templates, template, path.name)
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        told = json.loads(_text(path, _MAX_CONFIG_BYTES))
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path.name} is no JSON: {error}") from error
+    if not isinstance(told, dict):
+        raise ConfigError(f"{path.name} holds a {type(told).__name__}, not a map")
+    return told
+
+
+def _found(config: Mapping[str, Any], templates: Any, wanted: str | None, name: str) -> Found:
+    named = _named(templates)
+    if not named:
+        raise ConfigError(f"{name} has no {_KEY!r}")
+    chosen = wanted or ("default" if "default" in named else next(iter(named)))
+    if chosen not in named or (wanted is None and "default" not in named and len(named) > 1):
+        raise ConfigError(f"{name} has the templates {sorted(named)}, not {chosen!r}; choose one")
+    label = name if len(named) == 1 else f"{name} ({chosen})"
+    return Found(named[chosen], label, _tokens(config))
+
+
+def _named(templates: Any) -> dict[str, str]:
+    """Return templates by name; a single one is called `default`."""
+    if isinstance(templates, str):
+        return {"default": templates}
+    if isinstance(templates, Mapping):
+        pairs = list(templates.items())
+    else:
+        listed = templates if isinstance(templates, list) else []
+        pairs = [(one.get("name"), one.get("template")) for one in listed if isinstance(one, dict)]
+    return {name: source for name, source in pairs if isinstance(source, str) and name}
+
+
+def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return special tokens, which are texts or maps that hold one."""
+    held = {
+        key: value.get("content") if isinstance(value, Mapping) else value
+        for key, value in config.items()
+        if key.endswith("_token")
+    }
+    return {key: value for key, value in held.items() if isinstance(value, str)}

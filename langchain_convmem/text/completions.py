@@ -1,0 +1,435 @@
+"""Models behind an OpenAI-compatible `/v1/completions`: vLLM, llama.cpp, and many others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from langchain_convmem.errors import (
+    ContextFullError,
+    ConversationClosedError,
+    ConversationError,
+    MissingExtraError,
+    UnsupportedError,
+)
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.checkpoints import Checkpoint, Checkpoints
+from langchain_convmem.text.replies import StopTexts
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, OpenAI
+
+    from langchain_convmem.protocols import Part
+
+
+_MOST_STOPS = 4
+
+
+"""The API takes no more; at others the session cuts the text itself."""
+
+
+class CompletionsEngine:
+    """A model behind an OpenAI-compatible API for completions of text, as a `TextEngine`.
+
+    The service keeps nothing between calls: a session sends its whole text with every decode, so
+    going back, cloning and resetting cost nothing, and a service that caches beginnings of prompts
+    reads only what is new. Needs the extra `openai`.
+
+    What the client raises passes unchanged: `openai.APIError` and its kinds, such as
+    `openai.RateLimitError`, and where a stream breaks, the error of its HTTP library. A prompt that
+    is too long is a `ContextFullError` instead.
+
+    Thread-safe. The client for asynchronous calls belongs to the event loop that first uses it.
+
+    Example:
+        ```python
+        engine = CompletionsEngine(
+            "my-model", base_url="http://127.0.0.1:8000/v1", api_key="none", template="qwen"
+        )
+        session = engine.create_session()
+        session.prefill(["Once upon a time"])
+        print("".join(session.decode(max_tokens=20, temperature=0.0)))
+        ```
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: OpenAI | None = None,
+        async_client: AsyncOpenAI | None = None,
+        template: ChatTemplate | str | None = None,
+        reply_format: str | None = None,
+        stop: Sequence[str] = (),
+        max_tokens: int = 1024,
+        scoring: bool = False,
+        **options: Any,
+    ) -> None:
+        """Create the engine; nothing is sent.
+
+        Args:
+            model: Its name at the service.
+            base_url: Where the service is, `/v1` included; by default what the client reads from
+                the environment.
+            api_key: The service's key; by default from the environment. One that asks for none
+                takes any text.
+            client: A client to use for synchronous calls instead of one made here; it stays open.
+            async_client: The same for asynchronous calls.
+            template: How conversations are written for the model, or the name of a built-in.
+            reply_format: Name of the format of its replies.
+            stop: Texts that end its replies.
+            max_tokens: The most tokens to write when a decode names no number. The API's own
+                default is 16.
+            scoring: Whether the service takes `echo` together with `logprobs`, so that sessions can
+                `score`. vLLM does; OpenAI does not.
+            **options: What else to send with every decode, such as `temperature`.
+
+        Raises:
+            MissingExtraError: If the extra `openai` is not installed.
+            ConfigError: If there is no built-in template of that name.
+        """
+        self._openai = _openai()
+        self.model = model
+        self.template = ChatTemplate.builtin(template) if isinstance(template, str) else template
+        self.reply_format = reply_format
+        self.stop = tuple(stop)
+        self.max_tokens = max_tokens
+        self.options = dict(options)
+        self._settings = {"base_url": base_url, "api_key": api_key}
+        self._given = client
+        self._client = client or self._openai.OpenAI(**self._settings)
+        self._given_async = async_client
+        self._async_client = async_client
+        self._session_class = _ScoringSession if scoring else CompletionsSession
+        self._is_closed = False
+
+    # -- the protocol -------------------------------------------------------------------------
+
+    def create_session(self) -> CompletionsSession:
+        """Return a new, empty session; nothing is sent.
+
+        Raises:
+            ConversationClosedError: If the engine is closed.
+        """
+        self.check_open()
+        return self._session_class(self)
+
+    def close(self) -> None:
+        """Close the client that was made here; `aclose` closes the asynchronous one, too."""
+        self._is_closed = True
+        if self._given is None:
+            self._client.close()
+
+    async def aclose(self) -> None:
+        """Close the clients that were made here."""
+        self.close()
+        if self._given_async is None and self._async_client is not None:
+            await self._async_client.close()
+
+    # -- for its sessions ---------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise `ConversationClosedError` if the engine is closed."""
+        if self._is_closed:
+            raise ConversationClosedError("the engine is closed; create another one")
+
+    @property
+    def client(self) -> OpenAI:
+        """The client for synchronous calls."""
+        return self._client
+
+    @property
+    def async_client(self) -> AsyncOpenAI:
+        """The client for asynchronous calls; made when it is first needed."""
+        if self._async_client is None:
+            self._async_client = self._openai.AsyncOpenAI(**self._settings)
+        return self._async_client
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise what the client raises, and `ContextFullError` if the prompt is too long."""
+        try:
+            yield
+        except self._openai.APIError as error:
+            if is_too_long(error):
+                raise ContextFullError(f"the model {self.model!r} has no room: {error}") from error
+            raise
+
+
+class CompletionsSession:
+    """A text that grows, and is sent whole.
+
+    After an error, or a decode that was left early, it holds all that was yielded.
+    """
+
+    holds_stop = False
+
+    def __init__(
+        self,
+        engine: CompletionsEngine,
+        pieces: Sequence[str] = (),
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        """Created by its engine, or as a clone that holds `pieces`."""
+        self.finish_reason: Literal["stop", "length"] | None = None
+        self.stop_text = ""
+        self._engine = engine
+        self._pieces = list(pieces)
+        self._checkpoints = checkpoints or Checkpoints()
+        self._is_closed = False
+
+    @property
+    def text(self) -> str:
+        """All that it holds."""
+        return "".join(self._pieces)
+
+    # -- reading and writing ------------------------------------------------------------------
+
+    def prefill(self, parts: Sequence[Part]) -> None:
+        """Add text to what the next decode sends.
+
+        Raises:
+            UnsupportedError: If there are media: the API reads text only.
+        """
+        self._check_open()
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) < len(parts):
+            raise UnsupportedError("an API for completions of text reads no images and no sounds")
+        self._pieces += texts
+
+    async def aprefill(self, parts: Sequence[Part]) -> None:
+        """Add text to what the next decode sends; see `prefill`."""
+        self.prefill(parts)
+
+    def decode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Send the text, and yield what the model writes; leaving early ends the request.
+
+        Args:
+            stop: Texts that end the reply. More than four are looked for here alone, as the API
+                takes no more.
+            max_tokens: The most tokens to write; None is the engine's number.
+            **options: Fields of the request, such as `temperature` or `top_k`.
+
+        Raises:
+            ContextFullError: If the text is too long for the model.
+            ConversationError: If the service ends its reply without saying that it is whole.
+            openai.APIError: If the service fails, or does not take the request.
+        """
+        request = self._begun(stop, max_tokens, options)
+        reply = StreamedReply(stop)
+        with (
+            self._engine.translated(),
+            self._engine.client.completions.create(**request) as events,
+        ):
+            for event in events:
+                yield from self._held(reply.read(event))
+                if reply.is_whole:
+                    break
+        yield from self._held(reply.ended())
+        self._end(reply)
+
+    async def adecode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> AsyncIterator[str]:
+        """Send the text, and yield what the model writes; see `decode`."""
+        request = self._begun(stop, max_tokens, options)
+        reply = StreamedReply(stop)
+        with self._engine.translated():
+            async with await self._engine.async_client.completions.create(**request) as events:
+                async for event in events:
+                    for piece in self._held(reply.read(event)):
+                        yield piece
+                    if reply.is_whole:
+                        break
+        for piece in self._held(reply.ended()):
+            yield piece
+        self._end(reply)
+
+    def _begun(
+        self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return what to ask the client for."""
+        self._check_open()
+        self.finish_reason, self.stop_text = None, ""
+        stops = [text for text in dict.fromkeys(stop) if text]
+        return {
+            "model": self._engine.model,
+            "prompt": self.text,
+            "stream": True,
+            "max_tokens": self._engine.max_tokens if max_tokens is None else max_tokens,
+            **({"stop": stops[:_MOST_STOPS]} if stops else {}),
+            # The client takes only what OpenAI's own service knows; others know more.
+            "extra_body": {**self._engine.options, **options},
+        }
+
+    def _held(self, piece: str) -> Iterator[str]:
+        """Yield a piece of the reply, which the session then holds."""
+        if piece:
+            self._pieces.append(piece)
+            yield piece
+
+    def _end(self, reply: StreamedReply) -> None:
+        self.finish_reason, self.stop_text = reply.finish_reason, reply.stop_text
+
+    # -- going back ---------------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """Return a mark of the state as it is."""
+        self._check_open()
+        return self._checkpoints.add(len(self._pieces))
+
+    def rewind(self, checkpoint: Any) -> None:
+        """Go back to a mark.
+
+        Raises:
+            UnknownCheckpointError: If it is not of this session, or lies behind a rewind.
+        """
+        self._check_open()
+        self._cut(self._checkpoints.check(checkpoint).length)
+
+    def clone(self) -> Self:
+        """Return a session that goes on from here by itself."""
+        self._check_open()
+        return type(self)(self._engine, self._pieces, self._checkpoints.copy())
+
+    def reset(self) -> None:
+        """Forget everything; checkpoints, too."""
+        self._check_open()
+        self._checkpoints = Checkpoints()
+        self._cut(0)
+
+    def _cut(self, length: int) -> None:
+        self._checkpoints.cut(length)
+        del self._pieces[length:]
+
+    def close(self) -> None:
+        """Forget everything for good."""
+        self._is_closed = True
+        self._cut(0)
+
+    def _check_open(self) -> None:
+        self._engine.check_open()
+        if self._is_closed:
+            raise ConversationClosedError("the session is closed; create another one")
+
+
+class _ScoringSession(CompletionsSession):
+    """A session at a service that tells how likely the tokens of a prompt are."""
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Return for each text the logarithm of its probability as the next text.
+
+        All texts are asked for in one request. A token that begins before its text counts with it;
+        the first token of all, of which no service knows the probability, counts 0.
+
+        Raises:
+            ConversationError: If the service tells no probabilities.
+            openai.APIError: If the service fails, or does not take the request.
+        """
+        self._check_open()
+        if not texts:
+            return []
+        prompt = self.text
+        with self._engine.translated():
+            told = self._engine.client.completions.create(
+                model=self._engine.model,
+                prompt=[prompt + text for text in texts],
+                echo=True,
+                logprobs=0,
+                max_tokens=0,
+            )
+        choices = sorted(told.choices, key=lambda choice: choice.index)
+        if len(choices) != len(texts):
+            raise ConversationError(
+                f"the service scored {len(choices)} of {len(texts)} texts; it cannot score"
+            )
+        return [scored(choice.logprobs, len(prompt)) for choice in choices]
+
+
+def _openai() -> Any:
+    try:
+        import openai
+    except ImportError as error:
+        raise MissingExtraError.for_extra("CompletionsEngine", "openai") from error
+    return openai
+
+
+# -- What a service for completions answers, and what that means to a session ---------------------
+
+
+_TOO_LONG = re.compile(r"context[ _-]?(length|size|window)|maximum context", re.IGNORECASE)
+
+
+_TOO_LONG_STATUSES = (400, 413)
+
+
+class StreamedReply:
+    """What a service streams, as far as it has come."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self.finish_reason: Literal["stop", "length"] | None = None
+        self._stops = StopTexts(stop)
+        self._told = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of what still comes is wanted."""
+        return bool(self._stops.found)
+
+    @property
+    def stop_text(self) -> str:
+        """The text that ended the reply, as far as that is known."""
+        return self._stops.found or self._told
+
+    def read(self, event: Any) -> str:
+        """Return what can be passed on of an event."""
+        for choice in event.choices:
+            if choice.finish_reason is not None:
+                self.finish_reason = "length" if choice.finish_reason == "length" else "stop"
+                # vLLM's word for the stop text that it met; a number is the model's own end.
+                told = getattr(choice, "stop_reason", None)
+                self._told = told if isinstance(told, str) else ""
+            return self._stops.feed(choice.text or "")
+        return ""
+
+    def ended(self) -> str:
+        """Return what was held back.
+
+        Raises:
+            ConversationError: If the service did not say why it ended.
+        """
+        rest = self._stops.rest()
+        if self._stops.found:
+            self.finish_reason = "stop"
+        if self.finish_reason is None:
+            raise ConversationError(
+                "the service ended its reply without a finish reason, so it may not be whole"
+            )
+        return rest
+
+
+def is_too_long(error: Any) -> bool:
+    """Return whether an error of the client says that the prompt is too long for the model."""
+    if getattr(error, "status_code", None) not in _TOO_LONG_STATUSES:
+        return False
+    return any(_TOO_LONG.search(str(told)) for told in (error.code, error.type, error.message))
+
+
+def scored(logprobs: Any, start: int) -> float:
+    """Return the logarithm of the probability of a prompt from character `start` on.
+
+    Raises:
+        ConversationError: If the service told no probabilities.
+    """
+    if logprobs is None or logprobs.token_logprobs is None or logprobs.text_offset is None:
+        raise ConversationError("the service tells no probabilities of a prompt; it cannot score")
+    places = zip(logprobs.text_offset, logprobs.tokens, logprobs.token_logprobs, strict=True)
+    return float(
+        sum(chance or 0.0 for place, token, chance in places if place + len(token) > start)
+    )

@@ -1,0 +1,537 @@
+"""What one conversation has rendered: the text for each turn, against what its session holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from langchain_convmem.errors import ChatTemplateError, ConfigError, InvalidMessageError
+from langchain_convmem.text.messages import MessageLike, TemplateMessage
+from langchain_convmem.text.sandbox import RAISED_BY_TEMPLATES, LimitExceededError, template_errors
+from langchain_convmem.text.walking import Mark, NotSeparableError, SplitTemplate, Walk
+
+if TYPE_CHECKING:
+    from langchain_convmem.text.chat_template import ChatTemplate
+
+
+_SHOWN = 40
+
+
+_PROMPT = "add_generation_prompt"
+
+
+class RenderStats(NamedTuple):
+    """How the text of one turn came about.
+
+    Attributes:
+        mode: `incremental`: only what is new was rendered. `full`: everything was, and compared
+            with what the session holds. `part`: a part of a turn was appended.
+        reason: Why everything was rendered; None if it was not.
+        rendered: How many messages the template wrote.
+        reused_chars: Code points that the session keeps.
+        sent_chars: Code points that it is sent.
+        diverged_at: Where the prompt differs from what the session holds; None if it goes on from
+            it. The session has to be taken back there, or filled anew.
+        diverged_in: Whether a `prompt` or a `reply` stood there.
+        session_had: What the session holds from there on, cut short.
+        prompt_has: What the prompt has there, cut short.
+    """
+
+    mode: Literal["incremental", "full", "part"]
+    reason: str | None
+    rendered: int
+    reused_chars: int
+    sent_chars: int
+    diverged_at: int | None = None
+    diverged_in: Origin | None = None
+    session_had: str = ""
+    prompt_has: str = ""
+
+
+_NOTHING = RenderStats(mode="part", reason=None, rendered=0, reused_chars=0, sent_chars=0)
+
+
+class Increment(NamedTuple):
+    """What a session needs for the next turn.
+
+    Attributes:
+        kept: Code points of its text that it keeps; what lies behind them has to go first.
+        text: What it is sent then.
+        stats: How this came about.
+    """
+
+    kept: int
+    text: str
+    stats: RenderStats
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the session holds more than it may keep."""
+        return self.stats.diverged_at is not None
+
+
+class RenderState:
+    """A conversation as a template has rendered it, and the text that its session received.
+
+    Each turn: `feed` what is new, take the session back to `increment.kept` if it `diverged`, send
+    it `increment.text`, and tell by `received` what the model wrote, word for word. The message
+    that was made of that is fed with the next turn.
+
+    An error leaves everything as it was. Not thread-safe; copies are independent of each other.
+    """
+
+    def __init__(self, template: ChatTemplate, variables: Mapping[str, Any]) -> None:
+        """Begin an empty conversation; made by `ChatTemplate.start`."""
+        self._template = template
+        self._variables = dict(variables)
+        self._messages: list[TemplateMessage] = []
+        self._call_names: dict[str, str] = {}
+        self._ledger = Ledger()
+        self._open_part: TemplateMessage | None = None
+        self._writer = PromptWriter(template)
+        self._stats: RenderStats | None = None
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> list[TemplateMessage]:
+        """The messages so far, as the template gets them; do not change them."""
+        return list(self._messages)
+
+    @property
+    def render_stats(self) -> RenderStats | None:
+        """How the text of the latest turn came about; None before the first."""
+        return self._stats
+
+    @property
+    def length(self) -> int:
+        """Code points that the session holds."""
+        return len(self._ledger)
+
+    def text(self, start: int = 0) -> str:
+        """Return what the session holds, from a code point on.
+
+        A session that can go back only to an earlier place than `Increment.kept` is sent the text
+        from that place on.
+        """
+        return self._ledger.text(start)
+
+    def copy(self) -> RenderState:
+        """Return a state that goes on by itself: for a branch, a try, or to go back to."""
+        twin = RenderState(self._template, self._variables)
+        twin.__dict__.update(self.__dict__)
+        twin._messages = self._messages.copy()
+        twin._call_names = self._call_names.copy()
+        twin._ledger = self._ledger.copy()
+        twin._writer = self._writer.copy()
+        return twin
+
+    # -- what the session does --------------------------------------------------------------------
+
+    def received(self, text: str) -> None:
+        """Note what the session holds of the model's own words: all of it, unchanged.
+
+        Args:
+            text: With the stop text if the session's state contains that, else without.
+        """
+        self._ledger.append(text, "reply")
+
+    def rewound(self, length: int = 0) -> None:
+        """Note that the session holds no more than its first `length` code points.
+
+        The next `feed` sends what is missing.
+        """
+        if not 0 <= length <= len(self._ledger):
+            raise ConfigError(f"the session holds {len(self._ledger)} code points, not {length}")
+        self._ledger.cut(length)
+        self._writer.rewound(length)
+
+    def begin_again(self) -> None:
+        """Forget the messages, but not what the session holds.
+
+        For a conversation that was taken back, shortened or changed: the next `feed` gets all its
+        messages, and tells how far the session still holds what the template writes for them.
+        """
+        self._messages, self._call_names, self._open_part = [], {}, None
+        self._writer = PromptWriter(self._template, "the conversation changed")
+
+    def update(self, **variables: Any) -> None:
+        """Change variables for all turns to come; `tools` is one of them.
+
+        What the session holds stays; if the prompt begins otherwise now, the next turn diverges.
+        """
+        self._variables = {**self._variables, **self._template.checked_variables(variables)}
+
+    # -- the next turn ----------------------------------------------------------------------------
+
+    def feed(
+        self,
+        messages: Iterable[MessageLike],
+        *,
+        extra_context: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        pending: bool = False,
+    ) -> Increment:
+        """Add messages and return what the session needs for them.
+
+        Args:
+            messages: What is new: the reply to the last turn, then what comes next. May be empty.
+            extra_context: Variables for this turn alone; they go before those of `start`.
+            add_generation_prompt: Whether the model is to write next.
+            pending: Whether the last message is a part of one that goes on with the next `feed`;
+                needs a template that renders parts (`ChatTemplate.supports_pending`).
+
+        Raises:
+            ChatTemplateError: If the template refuses the messages, or is no template for parts.
+            InvalidMessageError: If a message cannot be shown to a template.
+        """
+        new_names: dict[str, str] = {}
+        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
+        variables = {**self._variables, _PROMPT: add_generation_prompt}
+        if extra_context:
+            variables |= self._template.checked_variables(extra_context)
+        if pending or self._open_part is not None:
+            increment = self._feed_part(added, variables, pending=pending)
+        else:
+            increment = self._feed_whole(added, variables)
+        self._call_names.update(new_names)
+        self._stats = increment.stats
+        return increment
+
+    def feed_unended(
+        self, messages: Iterable[MessageLike], *, extra_context: Mapping[str, Any] | None = None
+    ) -> Increment:
+        """Add messages but for the last, and return what the session needs to read that as well.
+
+        The last message is still being said: the session reads its text so far, without what closes
+        it. Feed it again as it is then, by this method or at last by `feed`; the session is sent
+        what is new. Any template can do this that shows the text of its messages.
+
+        Args:
+            messages: What is new; at least the message that goes on, which ends with text.
+            extra_context: See `feed`.
+
+        Raises:
+            ChatTemplateError: If the template refuses the messages, or does not show the last one.
+            InvalidMessageError: If a message cannot be shown to a template, or the last does not
+                end with text.
+        """
+        new_names: dict[str, str] = {}
+        added = self._template.converted(messages, ChainMap(new_names, self._call_names))
+        variables = {**self._variables, _PROMPT: False}
+        if extra_context:
+            variables |= self._template.checked_variables(extra_context)
+        everything = [*self._messages, *added]
+        text = self._template.render_unended(everything, variables)
+        self._call_names.update(new_names)
+        self._messages += added[:-1]
+        increment = self._settled(Written(0, text, len(everything), "its last message goes on"))
+        self._writer.rewound(increment.kept)
+        self._stats = increment.stats
+        return increment
+
+    def _feed_whole(self, added: list[TemplateMessage], variables: dict[str, Any]) -> Increment:
+        count = len(self._messages)
+        self._messages += added
+        done = False
+        try:
+            with template_errors(self._template.name):
+                written = self._writer.written(self._messages, variables)
+            done = True
+        finally:
+            if not done:
+                del self._messages[count:]
+        return self._settled(written)
+
+    def _settled(self, written: Written) -> Increment:
+        """Compare a prompt with what the session holds; make the session hold the prompt."""
+        kept = self._ledger.common(written.kept, written.text)
+        sent = written.text[kept - written.kept :]
+        stats = RenderStats(
+            mode="incremental" if written.reason is None else "full",
+            reason=written.reason,
+            rendered=written.rounds,
+            reused_chars=kept,
+            sent_chars=len(sent),
+        )
+        if kept < len(self._ledger):
+            stats = stats._replace(
+                diverged_at=kept,
+                diverged_in=self._ledger.origin_at(kept),
+                session_had=self._ledger.text(kept, kept + _SHOWN),
+                prompt_has=sent[:_SHOWN],
+            )
+            self._ledger.cut(kept)
+        self._ledger.append(sent, "prompt")
+        return Increment(kept, sent, stats)
+
+    # -- a turn in parts --------------------------------------------------------------------------
+
+    def _feed_part(
+        self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
+    ) -> Increment:
+        if not self._template.supports_pending:
+            raise ChatTemplateError(
+                f"{self._template.name} renders whole messages only; "
+                "send a turn at once, or use a template that knows 'is_appending_to_prefill'",
+                reason="the template renders no parts",
+                kind="UnsupportedByTemplate",
+            )
+        if not added:
+            raise InvalidMessageError("a part of a turn needs a message")
+        before = self.copy()
+        done = False
+        try:
+            increment = self._append_parts(added, variables, pending=pending)
+            done = True
+        finally:
+            if not done:
+                self.__dict__.update(before.__dict__)
+        return increment
+
+    def _append_parts(
+        self, added: list[TemplateMessage], variables: dict[str, Any], *, pending: bool
+    ) -> Increment:
+        before = Increment(len(self._ledger), "", _NOTHING)
+        # A session may hold what was said before the conversation began again.
+        is_stale = not self._messages and len(self._ledger) > 0
+        if self._open_part is None and (len(added) > 1 or is_stale):
+            before = self._feed_whole(added[:-1], {**variables, _PROMPT: False})
+            added = added[-1:]
+        texts = [
+            self._part_text(part, variables, is_last=not pending and part is added[-1])
+            for part in added
+        ]
+        for text in texts:
+            self._ledger.append(text, "prompt")
+        sent = before.text + "".join(texts)
+        stats = before.stats._replace(mode="part", reused_chars=before.kept, sent_chars=len(sent))
+        return Increment(before.kept, sent, stats)
+
+    def _part_text(self, part: TemplateMessage, variables: dict[str, Any], *, is_last: bool) -> str:
+        """Return the text of a part, and of the end of the turn before it."""
+        text = ""
+        held = self._open_part
+        if held is not None and held["role"] != part["role"]:
+            closing = {"role": held["role"], "content": ""}
+            quiet = {**variables, _PROMPT: False}
+            text = self._template.part(closing, quiet, is_first=False, is_last=True)
+            self._messages.append(held)
+            held = None
+        prompt = is_last and variables[_PROMPT]
+        text += self._template.part(
+            part, {**variables, _PROMPT: prompt}, is_first=held is None, is_last=is_last
+        )
+        whole = part if held is None else _merged(held, part)
+        self._open_part = None if is_last else whole
+        if is_last:
+            self._messages.append(whole)
+        return text
+
+
+def _merged(one: TemplateMessage, other: TemplateMessage) -> TemplateMessage:
+    """Return the message that two parts of it make."""
+    first, second = one.get("content"), other.get("content")
+    if isinstance(first, str) and isinstance(second, str):
+        return {**one, **other, "content": first + second}
+    return {**one, **other, "content": [*_listed(first), *_listed(second)]}
+
+
+def _listed(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+
+
+# -- What a model's session has really received ---------------------------------------------------
+
+
+Origin = Literal["prompt", "reply"]
+
+
+"""Who wrote a part of the session's text: the template or the model."""
+
+
+class Ledger:
+    """The text of a session, in parts. Not thread-safe."""
+
+    __slots__ = ("_ends", "_origins", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._ends: list[int] = []
+        self._origins: list[Origin] = []
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def copy(self) -> Ledger:
+        """Return one that grows apart from this."""
+        twin = Ledger()
+        twin._parts[:] = self._parts
+        twin._ends[:] = self._ends
+        twin._origins[:] = self._origins
+        return twin
+
+    def append(self, text: str, origin: Origin) -> None:
+        """Add what the session received."""
+        if text:
+            self._ends.append(len(self) + len(text))
+            self._parts.append(text)
+            self._origins.append(origin)
+
+    def cut(self, length: int) -> None:
+        """Forget everything behind the first `length` code points."""
+        number, within = self._place(length)
+        if number == len(self._parts):
+            return
+        part, origin = self._parts[number][:within], self._origins[number]
+        del self._parts[number:], self._ends[number:], self._origins[number:]
+        self.append(part, origin)
+
+    def text(self, start: int = 0, end: int | None = None) -> str:
+        """Return the text from code point `start`, up to `end`."""
+        number, within = self._place(start)
+        last = len(self._parts) if end is None else bisect_right(self._ends, end) + 1
+        behind = "".join(self._parts[number:last])[within:]
+        return behind if end is None else behind[: max(0, end - start)]
+
+    def origin_at(self, place: int) -> Origin:
+        """Return who wrote the code point at `place`, which must be within the text."""
+        return self._origins[self._place(place)[0]]
+
+    def common(self, start: int, text: str) -> int:
+        """Return up to which code point the session's text goes on from `start` as `text` does."""
+        number, within = self._place(start)
+        seen = 0
+        for part in self._parts[number:]:
+            rest = part[within:]
+            within = 0
+            if not text.startswith(rest, seen):
+                return start + seen + _common_length(rest, text[seen : seen + len(rest)])
+            seen += len(rest)
+        return start + seen
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        """Return the part that holds a code point, and where in it."""
+        number = bisect_right(self._ends, offset)
+        return number, offset - (self._ends[number - 1] if number else 0)
+
+
+def _common_length(one: str, other: str) -> int:
+    """Return how many code points two texts share at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# -- The prompt of a growing conversation ---------------------------------------------------------
+
+
+_TRIES = 2
+
+
+"""How often a template may turn out to need the whole chat: one may begin with too little."""
+
+
+class Written(NamedTuple):
+    """A prompt, but for its beginning.
+
+    Attributes:
+        kept: Code points at the beginning that are as they were.
+        text: What comes behind them.
+        rounds: How many messages were written.
+        reason: Why that was all of them; None if it was not, or in the first turn.
+    """
+
+    kept: int
+    text: str
+    rounds: int
+    reason: str | None
+
+
+class PromptWriter:
+    """Writes the prompts of one conversation. Not thread-safe; copies are independent.
+
+    An error changes nothing.
+    """
+
+    def __init__(self, template: ChatTemplate, anew: str | None = None) -> None:
+        """Create a writer that has written nothing.
+
+        Args:
+            template: The template.
+            anew: Why the first prompt is not really the first one.
+        """
+        self._template = template
+        self._variables: dict[str, Any] | None = None
+        self._walk: Walk | None = None
+        self._mark: Mark | None = None
+        self._refusals: tuple[str, ...] = ()
+        self._anew = anew
+
+    def copy(self) -> PromptWriter:
+        """Return one that goes on by itself."""
+        twin = PromptWriter(self._template)
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def rewound(self, length: int) -> None:
+        """Note that no more than `length` code points of the latest prompt are left."""
+        if self._mark is not None and length < self._mark.length:
+            self._mark, self._anew = None, "the session was taken back"
+
+    def written(self, messages: Sequence[TemplateMessage], variables: dict[str, Any]) -> Written:
+        """Return the prompt of messages that begin as those of the last call did."""
+        parts = self._template.parts
+        if isinstance(parts, str):
+            return self._whole(messages, variables, parts)
+        known = {**variables}
+        if parts.prompt_in_tail:
+            del known[_PROMPT]
+        draft = self.copy()
+        if known != self._variables:
+            is_first = self._variables is None
+            draft = PromptWriter(self._template, None if is_first else "the variables changed")
+            draft._variables = known
+        found = draft._next(parts, messages, variables)
+        self.__dict__.update(draft.__dict__)
+        return found
+
+    def _next(
+        self,
+        parts: SplitTemplate,
+        messages: Sequence[TemplateMessage],
+        variables: dict[str, Any],
+    ) -> Written:
+        if len(self._refusals) >= _TRIES:
+            return self._whole(messages, variables, self._refusals[-1])
+        try:
+            walk = self._walk or Walk(self._template.sandbox, parts, variables, messages)
+            walked = walk.run(messages, self._mark, prompt=variables[_PROMPT])
+        except LimitExceededError:
+            raise  # a whole prompt would take as much
+        except NotSeparableError as refusal:
+            self._refusals += (str(refusal),)
+            return self._whole(messages, variables, str(refusal))
+        except RAISED_BY_TEMPLATES:
+            # A whole prompt decides whether the messages are at fault, or running them one by one.
+            found = self._whole(messages, variables, "it fails message by message")
+            self._refusals = ("it fails message by message",) * _TRIES
+            return found
+        kept = self._mark.length if self._mark else 0
+        reason = None if self._mark else self._anew
+        self._walk, self._mark, self._anew = walk, walked.mark, None
+        return Written(kept, walked.text, walked.rounds, reason)
+
+    def _whole(
+        self, messages: Sequence[TemplateMessage], variables: dict[str, Any], reason: str
+    ) -> Written:
+        text = self._template.whole(messages, variables)
+        self._mark, self._anew = None, reason
+        return Written(0, text, len(messages), reason)

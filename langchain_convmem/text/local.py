@@ -1,0 +1,732 @@
+"""Models of `transformers` in this process, whose sessions keep what they have read."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib.util
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, TypeVar
+
+from langchain_convmem.errors import (
+    ConfigError,
+    ContextFullError,
+    ConversationClosedError,
+    MissingExtraError,
+    UnsupportedError,
+)
+from langchain_convmem.protocols import Part
+from langchain_convmem.text import ChatTemplate
+from langchain_convmem.text.checkpoints import Checkpoint, Checkpoints
+from langchain_convmem.text.replies import StopTexts
+from langchain_convmem.workers import started
+
+
+class LocalEngine:
+    """A causal language model of `transformers`, as a `TextEngine`. Needs the extra `local`.
+
+    Its sessions keep keys and values of all that they have read (the KV cache): each turn costs
+    what is new in it. Thread-safe: sessions take turns at the model, token by token.
+
+    Example:
+        ```python
+        engine = LocalEngine("path/to/a/model", temperature=0.7)
+        session = engine.create_session()
+        session.prefill(["Once upon a time"])
+        print("".join(session.decode(max_tokens=20)))
+        ```
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        template: ChatTemplate | str | None = None,
+        reply_format: str | None = None,
+        stop: Sequence[str] = (),
+        max_tokens: int = 1024,
+        max_context: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Take a model, or load it.
+
+        Args:
+            model: A model, or the name or path of one, which is loaded with default settings.
+            tokenizer: Its tokenizer, or the name or path of one; by default the one of the name or
+                path of the model.
+            template: How conversations are written for the model, or the name of a built-in; by
+                default the tokenizer's own, if it has one.
+            reply_format: Name of the format of its replies.
+            stop: Texts that end its replies, besides the tokens by which the model itself does.
+            max_tokens: The most tokens to write when a decode names no number.
+            max_context: The most tokens that a session holds; by default what the model was made
+                for.
+            **options: How tokens are chosen: `temperature` (0: the likeliest), `top_p`, `top_k`,
+                `seed`; the options of a decode go before these.
+
+        Raises:
+            MissingExtraError: If the extra `local` is not installed.
+            ConfigError: If an option is unknown or cannot be so, or there is no such template.
+        """
+        check_installed()
+        Sampling.of(options)
+        if tokenizer is None and not isinstance(model, str):
+            raise ConfigError("a model that is passed as an object needs its tokenizer")
+        self.options = dict(options)
+        self.model = loaded_model(model)
+        self.tokenizer = loaded_tokenizer(model if tokenizer is None else tokenizer)
+        named = ChatTemplate.builtin(template) if isinstance(template, str) else template
+        self.template = named or template_of(self.tokenizer)
+        self.reply_format = reply_format
+        self.stop = tuple(stop)
+        self.max_tokens = max_tokens
+        made_for = getattr(self.model.config, "max_position_embeddings", None)
+        self.max_context: int | None = made_for if max_context is None else max_context
+        self.end_ids = end_ids(self.model, self.tokenizer)
+        self.lock = threading.Lock()
+        """Held for each step of the model."""
+        self.keeps_logits = "logits_to_keep" in inspect.signature(self.model.forward).parameters
+        self._is_closed = False
+
+    def create_session(self) -> LocalSession:
+        """Return a new, empty session.
+
+        Raises:
+            ConversationClosedError: If the engine is closed.
+        """
+        self.check_open()
+        return LocalSession(self)
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._is_closed = True
+        self.model = None
+
+    def check_open(self) -> None:
+        """Raise `ConversationClosedError` if the engine is closed."""
+        if self._is_closed:
+            raise ConversationClosedError("the engine is closed; create another one")
+
+
+class LocalSession:
+    """The tokens that a model has read and written, and its cache of them.
+
+    Texts become tokens piece by piece, as they come: the cut between two should be where the
+    model's own text has one, at a special token or a line end.
+
+    A token by which the model ends its reply, and a stop text, are not part of the state.
+    """
+
+    holds_stop = False
+
+    def __init__(self, engine: LocalEngine) -> None:
+        """Created by its engine."""
+        self.finish_reason: Literal["stop", "length"] | None = None
+        self.stop_text = ""
+        self.engine = engine
+        self._ids: list[int] = []
+        self._cache = LocalCache(engine)
+        self._checkpoints = Checkpoints()
+        self._is_closed = False
+
+    # -- what it holds ------------------------------------------------------------------------
+
+    @property
+    def token_count(self) -> int:
+        """Tokens of its state."""
+        return len(self._ids)
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that the model has worked on for this session, again or for the first time."""
+        return self._cache.tokens_read
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The tokens of its state."""
+        return list(self._ids)
+
+    @property
+    def text(self) -> str:
+        """The text of its state, as the tokenizer writes it."""
+        return text_of(self.engine.tokenizer, self._ids)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def prefill(self, parts: Sequence[Part]) -> None:
+        """Read text.
+
+        Raises:
+            UnsupportedError: If there are media.
+            ContextFullError: If the model has no room for it; nothing was read.
+        """
+        self.append("".join(self._texts(parts)))
+        self._cache.fill(self._ids)
+
+    async def aprefill(self, parts: Sequence[Part]) -> None:
+        """Read text, in a thread; see `prefill`. If cancelled, waits for the step that runs."""
+        await finished_in_thread(lambda: self.prefill(parts))
+
+    def _texts(self, parts: Sequence[Part]) -> list[str]:
+        self._check_open()
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) < len(parts):
+            raise UnsupportedError("a local session reads no images and no sounds")
+        return texts
+
+    def append(self, text: str) -> None:
+        """Add a text to the state; the model reads it when it must."""
+        new = token_ids(self.engine.tokenizer, text, is_first=not self._ids)
+        room = self.room
+        if room is not None and len(new) > room:
+            raise ContextFullError(
+                f"{len(new)} tokens do not fit: the session holds {len(self._ids)} of "
+                f"{self.engine.max_context}"
+            )
+        self._ids += new
+
+    @property
+    def room(self) -> int | None:
+        """How many tokens fit; None if there is no limit."""
+        limit = self.engine.max_context
+        return None if limit is None else limit - len(self._ids)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def decode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Write on, token by token.
+
+        Args:
+            stop: Texts that end the reply.
+            max_tokens: The most tokens to write; None is the engine's number.
+            **options: See `LocalEngine`.
+
+        Raises:
+            ContextFullError: If the model has no room for a single token.
+            ConfigError: If an option is unknown or cannot be so.
+            UnsupportedError: If there is nothing to go on from, and no token to begin with.
+        """
+        writing = self._writing(stop, max_tokens, options)
+        while not writing.is_over:
+            piece = writing.step()
+            if piece:
+                yield piece
+
+    async def adecode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> AsyncIterator[str]:
+        """Write on, each token in a thread; see `decode`."""
+        writing = self._writing(stop, max_tokens, options)
+        while not writing.is_over:
+            piece = await finished_in_thread(writing.step)
+            if piece:
+                yield piece
+
+    def _writing(
+        self, stop: Sequence[str], max_tokens: int | None, options: dict[str, Any]
+    ) -> LocalReply:
+        self._check_open()
+        sampling = Sampling.of({**self.engine.options, **options})
+        if not self._ids:
+            first = self.engine.tokenizer.bos_token_id
+            if first is None:
+                raise UnsupportedError("the session is empty, and the model has no first token")
+            self._ids.append(first)
+        if self.room is not None and self.room <= 0:
+            raise ContextFullError(f"the session holds {len(self._ids)} tokens and has no room")
+        self.finish_reason, self.stop_text = None, ""
+        limit = self.engine.max_tokens if max_tokens is None else max_tokens
+        return LocalReply(self, stop, limit, sampling)
+
+    def next_scores(self) -> Any:
+        """Return the scores of all tokens as the next one, a tensor of one axis."""
+        return self._cache.next_scores(self._ids)
+
+    def write(self, token: int) -> None:
+        """Add a token; the model reads it when it must."""
+        self._ids.append(token)
+
+    # -- going back ---------------------------------------------------------------------------
+
+    def checkpoint(self) -> Checkpoint:
+        """Return a mark of the state as it is."""
+        self._check_open()
+        return self._checkpoints.add(len(self._ids))
+
+    def rewind(self, checkpoint: Any) -> None:
+        """Go back to a mark; the cache is cut there.
+
+        Models whose cache cannot be cut, such as those with a sliding window, read all of the
+        text again at the next call.
+
+        Raises:
+            UnknownCheckpointError: If it is not of this session, or lies behind a rewind.
+        """
+        self._check_open()
+        self.cut(self._checkpoints.check(checkpoint).length)
+
+    def cut(self, length: int) -> None:
+        """Forget all tokens behind the first `length`."""
+        self._checkpoints.cut(length)
+        del self._ids[length:]
+        self._cache.cut(length)
+
+    def clone(self) -> Self:
+        """Return a session that goes on from here by itself, with a copy of the cache."""
+        self._check_open()
+        twin = type(self)(self.engine)
+        twin.take_over(self._ids, self._cache, self._checkpoints)
+        return twin
+
+    def take_over(self, ids: list[int], cache: LocalCache, checkpoints: Checkpoints) -> None:
+        """Go on with copies of the state of another session."""
+        self._ids = list(ids)
+        self._cache = cache.copy()
+        self._checkpoints = checkpoints.copy()
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Return for each text the logarithm of its probability as the next text.
+
+        Raises:
+            ContextFullError: If one does not fit.
+            UnsupportedError: If the session is empty: nothing has a probability then.
+        """
+        self._check_open()
+        if not self._ids:
+            raise UnsupportedError("an empty session cannot score; prefill something first")
+        return [self._score(text) for text in texts]
+
+    def _score(self, text: str) -> float:
+        twin = self.clone()
+        twin.append(text)
+        start = len(self._ids)
+        return twin.chance_from(start)
+
+    def chance_from(self, start: int) -> float:
+        """Return the logarithm of the probability of the tokens from `start` on."""
+        return self._cache.chance(self._ids, start)
+
+    def reset(self) -> None:
+        """Forget everything; checkpoints, too."""
+        self._check_open()
+        self._checkpoints = Checkpoints()
+        self.cut(0)
+
+    def close(self) -> None:
+        """Forget everything for good."""
+        self._is_closed = True
+        self.cut(0)
+
+    def _check_open(self) -> None:
+        self.engine.check_open()
+        if self._is_closed:
+            raise ConversationClosedError("the session is closed; create another one")
+
+
+# -- Models and tokenizers of `transformers`, and what they tell of themselves --------------------
+
+
+def check_installed() -> None:
+    """Raise `MissingExtraError` if the extra is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
+        raise MissingExtraError.for_extra("LocalEngine", "local")
+
+
+def loaded_model(model: Any) -> Any:
+    """Return a model, ready to be used, not to be trained."""
+    if not isinstance(model, str):
+        return model.eval()
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(model).eval()
+
+
+def loaded_tokenizer(tokenizer: Any) -> Any:
+    """Return a tokenizer."""
+    if not isinstance(tokenizer, str):
+        return tokenizer
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tokenizer)
+
+
+def template_of(tokenizer: Any) -> ChatTemplate | None:
+    """Return the template that comes with a tokenizer, if one does."""
+    source = getattr(tokenizer, "chat_template", None)
+    if not source:
+        return None
+    return ChatTemplate.from_tokenizer_config(
+        {**tokenizer.special_tokens_map, "chat_template": source}
+    )
+
+
+def end_ids(model: Any, tokenizer: Any) -> dict[int, str]:
+    """Return the tokens by which the model ends a reply, and their texts."""
+    settings = getattr(model, "generation_config", None)
+    told = getattr(settings, "eos_token_id", None)
+    found = told if isinstance(told, list) else [told]
+    ids = {number for number in [*found, tokenizer.eos_token_id] if number is not None}
+    return {number: tokenizer.decode([number], skip_special_tokens=False) for number in ids}
+
+
+# -- One reply of a local model, token by token ---------------------------------------------------
+
+
+class LocalReply:
+    """A reply that a session writes; `step` until it `is_over`."""
+
+    def __init__(
+        self, session: LocalSession, stop: Sequence[str], max_tokens: int, sampling: Sampling
+    ) -> None:
+        self._session = session
+        self._stops = StopTexts(stop)
+        self._left = max_tokens
+        self._choose = sampling.chooser()
+        self._reader = TokenReader(session.engine.tokenizer, session.token_ids)
+        self._text = ""
+        self._told = ""
+        self._whole_at = [(0, session.token_count)]
+        self.is_over = False
+
+    def step(self) -> str:
+        """Write one token, and return what can be told of the text by now."""
+        if self._left <= 0 or self._session.room == 0:
+            return self._ended("length", "")
+        token = self._choose(self._session.next_scores())
+        if token in self._session.engine.end_ids:
+            return self._ended("stop", self._session.engine.end_ids[token])
+        self._session.write(token)
+        self._left -= 1
+        piece = self._taken(self._reader.feed(token))
+        if self._reader.is_whole and not self._stops.found:
+            self._whole_at.append((len(self._text), self._session.token_count))
+        return piece + self._ended("stop", "") if self._stops.found else piece
+
+    def _taken(self, text: str) -> str:
+        self._text += text
+        piece = self._stops.feed(text)
+        self._told += piece
+        return piece
+
+    def _ended(self, reason: Literal["stop", "length"], end_text: str) -> str:
+        """Return what was held back, and leave the session with what was told and no more."""
+        self.is_over = True
+        piece = self._taken(self._reader.rest()) + self._stops.rest()
+        session = self._session
+        session.stop_text = self._stops.found or end_text
+        session.finish_reason = "stop" if self._stops.found else reason
+        if self._stops.found:
+            # The stop text may begin within a token: that token goes, and its beginning comes back.
+            told = len(self._told)
+            place, length = next(one for one in reversed(self._whole_at) if one[0] <= told)
+            session.cut(length)
+            for token in token_ids(session.engine.tokenizer, self._told[place:], is_first=False):
+                session.write(token)
+        return piece
+
+
+# -- Text to tokens and back, in pieces, with the tokenizer of a local model ----------------------
+
+
+_WINDOW = 24
+
+
+_CONTEXT = 6
+
+
+_UNFINISHED = "\ufffd"
+
+
+"""What a decoder writes for bytes that are no character, or not yet."""
+
+
+_ANCHOR = "\n"
+
+
+_BLANK = "\u2581"
+
+
+def token_ids(tokenizer: Any, text: str, *, is_first: bool) -> list[int]:
+    """Return the tokens of a text; special tokens that are written out in it count as themselves.
+
+    Args:
+        tokenizer: A tokenizer of `transformers`.
+        text: The text.
+        is_first: Whether it is the beginning of all. Some tokenizers put a blank before any text,
+            which must not happen before one that goes on from another.
+    """
+    if not text:
+        return []
+    if is_first:
+        return _encoded(tokenizer, text)
+    first = tokenizer.convert_ids_to_tokens(_encoded(tokenizer, "a")[:1])
+    if not first or not str(first[0]).startswith(_BLANK):
+        return _encoded(tokenizer, text)
+    anchor = _encoded(tokenizer, _ANCHOR)
+    anchored = _encoded(tokenizer, _ANCHOR + text)
+    if anchored[: len(anchor)] != anchor:  # the text begins as the anchor ends, and became one
+        return _encoded(tokenizer, text)
+    return anchored[len(anchor) :]
+
+
+def _encoded(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Return the text of tokens, special ones included, as it is."""
+    return str(
+        tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    )
+
+
+class TokenReader:
+    """The text of tokens that come one by one, every character of it, and none before it is whole.
+
+    A character may lie across tokens. Only the latest tokens are decoded, with some before them, as
+    what a token says depends on what it follows.
+    """
+
+    def __init__(self, tokenizer: Any, before: Sequence[int]) -> None:
+        """Begin behind the tokens `before`."""
+        self._tokenizer = tokenizer
+        self._ids = list(before[-_CONTEXT:])
+        self._told = len(self._decoded(self._ids))
+        self.is_whole = True
+        """Whether all tokens so far are told."""
+
+    def feed(self, token: int) -> str:
+        """Return what is certain by now, and was not told before."""
+        self._ids.append(token)
+        text = self._decoded(self._ids)
+        certain = len(text.rstrip(_UNFINISHED))
+        new = text[self._told : certain]
+        self._told = max(self._told, certain)
+        self.is_whole = certain == len(text)
+        if self.is_whole and len(self._ids) > _WINDOW:
+            self._forget()
+        return new
+
+    def rest(self) -> str:
+        """Return what was held back; no more tokens come."""
+        text = self._decoded(self._ids)
+        new = text[self._told :]
+        self._told = len(text)
+        self.is_whole = True
+        return new
+
+    def _forget(self) -> None:
+        """Keep no more tokens than the next ones depend on."""
+        for start in range(len(self._ids) - _CONTEXT, 0, -1):
+            text = self._decoded(self._ids[start:])
+            if text and not text.startswith(_UNFINISHED):
+                del self._ids[:start]
+                self._told = len(text)
+                return
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return text_of(self._tokenizer, ids)
+
+
+# -- What a local model keeps of the tokens it has read -------------------------------------------
+
+
+_STEP = 512
+
+
+"""Most tokens that the model reads at once; other sessions get their turn in between."""
+
+
+class LocalCache:
+    """Keys and values of a text's first tokens, and the scores of what follows the last of them.
+
+    Not thread-safe, but for the model, which is used by one cache at a time.
+    """
+
+    def __init__(self, engine: LocalEngine) -> None:
+        """Begin with nothing."""
+        self._engine = engine
+        self._length = 0
+        self._kept: Any = None
+        self._scores: Any = None
+        self.tokens_read = 0
+        """How many tokens the model has worked on."""
+
+    def copy(self) -> LocalCache:
+        """Return one that grows apart from this."""
+        twin = LocalCache(self._engine)
+        twin._kept = copy.deepcopy(self._kept)
+        twin._length, twin._scores = self._length, self._scores
+        return twin
+
+    def fill(self, ids: Sequence[int]) -> None:
+        """Read those of the tokens that are new."""
+        while self._length < len(ids):
+            self._scores = self._read(ids[self._length : self._length + _STEP])[-1]
+
+    def next_scores(self, ids: Sequence[int]) -> Any:
+        """Return the scores of all tokens as the next one behind `ids`, which are not empty."""
+        if self._length == len(ids) and self._scores is None:
+            self.cut(len(ids) - 1)
+        self.fill(ids)
+        return self._scores
+
+    def chance(self, ids: Sequence[int], start: int) -> float:
+        """Return the logarithm of the probability of the tokens from `start` on, which is not 0."""
+        total = 0.0
+        scores = self.next_scores(ids[:start])
+        for place in range(start, len(ids), _STEP):
+            part = ids[place : place + _STEP]
+            rows = [scores, *self._read(part, all_scores=True)]
+            for token, row in zip(part, rows, strict=False):
+                total += float(row.float().log_softmax(-1)[token])
+            scores = rows[-1]
+        return total
+
+    def cut(self, length: int) -> None:
+        """Forget all tokens behind the first `length`."""
+        if length >= self._length:
+            return
+        self._scores = None
+        if length and self._cropped(self._length - length):
+            self._length = length
+        else:
+            self._kept, self._length = None, 0
+
+    def _cropped(self, number: int) -> bool:
+        """Take back the last tokens, and return whether that is possible."""
+        try:
+            # A negative number is how many to remove, in all versions.
+            self._kept.crop(-number)
+        except (AttributeError, NotImplementedError, RuntimeError, ValueError):
+            return False
+        return True
+
+    def _read(self, ids: Sequence[int], *, all_scores: bool = False) -> Any:
+        """Return scores for the token behind each of these, or behind the last one alone."""
+        import torch
+        from transformers import DynamicCache
+
+        model = self._engine.model
+        if model is None:
+            raise ConversationClosedError("the engine was closed")
+        last_only = {} if all_scores or not self._engine.keeps_logits else {"logits_to_keep": 1}
+        with self._engine.lock, torch.no_grad():
+            if self._kept is None:
+                self._kept = DynamicCache(config=model.config)
+            told = model(
+                input_ids=torch.tensor([list(ids)], device=model.device),
+                past_key_values=self._kept,
+                use_cache=True,
+                **last_only,
+            )
+        self._length += len(ids)
+        self.tokens_read += len(ids)
+        return told.logits[0]
+
+
+# -- How the next token is chosen among all -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen.
+
+    Attributes:
+        temperature: 0 takes the likeliest token; the higher, the more even the chances.
+        top_p: Of the likeliest tokens only as many as have this probability together, 0 to 1.
+        top_k: Of the likeliest tokens only so many; 0: all.
+        seed: The same seed, text and settings give the same reply; None: another one each time.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, is_sound in (
+            ("temperature", self.temperature >= 0),
+            ("top_p", 0 < self.top_p <= 1),
+            ("top_k", self.top_k >= 0),
+        ):
+            if not is_sound:
+                raise ConfigError(f"{name} cannot be {getattr(self, name)!r}")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Return the settings that the options of a call name.
+
+        Raises:
+            ConfigError: If there is no such setting, or it cannot be so.
+        """
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise ConfigError(f"a local model knows {known}, not {unknown}")
+        return cls(**options)
+
+    def chooser(self) -> Callable[[Any], int]:
+        """Return the function that chooses a token by the scores of all, a tensor of one axis."""
+        import torch
+
+        generator = torch.Generator()
+        if self.seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(self.seed)
+
+        def choose(scores: Any) -> int:
+            if not self.temperature:
+                return int(scores.argmax())
+            chances = self._chances(scores.float().cpu() / self.temperature)
+            return int(torch.multinomial(chances, 1, generator=generator))
+
+        return choose
+
+    def _chances(self, scores: Any) -> Any:
+        if self.top_k:
+            least = scores.topk(min(self.top_k, len(scores))).values[-1]
+            scores = scores.masked_fill(scores < least, float("-inf"))
+        chances = scores.softmax(-1)
+        if self.top_p < 1:
+            ordered, places = chances.sort(descending=True)
+            is_over = ordered.cumsum(-1) - ordered >= self.top_p
+            chances = chances.scatter(0, places, ordered.masked_fill(is_over, 0.0))
+        return chances
+
+
+# -- Steps of a model in threads, which nobody leaves behind while they run -----------------------
+
+
+T = TypeVar("T")
+
+
+async def finished_in_thread(call: Callable[[], T]) -> T:
+    """Return what a call returns, made in a thread.
+
+    If cancelled, the call is waited for all the same: whoever then takes its session back must not
+    meet it at work there.
+    """
+    running = asyncio.wrap_future(started(call))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await _settled(running)
+        raise
+
+
+async def _settled(running: asyncio.Future[T]) -> None:
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            continue  # the first one is raised once the call is over
+    if not running.cancelled():
+        running.exception()  # nobody asks for it any more

@@ -1,0 +1,327 @@
+"""Messages as templates want them: plain maps of role and content, without bytes.
+
+LangChain messages are mapped; maps are taken as they are, as a template of theirs expects them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from langchain_convmem.errors import InvalidMessageError
+
+MessageLike = str | BaseMessage | Mapping[str, Any] | tuple[str, Any]
+
+
+"""Text is the user's; a pair is role and content; a map holds at least `role`."""
+
+
+TemplateMessage = dict[str, Any]
+
+
+TEMPLATE_FIELDS = "template_fields"
+
+
+"""Key in `additional_kwargs` of a LangChain message: a map of what else templates read of it."""
+
+
+_MAX_DEPTH = 100
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+_BUFFERS = (bytes, bytearray, memoryview)
+
+
+_ROLES = {"ai": "assistant", "model": "assistant", "human": "user"}
+
+
+_TYPES: tuple[tuple[type[BaseMessage], str], ...] = (
+    (HumanMessage, "user"),
+    (AIMessage, "assistant"),
+    (SystemMessage, "system"),
+    (ToolMessage, "tool"),
+    (FunctionMessage, "function"),
+)
+
+
+_MEDIA = {
+    "audio": "audio",
+    "file": "file",
+    "image": "image",
+    "image_url": "image",
+    "input_audio": "audio",
+    "input_image": "image",
+    "media": "file",
+    "video": "video",
+}
+
+
+_BYTES = {"base64", "blob", "bytes", "data", "file_data"}
+
+
+"""Keys of media parts that hold what the media are made of."""
+
+
+_PLACES = ("path", "url", "file_id", "mime_type")
+
+
+_REASONING = ("reasoning", "thinking")
+
+
+REASONING_KEYS = ("reasoning_content", *_REASONING)
+
+
+_CALLS = {
+    "function_call",
+    "input_json_delta",
+    "invalid_tool_call",
+    "redacted_thinking",
+    "tool_call",
+    "tool_call_chunk",
+    "tool_use",
+}
+
+
+"""Parts that repeat what other fields say, or that are for the provider alone."""
+
+
+_DATA_URL = re.compile(r"\s*data:", re.IGNORECASE)
+
+
+def template_messages(
+    messages: Iterable[MessageLike],
+    *,
+    roles: Mapping[str, str],
+    as_parts: bool,
+    call_names: MutableMapping[str, str],
+) -> list[TemplateMessage]:
+    """Return messages as a template gets them; they share nothing with what was given.
+
+    Args:
+        messages: In order.
+        roles: What the template calls a role, where that differs.
+        as_parts: Whether the template wants text in parts; concerns LangChain messages only.
+        call_names: Names of tools by the ids of their calls; what is called here is added.
+
+    Raises:
+        InvalidMessageError: If one has no role, or holds what templates cannot read.
+        TypeError: If one is no message.
+    """
+    made = []
+    for number, message in enumerate(messages):
+        found = _template_message(message, f"message {number}", as_parts=as_parts)
+        _name_results(found, call_names)
+        given: str = found["role"]
+        role = _ROLES.get(given, given)
+        found["role"] = roles.get(role, role)
+        made.append(found)
+    return made
+
+
+def _template_message(message: Any, what: str, *, as_parts: bool) -> TemplateMessage:
+    if isinstance(message, BaseMessage):
+        return _of_langchain(message, what, as_parts=as_parts)
+    if isinstance(message, str):
+        return _of_langchain(HumanMessage(message), what, as_parts=as_parts)
+    if isinstance(message, tuple) and len(message) == len(("role", "content")):
+        content = plain(message[1], what)
+        if as_parts and isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        return _of_map({"role": message[0], "content": content}, what)
+    if isinstance(message, Mapping):
+        return _of_map(message, what)
+    raise TypeError(
+        f"{what} is a {type(message).__name__}; "
+        "pass text, a LangChain message, a map with 'role', or a pair of role and content"
+    )
+
+
+def _of_map(message: Mapping[str, Any], what: str) -> TemplateMessage:
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise InvalidMessageError(f"{what} has the role {role!r}; it needs a text such as 'user'")
+    found: TemplateMessage = plain(message, what)
+    if isinstance(found.get("content"), list):
+        found["content"] = [
+            _scrubbed(part) if isinstance(part, dict) and part.get("type") in _MEDIA else part
+            for part in found["content"]
+        ]
+    return _with_reasoning(found, found.get("reasoning"))
+
+
+def _name_results(message: TemplateMessage, call_names: MutableMapping[str, str]) -> None:
+    """Give a tool's result the tool's name, which some templates go by."""
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function", call) if isinstance(call, dict) else {}
+        if isinstance(function, dict) and isinstance(call.get("id"), str) and "name" in function:
+            call_names[call["id"]] = function["name"]
+    if message["role"] == "tool" and not message.get("name"):
+        name = call_names.get(str(message.get("tool_call_id")))
+        if name is not None:
+            message["name"] = name
+
+
+# -- LangChain messages ---------------------------------------------------------------------------
+def _of_langchain(message: BaseMessage, what: str, *, as_parts: bool) -> TemplateMessage:
+    parts, reasoning = _parts(message, what)
+    made: TemplateMessage = {"role": _role(message, what)}
+    is_result = isinstance(message, ToolMessage | FunctionMessage)
+    made["content"] = _result(parts) if is_result else _content(parts, as_parts=as_parts)
+    if message.name:
+        made["name"] = plain(message.name, what)
+    if isinstance(message, ToolMessage):
+        made["tool_call_id"] = message.tool_call_id
+    if isinstance(message, AIMessage) and message.tool_calls:
+        made["tool_calls"] = [
+            {
+                "type": "function",
+                "id": call["id"],
+                "function": {"name": call["name"], "arguments": plain(call["args"], what)},
+            }
+            for call in message.tool_calls
+        ]
+    fields = message.additional_kwargs.get(TEMPLATE_FIELDS)
+    more = plain(fields, what) if isinstance(fields, Mapping) else {}
+    return _with_reasoning({**made, **more, **made}, reasoning or None)
+
+
+def _role(message: BaseMessage, what: str) -> str:
+    if isinstance(message, ChatMessage):
+        return message.role
+    for kind, role in _TYPES:
+        if isinstance(message, kind):
+            return role
+    raise InvalidMessageError(f"{what} is a {type(message).__name__}, which no template can show")
+
+
+def _parts(message: BaseMessage, what: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the parts that a template may show, and the reasoning."""
+    given = message.content if isinstance(message.content, list) else [message.content]
+    parts, reasoning = [], []
+    for block in given:
+        part = {"type": "text", "text": block} if isinstance(block, str) else block
+        kind = part.get("type")
+        if kind in _REASONING:
+            reasoning += [part[key] for key in _REASONING if isinstance(part.get(key), str)]
+        elif kind not in _CALLS:
+            parts.append(_marker(plain(part, what)))
+    extra = message.additional_kwargs.get("reasoning_content")
+    if not reasoning and isinstance(extra, str):
+        reasoning.append(extra)
+    return parts, "".join(reasoning)
+
+
+def _content(parts: list[dict[str, Any]], *, as_parts: bool) -> str | list[dict[str, Any]]:
+    is_text = all(part.get("type") == "text" for part in parts)
+    if is_text and not as_parts:
+        return "".join(str(part.get("text", "")) for part in parts)
+    return [part for part in parts if part.get("type") != "text" or part.get("text")]
+
+
+def _result(parts: list[dict[str, Any]]) -> str:
+    """Return a tool's result as text: few templates read anything else there."""
+    content = _content(parts, as_parts=False)
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _with_reasoning(message: TemplateMessage, reasoning: Any) -> TemplateMessage:
+    """Add reasoning under the names that templates know it by."""
+    if reasoning is not None:
+        for key in REASONING_KEYS:
+            message.setdefault(key, reasoning)
+    return message
+
+
+# -- media ----------------------------------------------------------------------------------------
+def _marker(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part that says what it is and where it lies, not what it is made of."""
+    kind = _MEDIA.get(str(part.get("type")))
+    if kind is None:
+        return part
+    inner = part.get(part["type"])
+    places = _scrubbed({**(inner if isinstance(inner, dict) else {"url": inner}), **part})
+    found = {key: places[key] for key in _PLACES if isinstance(places.get(key), str)}
+    return {**found, "type": kind}
+
+
+def _scrubbed(value: Any) -> Any:
+    """Return a media part without its bytes, in whatever form they are written."""
+    if isinstance(value, list):
+        return [_scrubbed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _scrubbed(item)
+        for key, item in value.items()
+        if key not in _BYTES and not (isinstance(item, str) and _DATA_URL.match(item))
+    }
+
+
+# -- plain values ---------------------------------------------------------------------------------
+def plain(value: Any, what: str, depth: int = 0) -> Any:
+    """Return a copy of a value in types of JSON; bytes are left out of maps and lists.
+
+    Raises:
+        InvalidMessageError: If it holds anything else, or is nested too deep.
+    """
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, str):  # a subclass might act within the template
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if depth > _MAX_DEPTH:
+        raise InvalidMessageError(f"{what} is nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        return {
+            str(key): item if type(item) in _PLAIN else plain(item, f"{what}.{key}", depth + 1)
+            for key, item in value.items()
+            if not isinstance(item, _BUFFERS)
+        }
+    if isinstance(value, list | tuple):
+        return [
+            plain(item, f"{what}[{number}]", depth + 1)
+            for number, item in enumerate(value)
+            if not isinstance(item, _BUFFERS)
+        ]
+    raise InvalidMessageError(
+        f"{what} is a {type(value).__name__}; templates read text, numbers, lists and maps only"
+    )
+
+
+def template_tools(tools: Any) -> list[Any] | None:
+    """Return tools as templates want them: maps are taken as they are, the rest is described.
+
+    Args:
+        tools: None, or a sequence of maps, functions, `BaseTool` or pydantic classes.
+    """
+    if tools is None:
+        return None
+    return [_tool(tool) for tool in tools]
+
+
+def _tool(tool: Any) -> Any:
+    if isinstance(tool, Mapping):
+        return plain(tool, f"tool {tool.get('name', '')!r}")
+    if isinstance(tool, BaseTool) or callable(tool):
+        return plain(convert_to_openai_tool(tool), "tool")
+    raise TypeError(f"{tool!r} is no tool; pass a map, a function, a BaseTool or a pydantic class")

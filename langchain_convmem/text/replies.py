@@ -1,0 +1,560 @@
+"""Replies: how models write what they think, what they say and what they call."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ToolCallChunk,
+    message_chunk_to_message,
+)
+from langchain_core.messages.ai import add_ai_message_chunks
+
+from langchain_convmem.errors import ReplyFormatError
+from langchain_convmem.text.call_syntaxes import (
+    BareSyntax,
+    BareText,
+    Call,
+    JsonEnd,
+    Seen,
+    as_json_text,
+    broken,
+    json_end,
+    with_texts,
+)
+from langchain_convmem.text.reply_formats import (
+    Channel,
+    Fence,
+    ReplyFormat,
+    checked_channels,
+    reply_format,
+)
+
+_LETTERS_AND_DIGITS = string.ascii_letters + string.digits
+
+
+_SHORT_ID = 9
+
+
+_SHOWN = 200
+
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class ReplyReader:
+    """Reads one reply. What its chunks add up to does not depend on how the text was cut.
+
+    The text is `content`, always a `str`. What the model thought is
+    `additional_kwargs["reasoning_content"]`, which `content_blocks` shows as a block of reasoning
+    and chat templates know; other channels are in `additional_kwargs["channels"]`, by name. Calls
+    come whole, when their fence closes. Calls that cannot be read become `invalid_tool_calls`,
+    their `args` the text of the call as a text in JSON: whatever LangChain adds up, it never takes
+    that for arguments. The last chunk has the whole text in `response_metadata["raw_text"]`.
+
+    Line ends beside a mark belong to the mark. One reader per reply; not thread-safe.
+    """
+
+    def __init__(
+        self,
+        format: str | ReplyFormat,  # noqa: A002 - what everybody calls it
+        *,
+        channels: Sequence[Channel] | None = None,
+        prompt_end: str = "",
+        tools: bool | Sequence[Any] = True,
+        broken_calls: Literal["raise", "invalid"] = "invalid",
+        call_ids: Callable[[], str] | None = None,
+    ) -> None:
+        """Begin a reply.
+
+        Args:
+            format: How it is written; a name of `REPLY_FORMATS`, or a format.
+            channels: Its channels, in place of those of the format; none of them if it is empty.
+            prompt_end: The prompt, or its end: if it ends inside a channel, the reply starts there.
+            tools: Whether there may be calls; otherwise what looks like one is text. The tools
+                themselves, in the form of OpenAI, tell which arguments are texts where the model
+                does not.
+            broken_calls: What to do with calls that cannot be read.
+            call_ids: Makes an id for a call that the model gave none, or one given before.
+
+        Raises:
+            ConfigError: If there is no such format, or a channel has an empty name or mark.
+        """
+        form = reply_format(format)
+        chosen = form.channels if channels is None else checked_channels(channels)
+        self._parser = ReplyParser(form, chosen, prompt_end=prompt_end, tools=bool(tools))
+        self._texts = {} if isinstance(tools, bool) else text_arguments(tools)
+        self._raises = broken_calls == "raise"
+        self._new_id = call_ids or (_short_id if form.has_short_ids else _long_id)
+        self._ids: set[str] = set()
+        self._raw: list[str] = []
+        self._is_broken = False
+
+    def feed(self, text: str) -> list[AIMessageChunk]:
+        """Take what comes next, and return what is certain by now: a chunk, or nothing."""
+        # Halves of characters cannot be stored, nor sent.
+        text = _SURROGATES.sub("\ufffd", text)
+        self._raw.append(text)
+        self._parser.feed(text)
+        chunk = self._chunk()
+        return [] if chunk is None else [chunk]
+
+    def finish(self, *, finish_reason: str | None = "stop") -> list[AIMessageChunk]:
+        """Return what was held back, if anything, and the last chunk, which has no content.
+
+        Raises:
+            ReplyFormatError: If there were broken calls, and they are to be raised.
+        """
+        self._parser.finish()
+        chunk = self._chunk()
+        raw = "".join(self._raw)
+        if self._is_broken and self._raises:
+            raise ReplyFormatError(
+                f"a tool call cannot be read in the reply {raw[:_SHOWN]!r}", text=raw
+            )
+        last = AIMessageChunk(
+            content="",
+            response_metadata={"raw_text": raw, "finish_reason": finish_reason},
+            chunk_position="last",
+        )
+        return [last] if chunk is None else [chunk, last]
+
+    def _chunk(self) -> AIMessageChunk | None:
+        content = self._parser.content.take()
+        extra = self._channels()
+        calls, self._parser.calls = self._parser.calls, []
+        if not (content or extra or calls):
+            return None
+        return AIMessageChunk(
+            content=content,
+            additional_kwargs=extra,
+            tool_call_chunks=[self._call(call) for call in calls],
+        )
+
+    def _channels(self) -> dict[str, Any]:
+        """Return what is new in channels."""
+        sinks = self._parser.channels.items()
+        new = {name: text for name, sink in sinks if (text := sink.take())}
+        thought = new.pop(None, "")
+        extra: dict[str, Any] = {"reasoning_content": thought} if thought else {}
+        return {**extra, "channels": new} if new else extra
+
+    def _call(self, found: Call) -> ToolCallChunk:
+        call = with_texts(found, self._texts.get(found.name or "", ()))
+        self._is_broken = self._is_broken or call.arguments is None
+        index = len(self._ids)
+        call_id = call.id
+        if call_id is None or call_id in self._ids:
+            call_id = self._new_id()
+        while call_id in self._ids:
+            call_id = f"{call_id}_{index}"
+        self._ids.add(call_id)
+        args = as_json_text(call.text) if call.arguments is None else call.arguments
+        return ToolCallChunk(
+            name=call.name, args=args, id=call_id, index=index, type="tool_call_chunk"
+        )
+
+
+def read_reply(
+    text: str,
+    format: str | ReplyFormat,  # noqa: A002 - as above
+    *,
+    finish_reason: str | None = "stop",
+    **options: Any,
+) -> AIMessage:
+    """Return the message of a whole reply: what the chunks of a reader add up to.
+
+    Args:
+        text: The reply.
+        format: How it is written.
+        finish_reason: Why it ended.
+        **options: See `ReplyReader`.
+
+    Raises:
+        ConfigError: See `ReplyReader`.
+        ReplyFormatError: See `ReplyReader`.
+    """
+    reader = ReplyReader(format, **options)
+    chunks = [*reader.feed(text), *reader.finish(finish_reason=finish_reason)]
+    message = message_chunk_to_message(add_ai_message_chunks(chunks[0], *chunks[1:]))
+    assert isinstance(message, AIMessage)  # noqa: S101 - chunks of AI messages become AI messages
+    return message
+
+
+def _long_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _short_id() -> str:
+    return "".join(secrets.choice(_LETTERS_AND_DIGITS) for _ in range(_SHORT_ID))
+
+
+# -- A reply, taken apart while it comes ----------------------------------------------------------
+
+
+_LOOKS_LIKE_A_MARK = re.compile(r"<\S|\[/?[A-Z_]+\]")
+
+
+_Step: TypeAlias = Callable[[int, bool], int]
+
+
+"""Goes on from a place in the data, and returns up to where it came."""
+
+
+class ReplyParser:
+    """Sorts a text into content, channels and calls; equal for every way to cut the text.
+
+    Attributes:
+        content: The text outside of channels and calls.
+        channels: The text of every channel that was opened, by its name; what the model thought
+            in whatever channel, in the order of its thoughts, by None.
+        calls: The calls found so far.
+    """
+
+    def __init__(
+        self, form: ReplyFormat, channels: Sequence[Channel], *, prompt_end: str, tools: bool
+    ) -> None:
+        """Begin a reply behind the prompt that ends so."""
+        self.content = TextSink()
+        self.channels: dict[str | None, TextSink] = {}
+        self.calls: list[Call] = []
+        fences = form.fences if tools else ()
+        self._opens: dict[str, Channel | Fence | None] = {
+            **dict.fromkeys(form.marks),
+            **{fence.start: fence for fence in fences},
+            **{channel.start: channel for channel in channels},
+        }
+        self._starts = Delimiters(self._opens)
+        ends = [fence.end or fence.start for fence in fences]
+        ends += [channel.end for channel in channels]
+        self._ends = {end: Delimiters([end]) for end in ends}
+        self._bare = form.bare if tools else None
+        self._bare_text: BareText | None = None
+        self._fence: Fence | None = None
+        self._body: list[str] = []
+        # Where in the body an end was passed over first, since it seemed to stand within a text.
+        self._passed_over: int | None = None
+        self._data = self._held = ""
+        self._step: _Step = self._outside()
+        self._begin_behind(prompt_end, channels, form.marks)
+
+    def feed(self, text: str) -> None:
+        """Take what comes next."""
+        self._run(text, is_end=False)
+
+    def finish(self) -> None:
+        """Take apart what was held back; what is open is closed."""
+        self._run("", is_end=True)
+        while self._bare_text is not None or self._fence is not None:
+            if self._bare_text is not None:
+                self._end_bare(self._bare_text)
+            elif self._fence is not None:
+                self._end_fence(self._fence)
+        for sink in self.channels.values():
+            sink.mark()
+        self.content.finish()
+
+    def _run(self, text: str, *, is_end: bool) -> None:
+        self._data, self._held = self._held + text, ""
+        place = 0
+        while place < len(self._data):
+            place = self._step(place, is_end)
+
+    def _hold(self, place: int) -> int:
+        """Wait for more before what comes from here on is looked at."""
+        self._held = self._data[place:]
+        return len(self._data)
+
+    def _begin_behind(
+        self, prompt_end: str, channels: Sequence[Channel], marks: Sequence[str]
+    ) -> None:
+        for channel in channels:
+            _, start, behind = prompt_end.rpartition(channel.start)
+            if start and channel.end not in behind and not _LOOKS_LIKE_A_MARK.search(behind):
+                self._open_channel(channel)
+                return
+        # What follows may make a longer mark of it.
+        self._held = max(filter(prompt_end.endswith, marks), key=len, default="")
+
+    # -- outside of channels and fences -----------------------------------------------------------
+
+    def _outside(self) -> _Step:
+        if self._bare is None or self.content.has_text:
+            return self._in_text
+        return partial(self._in_bare, self._bare)
+
+    def _in_text(self, place: int, is_end: bool) -> int:
+        at, mark = self._starts.find(self._data, place, is_end=is_end)
+        self.content.write(self._data[place:at])
+        if mark is None:
+            return self._hold(at)
+        self.content.mark()
+        opened = self._opens[mark]
+        if isinstance(opened, Channel):
+            self._open_channel(opened)
+        elif opened is not None:
+            self._fence, self._step = opened, partial(self._in_fence, opened)
+        return at + len(mark)
+
+    # -- calls without a fence --------------------------------------------------------------------
+
+    def _in_bare(self, syntax: BareSyntax, place: int, _is_end: bool) -> int:
+        held = self._bare_text
+        bare = held or BareText(syntax, is_first=True)
+        end, seen = bare.feed(self._data, place)
+        if seen is Seen.TEXT:
+            self._bare_text, self._step = None, self._in_text
+            if held is None:
+                return place
+            self._data = bare.text + self._data[end:]
+            return 0
+        self._bare_text = bare
+        if seen is Seen.CLOSED:
+            self.calls += syntax.read(bare.text)
+            self.content.mark()
+            self._bare_text = BareText(syntax, is_first=False)
+        return end
+
+    def _end_bare(self, bare: BareText) -> None:
+        """Decide on a text that may be a call and is not closed."""
+        self._bare_text, self._step = None, self._in_text
+        if bare.is_call:
+            self.calls.append(broken(bare.text))
+            self.content.mark()
+        else:
+            self._run(bare.text, is_end=True)
+
+    # -- channels ---------------------------------------------------------------------------------
+
+    def _open_channel(self, channel: Channel) -> None:
+        name = None if channel.reasoning else channel.name
+        sink = self.channels.setdefault(name, TextSink())
+        sink.mark()
+        self._step = partial(self._in_channel, self._ends[channel.end], sink)
+
+    def _in_channel(self, ends: Delimiters, sink: TextSink, place: int, is_end: bool) -> int:
+        at, mark = ends.find(self._data, place, is_end=is_end)
+        sink.write(self._data[place:at])
+        if mark is None:
+            return self._hold(at)
+        sink.mark()
+        self.content.mark()
+        self._step = self._outside()
+        return at + len(mark)
+
+    # -- fences -----------------------------------------------------------------------------------
+
+    def _in_fence(self, fence: Fence, place: int, is_end: bool) -> int:
+        ends = self._ends[fence.end or fence.start]
+        at, mark = ends.find(self._data, place, is_end=is_end)
+        self._body.append(self._data[place:at])
+        if mark is None:
+            return self._hold(at)
+        body = "".join(self._body)
+        calls = fence.syntax(body)
+        is_broken = any(call.arguments is None for call in calls)
+        json = json_end(body) if is_broken else JsonEnd.RIGHT
+        if json is JsonEnd.IN_TEXT:
+            if self._passed_over is None:
+                self._passed_over = len(body)
+            self._body = [body, mark]
+            return at + len(mark)
+        if json is JsonEnd.WRONG and self._passed_over is not None:
+            self._data = self._close_earlier(fence, body, self._passed_over) + self._data[at:]
+            return 0
+        self._close(fence, calls)
+        return at + len(mark)
+
+    def _close(self, fence: Fence, calls: Sequence[Call]) -> None:
+        self._take(calls)
+        if fence.end:
+            self._fence, self._step = None, self._outside()
+
+    def _close_earlier(self, fence: Fence, body: str, place: int) -> str:
+        """Close where an end was passed over, as the text was broken; return what stands behind."""
+        self._close(fence, fence.syntax(body[:place]))
+        return body[place + len(fence.end or fence.start) :]
+
+    def _end_fence(self, fence: Fence) -> None:
+        """Decide on what stands behind the start of a fence that is not closed."""
+        body = "".join(self._body)
+        if self._passed_over is not None and json_end(body) is not JsonEnd.RIGHT:
+            self._run(self._close_earlier(fence, body, self._passed_over), is_end=True)
+            return
+        self._fence = None
+        if re.match(fence.begins, body):
+            self._take((fence.open_syntax or fence.syntax)(body))
+        else:
+            self.content.write(fence.start + body)
+
+    def _take(self, calls: Sequence[Call]) -> None:
+        self.calls += calls
+        self._body, self._passed_over = [], None
+        self.content.mark()
+
+
+# -- Where the text of a reply and of its channels is gathered ------------------------------------
+
+
+class TextSink:
+    """Text between marks. The line ends that stand beside a mark belong to it, not to the text.
+
+    Those at the end are held back until it is known what follows.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.has_text = False
+        self._new: list[str] = []
+        self._line_ends = 0
+        self._is_behind_mark = False
+
+    def write(self, text: str) -> None:
+        """Add text."""
+        if self._is_behind_mark:
+            text = text.lstrip("\n")
+        body = text.rstrip("\n")
+        if body:
+            self._new.append("\n" * self._line_ends + body)
+            self._line_ends = 0
+            self.has_text = True
+        if text:
+            self._is_behind_mark = False
+        self._line_ends += len(text) - len(body)
+
+    def mark(self) -> None:
+        """Note that a mark stands here."""
+        self._is_behind_mark = True
+        if not self.has_text:
+            self._line_ends = 0
+
+    def finish(self) -> None:
+        """Note that nothing follows."""
+        if not self._is_behind_mark and self._line_ends:
+            self._new.append("\n" * self._line_ends)
+        self._line_ends = 0
+
+    def take(self) -> str:
+        """Return what is new since the last time."""
+        new, self._new = "".join(self._new), []
+        return new
+
+
+# -- Where the next delimiter stands in a text that is still coming -------------------------------
+
+
+class Delimiters:
+    """Texts to look for. The leftmost wins, and of those that begin alike the longest.
+
+    That holds for a text in pieces as for the whole: what may yet become a delimiter is waited for.
+    """
+
+    def __init__(self, texts: Collection[str]) -> None:
+        """Prepare the search; none of the texts may be empty."""
+        longest_first = sorted(texts, key=len, reverse=True)
+        self._longest = max(map(len, texts), default=0)
+        self._whole = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        begun = [_beginnings(text[:-1]) for text in longest_first if text[1:]]
+        self._begun = re.compile(rf"(?:{'|'.join(begun) or '(?!)'})\Z")
+
+    def find(self, data: str, start: int, *, is_end: bool) -> tuple[int, str | None]:
+        """Return up to where there is no delimiter, and the one that stands there.
+
+        It is None if there is none, or if more text must tell. At most as much is waited for as
+        the longest is long.
+
+        Args:
+            data: The text.
+            start: Where to look from.
+            is_end: Whether no more text comes.
+        """
+        found = self._whole.search(data, start)
+        place = len(data) if found is None else found.start()
+        if not is_end:
+            begun = self._begun.search(data, max(start, len(data) - self._longest + 1))
+            if begun is not None and begun.start() <= place:
+                return begun.start(), None
+        return place, None if found is None else found.group()
+
+
+def _beginnings(text: str) -> str:
+    """Return the pattern of all beginnings of a text that are not empty."""
+    pattern = ""
+    for character in reversed(text):
+        pattern = re.escape(character) + (f"(?:{pattern})?" if pattern else "")
+    return pattern
+
+
+# -- Which arguments of tools are texts -----------------------------------------------------------
+
+
+def text_arguments(tools: Iterable[Any]) -> dict[str, frozenset[str]]:
+    """Return the names of the arguments that can only be texts, by the tool's name.
+
+    Args:
+        tools: In the form of OpenAI; what has another form tells nothing.
+    """
+    found = {}
+    for tool in tools:
+        function = _map(tool, "function") or tool
+        properties = _map(_map(function, "parameters"), "properties")
+        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
+            texts = (key for key, schema in properties.items() if _types(schema) == {"string"})
+            found[function["name"]] = frozenset(texts)
+    return found
+
+
+def _types(schema: Any) -> set[str]:
+    """Return the types that a schema names, without that of nothing."""
+    if not isinstance(schema, Mapping):
+        return set()
+    told = schema.get("type", [])
+    inner = [kind for one in schema.get("anyOf", []) for kind in _types(one)]
+    return {*([told] if isinstance(told, str) else told), *inner} - {"null"}
+
+
+def _map(holder: Any, key: str) -> Mapping[str, Any]:
+    found = holder.get(key) if isinstance(holder, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+# -- Cutting a text that comes in pieces where a stop text begins ---------------------------------
+
+
+class StopTexts:
+    """Lets a text through up to the first stop text, which may lie across pieces.
+
+    What may yet become a stop text is held back; of two that begin at one place the longer one
+    counts. However the text is cut into pieces, the same of it comes through.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Look for `texts`; empty ones are left out."""
+        self._delimiters = Delimiters({text for text in texts if text})
+        self._held = ""
+        self.found = ""
+        """The stop text that came; empty until one does."""
+
+    def feed(self, piece: str) -> str:
+        """Return what can be told of the text so far to stand before any stop text."""
+        return self._let_through(piece, is_end=False)
+
+    def rest(self) -> str:
+        """Return what was held back; no more text comes."""
+        return self._let_through("", is_end=True)
+
+    def _let_through(self, piece: str, *, is_end: bool) -> str:
+        if self.found:
+            return ""
+        data = self._held + piece
+        place, found = self._delimiters.find(data, 0, is_end=is_end)
+        self.found = found or ""
+        self._held = "" if found else data[place:]
+        return data[:place]

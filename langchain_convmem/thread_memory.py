@@ -1,0 +1,473 @@
+"""One thread of a memory, as a conversation reads and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
+
+from langchain_convmem.effects import Steps, step
+from langchain_convmem.errors import (
+    ConfigError,
+    HistoryWriteError,
+    LogError,
+    UnknownCheckpointError,
+)
+from langchain_convmem.gates import Gate
+from langchain_convmem.history import (
+    LiveThread,
+    cut_reply_steps,
+    fork_steps,
+    read_all_steps,
+    read_live_steps,
+)
+from langchain_convmem.ids import new_ulid
+from langchain_convmem.protocols import ThreadView
+from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
+from langchain_convmem.turns.messages import Reconciled, check_question, reconcile
+from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
+from langchain_convmem.turns.replies import with_free_ids
+from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
+from langchain_convmem.turns.turn import TURN_QUEUE, entry_said, start_of
+from langchain_convmem.turns.view import ModelContext, TurnEntries, TurnView, folded
+from langchain_convmem.views.codec import make_storable, role_of, text_pieces
+from langchain_convmem.views.drafts import INTERRUPTED, is_remembered
+from langchain_convmem.views.edits import rewinding, undoing
+from langchain_convmem.views.live import live_entries, retracted_ids
+from langchain_convmem.views.messages import handed_out, message_key
+from langchain_convmem.views.providers import Profile
+
+if TYPE_CHECKING:
+    from langchain_convmem.turns.turn import TurnMemory
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryThread:
+    """A thread whose log, summaries and recalled lines a conversation goes by; see `ThreadMemory`.
+
+    Thread-safe. Turns of conversations and of wrapped chains over one thread share one line.
+
+    Attributes:
+        memory: The memory.
+        key: The thread.
+        options: Budgets, and what is recalled; a send may set its own.
+        profile: Whose rules the messages keep.
+        running: Turns that have begun and are not over.
+        edited: Ids of messages that what is asked next is said instead of.
+    """
+
+    memory: TurnMemory
+    key: ThreadKey
+    options: TurnOptions
+    profile: Profile
+    running: set[str] = field(default_factory=set, repr=False, compare=False)
+    edited: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return f"thread {self.key.thread_id!r}"
+
+    @property
+    def gate(self) -> Gate:
+        """The line of all who run turns over this thread in the process."""
+        return TURN_QUEUE.gate((self.memory.log_place, self.key))
+
+    def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the config of a send with what its runs are found by; see `stamped`."""
+        return stamped(config, None, thread_id=self.key.thread_id)
+
+    # -- what is asked ----------------------------------------------------------------------------
+
+    def select_asked_steps(self, sent: Sequence[BaseMessage]) -> Steps[list[BaseMessage]]:
+        """Return what is new of what is sent, and what only this call shows; see `ThreadMemory`.
+
+        System messages steer the call that brings them. A list that holds replies and fits the
+        thread is a chat that is shown again: see `reconcile`.
+        """
+        steering = [_not_to_store(one) for one in sent if role_of(one) == "system"]
+        said = [one for one in sent if role_of(one) != "system"]
+        if not said:
+            return list(sent)
+        if _is_chat(said):
+            said = yield from self._reconcile_steps(said)
+        return [*steering, *said]
+
+    def _reconcile_steps(self, said: list[BaseMessage]) -> Steps[list[BaseMessage]]:
+        log = self.memory.log
+        thread = yield from read_live_steps(log, self.key)
+        shown = {entry.id for entry in thread.entries}
+        meant = self._compare(thread, said)
+        if meant is None:
+            thread = yield from read_all_steps(log, thread)
+            meant = cast("Reconciled", self._compare(thread, said))
+        if meant.replaces is not None:
+            if meant.replaces.id not in shown:
+                return said[-1:]  # the archive is not taken back
+            self.edited.add(meant.replaces.message_id)
+            return [said[-1].model_copy(update={"id": meant.replaces.message_id})]
+        if meant.again is not None:
+            live = [entry for entry in live_entries(thread.entries) if entry.role != "summary"]
+            is_latest = meant.again.turn_id == live[-1].turn_id
+            return [handed_out(meant.again)] if is_latest else said[-1:]
+        if len(meant.new) + len(meant.context_only) == len(said):
+            return said  # nothing of it was ever said here
+        aside = meant.context_only if meant.context_before is None else ()
+        return [*map(_not_to_store, aside), *meant.new]
+
+    def _compare(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Reconciled | None:
+        return reconcile(
+            thread.entries,
+            said,
+            is_whole=thread.part is None,
+            stored_form=self._to_stored_form,
+        )
+
+    def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
+        return self.memory.drafting.hooked(message) if is_remembered(message) else None
+
+    # -- what the model sees ----------------------------------------------------------------------
+
+    def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        """Return the summary, what was said since, and what is asked with recalled lines."""
+        look = self._look()
+        with look.trace.internal():
+            return (yield from self._view_steps(look, asked))
+
+    def _view_steps(self, look: TurnView, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
+        turn_id = new_ulid()
+        human, kept = self._find_query(asked)
+        if human is not None and not (is_remembered(human) and is_remembered(kept)):
+            # Of a question that is not stored, nothing is: no call, no result, no reply.
+            look = replace(look, options=replace(look.options, remember=False))
+        first = next((one for one in asked if is_remembered(one)), None)
+        begins = kept if first is human else first
+        is_edit = begins is not None and begins.id in self.edited
+        locate = partial(self._locate, asked, begins, turn_id, is_edit)
+        context = yield from look.view_steps(locate)
+        again = _find_replaced(context.thread.entries, begins, is_edit=is_edit)
+        self.edited.clear()
+        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1, again)
+        if not asked:
+            return ThreadView(tuple(context.view.messages), (), note)
+        query = "" if kept is None else "\n".join(text_pieces(kept))
+        context = context.with_recalled((yield from look.recall_steps(context, query)))
+        yield from look.trace.told("convmem.context", context.counts)
+        return _parted(context, asked, note)
+
+    def _look(self) -> TurnView:
+        """Return how a send looks at the thread, by the config that it runs under.
+
+        Raises:
+            ConfigError: If that sets an option that there is not, or names another user.
+        """
+        config = ensure_config()
+        configurable = config["configurable"]
+        user_id = read_user_id(configurable, current_context())
+        if None not in (user_id, self.key.user_id) and user_id != self.key.user_id:
+            msg = (
+                f"the conversation is of the user {self.key.user_id!r}, and this call names "
+                f"{user_id!r}; name that user, or none"
+            )
+            raise ConfigError(msg)
+        options = self.options.for_call(configurable)
+        return TurnView(self.memory, self.key, options, self.profile, TurnTrace(config))
+
+    def _find_query(
+        self, asked: Sequence[BaseMessage]
+    ) -> tuple[HumanMessage | None, BaseMessage | None]:
+        """Return what the user says now, and what of it may be stored and searched for.
+
+        Raises:
+            InvalidMessageError: If it is blank.
+        """
+        human = next((one for one in reversed(asked) if isinstance(one, HumanMessage)), None)
+        if human is None or not is_remembered(human):
+            return human, None
+        check_question(human)
+        return human, self.memory.drafting.hooked(human)
+
+    def _locate(
+        self,
+        asked: Sequence[BaseMessage],
+        begins: BaseMessage | None,
+        turn_id: str,
+        is_edit: bool,
+        entries: Sequence[Entry],
+    ) -> TurnEntries:
+        """Return what is asked as the turn that it would be, in the place of the same one."""
+        first = start_of(entries, None)
+        again = _find_replaced(entries, begins, is_edit=is_edit)
+        own = [
+            entry_said(
+                message, entry_id=new_ulid(), key=self.key, position=first + n, turn_id=turn_id
+            )
+            for n, message in enumerate(asked)
+        ]
+        return TurnEntries([one for one in entries if one.id not in again], own, first)
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def begin_steps(
+        self, asked: Sequence[BaseMessage], view: ThreadView, asked_ms: int
+    ) -> Steps[None]:
+        """Store what is asked before the model is called: it was said, whatever happens now."""
+        note: _Note = view.note
+        self.running.add(note.turn_id)
+        self.memory.active_turns.begin(note.turn_id)
+        drafts = [
+            replace(draft, metadata=Metadata(timing={"creation": asked_ms}))
+            for draft in (yield from self._drafts(asked, note))
+        ]
+        if drafts:
+            if note.again:
+                control = Control(tuple(note.again), "replaced")
+                drafts.insert(0, Draft(role="control", turn_id=note.turn_id, control=control))
+            try:
+                yield step(self.memory.log, "append", self.key, drafts)
+            except LogError as error:
+                msg = f"what was asked could not be stored ({error}); the model was not called"
+                raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+
+    def add_steps(
+        self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        """Store the rest of the turn in one write; then compact the thread if that is due."""
+        note: _Note = view.note
+        with note.look.trace.internal():
+            yield from self._add_steps(said, note, timing)
+
+    def _add_steps(
+        self, said: Sequence[BaseMessage], note: _Note, timing: Mapping[str, int]
+    ) -> Steps[None]:
+        drafts = yield from self._drafts(said, note)
+        if drafts:
+            known, own = drafts[-1].metadata, note.look.trace.own_tokens.counts()
+            aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
+            metadata = replace(known, timing=dict(timing), aux=aux)
+            drafts[-1] = replace(drafts[-1], metadata=metadata)
+            try:
+                yield step(self.memory.log, "append", self.key, drafts)
+                yield from note.look.trace.report_stored(drafts)
+                yield from note.look.trace.report_own_models()
+            except LogError as error:
+                msg = f"the turn could not be stored ({error}); the reply is in `text`"
+                thread_id = self.key.thread_id
+                raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+        self.running.discard(note.turn_id)
+        if drafts:
+            yield from self.memory.after_turn_steps(self.key, note.view, said)
+        self.memory.active_turns.end(note.turn_id)
+
+    def failed_steps(
+        self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
+    ) -> Steps[None]:
+        """Take back what is stored of the turn: views skip it, the log shows how far it came."""
+        note: _Note = view.note
+        try:
+            yield from self._retract_steps(said, note, reason)
+        finally:
+            self.running.discard(note.turn_id)
+            self.memory.active_turns.end(note.turn_id)
+
+    def _retract_steps(
+        self, said: Sequence[BaseMessage], note: _Note, reason: Literal["failed", "cancelled"]
+    ) -> Steps[None]:
+        log = self.memory.log
+        # Asked for, not remembered: whatever ended the turn may have hidden what a write did.
+        entries: list[Entry] = yield step(log, "entries", self.key, after=note.position)
+        # With the control entry that took an earlier answer back: it counts again.
+        stored = [one for one in entries if one.turn_id == note.turn_id]
+        try:
+            rest = yield from self._drafts(map(_unnamed, said), note)
+            if rest:
+                stored += yield step(log, "append", self.key, rest)
+        finally:  # also where the write hook refuses what was said
+            if stored:
+                control = Control(tuple(entry.id for entry in stored), reason)
+                draft = Draft(role="control", turn_id=note.turn_id, control=control)
+                yield step(log, "append", self.key, [draft])
+
+    def _drafts(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
+        if not note.look.options.remember:
+            return []
+        kept = [message for message in messages if is_remembered(message)]
+        names = {message.id for message in kept if message.id}
+        taken = yield from self._find_taken_steps(names, note.again)
+        fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
+        answers = dict(note.answers(kept))
+        drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
+        return [_mark_interrupted(draft) for draft in drafts]
+
+    def _find_taken_steps(self, names: Collection[str], gone: Collection[str]) -> Steps[set[str]]:
+        """Return those of these ids that messages of the thread bear; retracted ones do not."""
+        if not names:
+            return set()
+        log = self.memory.log
+        found: list[Entry] = yield step(log, "find", self.key, names)
+        if not found:
+            return set()
+        first = min(entry.position for entry in found)
+        later: list[Entry] = yield step(log, "entries", self.key, after=first - 1)
+        dead = retracted_ids(later)
+        return {entry.message_id for entry in found if entry.id not in {*dead, *gone}}
+
+    # -- looking back -----------------------------------------------------------------------------
+
+    def messages_steps(self) -> Steps[list[BaseMessage]]:
+        """Return copies of all that was said, whatever summaries cover it."""
+        return [handed_out(entry) for entry in (yield from self._said())]
+
+    def _said(self) -> Steps[list[Entry]]:
+        entries = yield from self._entries()
+        return [
+            entry
+            for entry in live_entries(entries)
+            if entry.role != "summary" and entry.turn_id not in self.running
+        ]
+
+    def _entries(self) -> Steps[list[Entry]]:
+        entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
+        return entries
+
+    def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
+        """Take back the last exchanges; see `ConversationHistory.undo`."""
+        drafts, undone = undoing((yield from self._entries()), turns)
+        yield from self._appended(drafts)
+        return [handed_out(entry) for entry in undone]
+
+    def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
+        """Cut a reply to what was heard of it; see `ConversationHistory.cut_reply`."""
+        log, drafting = self.memory.log, self.memory.drafting
+        cut = yield from cut_reply_steps(log, self.key, drafting, heard, message_id)
+        return None if cut is None else handed_out(cut)
+
+    def mark_steps(self) -> Steps[Any]:
+        """Return the id of the last message; None if nothing was said."""
+        said = yield from self._said()
+        return message_key(said[-1]) if said else None
+
+    def rewind_steps(self, mark: Any) -> Steps[None]:
+        """Take back what was said since a mark; see `ThreadMemory`."""
+        try:
+            drafts = rewinding((yield from self._entries()), mark)
+        except LookupError as error:
+            raise UnknownCheckpointError(
+                f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
+            ) from error
+        yield from self._appended(drafts)
+
+    def _appended(self, drafts: Sequence[Draft]) -> Steps[None]:
+        if drafts:
+            yield step(self.memory.log, "append", self.key, drafts)
+
+    def branch_steps(self) -> Steps[MemoryThread]:
+        """Return a fork of the thread, without the turn that runs."""
+        last = (yield from self.mark_steps()) if self.running else None
+        if self.running and last is None:
+            return replace(
+                self, key=ThreadKey(self.key.user_id, new_ulid()), running=set(), edited=set()
+            )
+        key = yield from fork_steps(self.memory.log, self.key, last, None)
+        return replace(self, key=key, running=set(), edited=set())
+
+
+class _Note(NamedTuple):
+    """How a turn looked at the thread, what it saw, and how its entries are found.
+
+    Attributes:
+        look: How it looked, and where that is reported.
+        view: What the thread showed.
+        human: What the user says.
+        kept: What the write hook left of it.
+        turn_id: The turn's id in the log.
+        position: No entry of the turn stands at or before it.
+        again: Ids of the entries of the same turn as it was before: the message was sent again.
+    """
+
+    look: TurnView
+    view: Context
+    human: HumanMessage | None
+    kept: BaseMessage | None
+    turn_id: str
+    position: int
+    again: Collection[str] = ()
+
+    def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
+        """Yield what the write hook, asked for the view, answered to the user's message."""
+        for number, message in enumerate(messages):
+            if message is self.human:
+                yield number, self.kept
+
+
+def _is_chat(said: Sequence[BaseMessage]) -> bool:
+    """Return whether a list shows a chat: a reply, and in the end what the user says now."""
+    *before, last = said
+    is_result = isinstance(said[0], ToolMessage)  # of a call that waits for it
+    return (
+        isinstance(last, HumanMessage)
+        and bool(text_pieces(last))
+        and not is_result
+        and any(role_of(one) == "assistant" for one in before)
+    )
+
+
+def _find_replaced(
+    entries: Sequence[Entry], begins: BaseMessage | None, *, is_edit: bool
+) -> list[str]:
+    """Return the ids of what a turn takes the place of, if it begins with a message of the thread.
+
+    Args:
+        entries: The thread.
+        begins: What is asked first, as it would be stored.
+        is_edit: Whether it is said instead of the message of its id, and of all that follows that;
+            else it is the latest turn that is answered anew, if this says the same.
+    """
+    if not isinstance(begins, HumanMessage) or not begins.id:
+        return []
+    live = [entry for entry in live_entries(entries) if entry.role != "summary"]
+    if is_edit:
+        numbers = [n for n, one in enumerate(live) if begins.id == one.message_id]
+        return [entry.id for entry in live[numbers[-1] :]] if numbers else []
+    turn = [entry for entry in live if entry.turn_id == live[-1].turn_id]
+    said = turn[0].message if turn else None
+    is_same = isinstance(said, HumanMessage) and said.content == begins.content
+    return [entry.id for entry in turn] if is_same and begins.id == turn[0].message_id else []
+
+
+def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:
+    """Return what was seen in two: what was said before, and what is asked."""
+    names = {message.id for message in asked}
+    messages = context.view.messages
+    first = len(messages)
+    while first and messages[first - 1].id in names:
+        first -= 1
+    before, now = messages[:first], list(messages[first:])
+    for number in reversed(range(len(now))):
+        human = now[number]
+        if isinstance(human, HumanMessage):
+            # Templates put the parts of a message together without a space between them.
+            now[number] = folded(human, context.recalled and f"{context.recalled}\n\n")
+            break
+    return ThreadView(tuple(before), tuple(now), note)
+
+
+def _mark_interrupted(draft: Draft) -> Draft:
+    """Return a draft whose entry says that the reply was cut off, if the message does."""
+    message = draft.message
+    if message is None or not message.response_metadata.get(INTERRUPTED):
+        return draft
+    known = draft.metadata
+    return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
+
+
+def _not_to_store(message: BaseMessage) -> BaseMessage:
+    marked = {**message.additional_kwargs, "remember": False}
+    return message.model_copy(update={"additional_kwargs": marked})
+
+
+def _unnamed(message: BaseMessage) -> BaseMessage:
+    # The same message may be sent again, and is no repetition then.
+    return message.model_copy(update={"id": None})

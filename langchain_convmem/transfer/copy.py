@@ -1,0 +1,484 @@
+"""Copying a log into another, owner by owner, in the order of their changes.
+
+A state document in the other log keeps, per owner, how far the copy has come, so that an
+interrupted copy goes on from there. What the document does not know is recognised by its keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left, insort
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from langchain_convmem.effects import Steps, arun, run, step
+from langchain_convmem.errors import ConfigError, LogError
+from langchain_convmem.protocols import MessageLog, OwnerListing, ThreadState
+from langchain_convmem.records import (
+    Changes,
+    Control,
+    Cover,
+    Draft,
+    Entry,
+    Owner,
+    StateDocument,
+    ThreadInfo,
+    ThreadKey,
+)
+from langchain_convmem.transfer.formats.convmem import redraft
+
+_PAGE = 500
+"""Entries per read."""
+_STATE_THREAD = "convmem copies"
+"""Beside which thread of a user the document stands; no entry is ever written there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortThread:
+    """A thread of which the other log holds less.
+
+    Attributes:
+        key: The thread.
+        expected: Entries in the log it was copied from.
+        found: Entries in the log it was copied to.
+    """
+
+    key: ThreadKey
+    expected: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What a copy did.
+
+    Attributes:
+        owners: Whose entries were looked at.
+        threads: Their threads.
+        entries: Their entries.
+        written: Entries that were not in the other log before.
+        short: Threads of which the other log holds fewer entries, counted at the end: something
+            was forgotten there, or has gone wrong.
+    """
+
+    owners: int
+    threads: int
+    entries: int
+    written: int
+    short: tuple[ShortThread, ...]
+
+
+def copy_log(
+    source: MessageLog,
+    target: MessageLog,
+    *,
+    source_name: str,
+    owners: Iterable[Owner] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> CopyReport:
+    """Copy everything that `source` holds into `target`; copying twice doubles nothing.
+
+    Messages, metadata, edits and summaries are kept, and the ids by which messages and turns are
+    known. Ids of entries and positions are the other log's own. State documents and indexes are
+    not copied: they are made again; nor is what is added to an entry's metadata after the entry was
+    copied. While a copy runs, nobody else should write to its threads in
+    `target`.
+
+    Args:
+        source: Stays open, and may be written to meanwhile.
+        target: Stays open.
+        source_name: Names `source` in the document that keeps how far the copy has come.
+        owners: Whose entries; None is all, which needs `source` to be an `OwnerListing`.
+        progress: Called with the entries looked at, and all.
+
+    Raises:
+        ConfigError: If `target` keeps no state documents, or `source` cannot list its owners.
+        LogError: If two copies of the same log run at once; start one of them again.
+    """
+    return run(_LogCopy(source, target, source_name, progress).steps(owners))
+
+
+async def acopy_log(
+    source: MessageLog,
+    target: MessageLog,
+    *,
+    source_name: str,
+    owners: Iterable[Owner] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> CopyReport:
+    """Copy everything that `source` holds into `target`; see `copy_log`."""
+    return await arun(_LogCopy(source, target, source_name, progress).steps(owners))
+
+
+@dataclass(slots=True)
+class _LogCopy:
+    """One run of a copy."""
+
+    source: MessageLog
+    target: MessageLog
+    source_name: str
+    progress: Callable[[int, int], None]
+    done: int = 0
+    total: int = 0
+    written: int = 0
+    replays: dict[ThreadKey, Replay] = field(default_factory=dict)
+
+    def steps(self, owners: Iterable[Owner] | None) -> Steps[CopyReport]:
+        if not isinstance(self.target, ThreadState):
+            msg = f"{self.target!r} keeps no state documents; copy into a log that does"
+            raise ConfigError(msg)
+        wanted = list(owners) if owners is not None else (yield from self._list_owners())
+        wanted_owners = frozenset(wanted)
+        listed: dict[ThreadKey, ThreadInfo] = {}
+        for user_id in dict.fromkeys(owner.user_id for owner in wanted):
+            infos = yield step(self.source, "threads", user_id)
+            listed.update((info.key, info) for info in infos if info.key.owner in wanted_owners)
+        self.total = sum(info.entries for info in listed.values())
+        for owner in wanted:
+            yield from self._copy_owner(owner, _count_entries(listed.values(), owner))
+        short = yield from self._verify(listed)
+        self.progress(self.total, self.total)
+        return CopyReport(len(wanted), len(listed), self.total, self.written, short)
+
+    def _list_owners(self) -> Steps[list[Owner]]:
+        if not isinstance(self.source, OwnerListing):
+            msg = f"{self.source!r} cannot list its users; name those whose entries to copy"
+            raise ConfigError(msg)
+        found: list[Owner] = yield step(self.source, "owners")
+        return found
+
+    def _copy_owner(self, owner: Owner, count: int) -> Steps[None]:
+        document = _StateDocument(self.target, owner, self.source_name)
+        cursor, generation = yield from document.read()
+        before = self.done
+        self.replays.clear()
+        while True:
+            page: Changes = yield step(self.source, "changes", owner, cursor, limit=_PAGE)
+            if page.generation != generation and cursor:
+                # Something was forgotten: what is before the cursor may no longer be what it was.
+                cursor, generation = 0, page.generation
+                continue
+            generation = page.generation
+            if not page.entries:
+                break
+            yield from self._copy_page(page.entries)
+            cursor = page.cursor
+            if all(replay.is_settled for replay in self.replays.values()):
+                yield from document.write(cursor, generation)
+            self.done += len(page.entries)
+            self.progress(min(self.done, self.total), self.total)
+        for replay in self.replays.values():
+            yield from replay.finish()
+        self.written += sum(replay.written for replay in self.replays.values())
+        yield from document.write(cursor, generation)
+        self.done = before + count
+        self.progress(self.done, self.total)
+
+    def _copy_page(self, entries: Sequence[Entry]) -> Steps[None]:
+        for key, run_of_thread in groupby(entries, key=lambda entry: entry.key):
+            replay = self.replays.get(key)
+            if replay is None:
+                replay = self.replays[key] = yield from self._begin_replay(key)
+            yield from replay.feed(list(run_of_thread))
+
+    def _begin_replay(self, key: ThreadKey) -> Steps[Replay]:
+        """Return the replay of a thread, which knows what was copied before."""
+        replay = Replay(self.target, key)
+        there: list[Entry] = yield step(self.target, "entries", key)
+        if there:
+            here: list[Entry] = yield step(self.source, "entries", key)
+            yield from replay.begin(here, there)
+        return replay
+
+    def _verify(self, listed: dict[ThreadKey, ThreadInfo]) -> Steps[tuple[ShortThread, ...]]:
+        found: dict[ThreadKey, int] = {}
+        for user_id in dict.fromkeys(key.user_id for key in listed):
+            infos = yield step(self.target, "threads", user_id)
+            found.update((info.key, info.entries) for info in infos)
+        return tuple(
+            ShortThread(key, info.entries, found.get(key, 0))
+            for key, info in listed.items()
+            if found.get(key, 0) < info.entries
+        )
+
+
+def _count_entries(infos: Iterable[ThreadInfo], owner: Owner) -> int:
+    return sum(info.entries for info in infos if info.key.owner == owner)
+
+
+class _StateDocument:
+    """Keeps how far the copy of one owner's entries has come."""
+
+    def __init__(self, log: MessageLog, owner: Owner, source_name: str) -> None:
+        anonymous = owner.thread_id
+        self._log = log
+        self._key = ThreadKey(owner.user_id, _STATE_THREAD if anonymous is None else anonymous)
+        digest = hashlib.blake2b(source_name.encode("utf-8", "surrogatepass"), digest_size=12)
+        self._name = f"copy of {digest.hexdigest()}"
+        self._version: int | None = None
+        self._value = {"cursor": 0, "generation": 0}
+
+    def read(self) -> Steps[tuple[int, int]]:
+        """Return the cursor to go on from, and the generation it was read in."""
+        found: StateDocument | None = yield step(self._log, "get_state", self._key, self._name)
+        if found is not None:
+            self._value, self._version = found.value, found.version
+        return self._value["cursor"], self._value["generation"]
+
+    def write(self, cursor: int, generation: int) -> Steps[None]:
+        """Keep the cursor, unless another copy kept one meanwhile."""
+        value = {"cursor": cursor, "generation": generation}
+        if value == self._value:
+            return
+        written: StateDocument | None = yield step(
+            self._log, "set_state", self._key, self._name, value, expected=self._version
+        )
+        if written is None:
+            raise LogError("another copy of the same log is running; start again when it is done")
+        self._value, self._version = value, written.version
+
+
+# -- one thread: its entries in order, each once --------------------------------------------------
+
+_BATCH = 200
+"""Entries per append."""
+
+
+class Replay:
+    """Copies the entries of one thread, fed in order of position. Not thread-safe.
+
+    The thread in the other log may hold an earlier part of the copy; while it is being copied,
+    nobody else should write there.
+    """
+
+    def __init__(self, log: MessageLog, key: ThreadKey) -> None:
+        """Prepare to write into the thread `key` of `log`; `begin` comes next."""
+        self._log = log
+        self._key = key
+        self._ids: dict[str, str] = {}
+        self._positions: list[tuple[int, int]] = []
+        self._mark: Entry | None = None
+        self._last = 0
+        self.written = 0
+        """Entries that were not there before."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was fed is written: no mark waits for its new text."""
+        return self._mark is None
+
+    def begin(self, source: Sequence[Entry], target: Sequence[Entry]) -> Steps[None]:
+        """Recognise what was copied before.
+
+        Args:
+            source: All entries of the thread; may be empty where `target` is.
+            target: All entries of the thread in the other log.
+        """
+        found = match_copies(source, target)
+        self._last = target[-1].position if target else 0
+        for entry in source:
+            if entry.id in found:
+                yield from self._adopt(entry, found[entry.id])
+
+    def feed(self, entries: Sequence[Entry]) -> Steps[None]:
+        """Write those of the entries that are not there yet."""
+        batch: list[Entry] = []
+        for entry in entries:
+            if entry.id in self._ids:
+                continue
+            if self._mark is not None or _refers(entry) or len(batch) >= _BATCH:
+                yield from self._write(batch)
+                batch = []
+            mark, self._mark = self._mark, None
+            if mark is not None and _find_replacement(mark) == entry.id:
+                yield from self._write_replacement(mark, entry)
+                continue
+            yield from self._write([mark] if mark is not None else [])
+            if _find_replacement(entry) is None or _find_replacement(entry) in self._ids:
+                batch.append(entry)
+            else:
+                # It names the id of the new text, which follows right after it.
+                self._mark = entry
+        yield from self._write(batch)
+
+    def finish(self) -> Steps[None]:
+        """Write a mark whose new text never came: somebody had it forgotten."""
+        mark, self._mark = self._mark, None
+        yield from self._write([mark] if mark is not None else [])
+
+    def _write(self, entries: list[Entry]) -> Steps[None]:
+        if not entries:
+            return
+        drafts = [self._translate(entry) for entry in entries]
+        before = self._last
+        copies = yield step(self._log, "append", self._key, drafts, relaxed=True)
+        for entry, copy in zip(entries, copies, strict=True):
+            self.written += copy.position > before
+            self._settle(entry, copy)
+
+    def _write_replacement(self, mark: Entry, entry: Entry) -> Steps[None]:
+        """Write a new text, then the mark that puts it in the old one's place.
+
+        The log makes the mark by itself where the old text is still there under the same key.
+        """
+        before = self._last
+        yield from self._write([entry])
+        new_id = self._ids[entry.id]
+        retracted = () if mark.control is None else mark.control.retracts
+        expected = [self._translate_id(other) for other in retracted]
+        if expected == [new_id]:
+            return  # a write hook made both texts the same, so nothing was replaced
+        later: list[Entry] = yield step(self._log, "entries", self._key, after=before)
+        made = [item for item in later if item.control and item.control.replacement == new_id]
+        if made and made[0].control and list(made[0].control.retracts) == expected:
+            self.written += 1
+            yield from self._adopt(mark, made[0])
+            return
+        if made:
+            # Another version counts under the key, which the original left as it was.
+            undo = Draft(role="control", control=Control((made[0].id,), "rewind"))
+            yield step(self._log, "append", self._key, [undo], relaxed=True)
+        yield from self._write([mark])
+
+    def _adopt(self, entry: Entry, copy: Entry) -> Steps[None]:
+        """Take what is there for the entry's copy; a mark that the log made is completed."""
+        said, there = entry.metadata, copy.metadata
+        if entry.control is not None and there != said:
+            yield step(
+                self._log,
+                "annotate",
+                self._key,
+                copy.id,
+                attributes=said.attributes[len(there.attributes) :],
+                timing=said.timing,
+                aux=said.aux,
+            )
+        self._settle(entry, copy)
+
+    def _settle(self, entry: Entry, copy: Entry) -> None:
+        self._ids[entry.id] = copy.id
+        if entry.control is None:
+            insort(self._positions, (entry.position, copy.position))
+        self._last = max(self._last, copy.position)
+
+    # -- in the other log's words ---------------------------------------------------------------
+
+    def _translate(self, entry: Entry) -> Draft:
+        draft = redraft(entry)
+        message = entry.message
+        if message is not None and not message.id:
+            message = message.model_copy(update={"id": entry.id})
+        known = entry.metadata
+        summary_ids = tuple(self._ids.get(other, other) for other in known.summary_ids)
+        return replace(
+            draft,
+            message=message,
+            metadata=replace(known, summary_ids=summary_ids),
+            control=None if entry.control is None else self._translate_control(entry.control),
+            cover=None if entry.cover is None else self._translate_cover(entry.cover),
+        )
+
+    def _translate_control(self, control: Control) -> Control:
+        new = control.replacement
+        return replace(
+            control,
+            retracts=tuple(self._translate_id(other) for other in control.retracts),
+            replacement=None if new is None else self._ids.get(new),
+        )
+
+    def _translate_id(self, entry_id: str) -> str:
+        """Return the copy's id; of what was forgotten, an id that stands in the same place.
+
+        Views put a replacement where the retracted entry stood, and find that place by the ids
+        before it.
+        """
+        if entry_id in self._ids:
+            return self._ids[entry_id]
+        before = [copy for original, copy in self._ids.items() if original < entry_id]
+        return f"{max(before, default='')} {entry_id}"
+
+    def _translate_cover(self, cover: Cover) -> Cover:
+        return replace(cover, ranges=tuple(self._translate_range(*pair) for pair in cover.ranges))
+
+    def _translate_range(self, first: int, last: int) -> tuple[int, int]:
+        """Return the positions of the copies of what lies within.
+
+        Where nothing is left of it, a range that holds nothing, in the same place: views keep a
+        summary after what was said before it.
+        """
+        start = bisect_left(self._positions, (first, 0))
+        end = bisect_left(self._positions, (last + 1, 0))
+        inside = [copy for _, copy in self._positions[start:end]]
+        if inside:
+            return min(inside), max(inside)
+        before = self._positions[start - 1][1] if start else 0
+        return before + 1, before
+
+
+def _refers(entry: Entry) -> bool:
+    return entry.control is not None or entry.cover is not None
+
+
+def _find_replacement(entry: Entry) -> str | None:
+    """Return the id of the new text, for a mark of replacement."""
+    return None if entry.control is None else entry.control.replacement
+
+
+# -- what was copied before ------------------------------------------------------------------------
+
+
+def match_copies(source: Sequence[Entry], target: Sequence[Entry]) -> dict[str, Entry]:
+    """Return the entry of `target` that each entry of `source` became, by the latter's id.
+
+    Entries that were not copied are left out.
+
+    Args:
+        source: A thread's entries in order of position.
+        target: Those of the thread they were copied to, in order of position.
+    """
+    waiting: dict[Hashable, deque[Entry]] = defaultdict(deque)
+    for entry in target:
+        waiting[_identify(entry)].append(entry)
+    found = {}
+    for entry in source:
+        same = waiting.get(_identify(entry))
+        while same:
+            candidate = same.popleft()
+            if _is_copy(candidate, entry):
+                found[entry.id] = candidate
+                break
+    _match_replacements(source, target, found)
+    return found
+
+
+def _identify(entry: Entry) -> Hashable:
+    """Return what a copy has in common with its original."""
+    if entry.message is not None:
+        return entry.message.id or entry.id
+    reason = None if entry.control is None else entry.control.reason
+    return entry.role, reason, entry.turn_id, entry.metadata.timing.get("creation"), entry.contents
+
+
+def _is_copy(candidate: Entry, entry: Entry) -> bool:
+    if candidate.message is None or entry.message is None:
+        return True
+    return candidate.message.model_copy(update={"id": entry.message.id}) == entry.message
+
+
+def _match_replacements(
+    source: Sequence[Entry], target: Sequence[Entry], found: dict[str, Entry]
+) -> None:
+    """Add the marks of replacement that the other log made by itself."""
+    marks = {
+        entry.control.replacement: entry
+        for entry in target
+        if entry.control is not None and entry.control.replacement is not None
+    }
+    for entry in source:
+        if entry.control is None or entry.control.replacement is None or entry.id in found:
+            continue
+        new = found.get(entry.control.replacement)
+        if new is not None and new.id in marks:
+            found[entry.id] = marks[new.id]

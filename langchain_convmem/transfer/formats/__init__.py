@@ -1,0 +1,87 @@
+"""The tables of formats, one file each. A format is known by a file's content, never by its name.
+
+To add one: a module with `FORM` (what such a file looks like, in one phrase), a function that says
+whether a file is meant to be of this format, and one that returns its threads; then a line below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from langchain_convmem.transfer.formats import (
+    chatgpt,
+    checkpoints,
+    claude,
+    convmem,
+    dialogue,
+    dynamodb_history,
+    jsonl,
+    locomo,
+    openai,
+    sql_history,
+)
+from langchain_convmem.transfer.source import Database, Source
+from langchain_convmem.transfer.threads import ImportedThread
+
+__all__ = ["DATABASE_READERS", "READERS", "DatabaseReader", "Reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One format of text.
+
+    Attributes:
+        name: What a caller calls it, who knows what the file must be.
+        form: What such a file looks like, for the sentence about a file that fits none.
+        fits: Whether a file is meant to be of this format; it may still be a bad one.
+        read: The file's threads; the second argument renames the only one.
+    """
+
+    name: str
+    form: str
+    fits: Callable[[Source], bool]
+    read: Callable[[Source, str | None], list[ImportedThread]]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseReader:
+    """One kind of SQLite file; see `Reader`."""
+
+    name: str
+    form: str
+    fits: Callable[[Database], bool]
+    read: Callable[[Database, str | None], list[ImportedThread]]
+
+
+READERS = (
+    # Those that may be lines stand first: the others need the file to be one JSON document.
+    Reader("convmem", convmem.FORM, convmem.fits_export, convmem.read_export),
+    Reader(
+        "dynamodb_history",
+        dynamodb_history.FORM,
+        dynamodb_history.fits_dynamodb,
+        dynamodb_history.read_dynamodb,
+    ),
+    Reader("jsonl", jsonl.FORM, jsonl.fits_jsonl, jsonl.read_jsonl),
+    Reader("openai", openai.FORM, openai.fits_openai, openai.read_openai),
+    Reader("chatgpt", chatgpt.FORM, chatgpt.fits_chatgpt, chatgpt.read_chatgpt),
+    Reader("claude", claude.FORM, claude.fits_claude, claude.read_claude),
+    Reader("dialogue", dialogue.FORM, dialogue.fits_dialogue, dialogue.read_dialogue),
+    Reader("locomo", locomo.FORM, locomo.fits_locomo, locomo.read_locomo),
+)
+
+DATABASE_READERS = (
+    DatabaseReader(
+        "checkpoints",
+        checkpoints.FORM,
+        checkpoints.fits_checkpoints,
+        checkpoints.read_checkpoints,
+    ),
+    DatabaseReader(
+        "sql_history",
+        sql_history.FORM,
+        sql_history.fits_sql_history,
+        sql_history.read_sql_history,
+    ),
+)

@@ -1,0 +1,303 @@
+"""What files become: threads of messages, whose ids are the same at every import."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.records import Entry
+from langchain_convmem.transfer.messages import FoundMessage, ImportedLine, build_line_message
+from langchain_convmem.transfer.source import Node, refuse
+from langchain_convmem.views.codec import draft_of, encode_body, line_time_ms, role_of
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedThread:
+    """One dialogue, ready to be stored.
+
+    Attributes:
+        thread_id: Its thread.
+        messages: In order; each has an id, unique in the thread and the same at every import.
+        sessions: How many sessions the dialogue has.
+        branch_of: For a branch that the dialogue left: the thread of the dialogue. The branch
+            holds what is not in that thread; the first of its messages names the one it followed
+            (`additional_kwargs["branched_from"]`).
+        entries: For an exported thread: its entries, edits and summaries included.
+    """
+
+    thread_id: str
+    messages: tuple[BaseMessage, ...]
+    sessions: int
+    branch_of: str | None = None
+    entries: tuple[Entry, ...] = ()
+
+    def __len__(self) -> int:
+        """Return how many entries it makes."""
+        return len(self.entries or self.messages)
+
+
+# -- building -------------------------------------------------------------------------------------
+
+
+def build_line_thread(thread_id: str, lines: Sequence[ImportedLine], path: str) -> ImportedThread:
+    """Return the thread that the lines of the file `path` make.
+
+    Raises:
+        ImportFormatError: If two lines have the same id, or one cannot be stored.
+    """
+    return build_thread(thread_id, [build_line_message(line) for line in lines], path)
+
+
+def build_thread(
+    thread_id: str,
+    found: Sequence[FoundMessage],
+    path: str,
+    *,
+    number_repeats: bool = False,
+    branch_of: str | None = None,
+) -> ImportedThread:
+    """Return the thread that the messages of the file `path` make; they get ids where they lack.
+
+    Args:
+        thread_id: The thread.
+        found: In order.
+        path: The file.
+        number_repeats: Give the second message of an id the id `id~2`, instead of refusing it.
+        branch_of: The thread it is a branch of.
+
+    Raises:
+        ImportFormatError: If two messages have the same id, or one cannot be stored.
+    """
+    places: dict[str, str] = {}
+    for number, item in enumerate(found, start=1):
+        own_id = item.message.id or _derive_id(number, item.message)
+        if number_repeats:
+            own_id = _number_repeat(own_id, places)
+        if own_id in places:
+            first = places[own_id]
+            refuse(path, item.location, f"the id {own_id!r} is taken already, by {first}")
+        places[own_id] = item.location
+        item.message.id = own_id
+        _check_storable(item, path)
+    messages = tuple(item.message for item in found)
+    return ImportedThread(thread_id, messages, count_sessions(messages), branch_of)
+
+
+def _number_repeat(own_id: str, taken: dict[str, str]) -> str:
+    repeat = own_id
+    number = 1
+    while repeat in taken:
+        number += 1
+        repeat = f"{own_id}~{number}"
+    return repeat
+
+
+def _derive_id(number: int, message: BaseMessage) -> str:
+    """Return the same id for the same message at the same place, so that nothing doubles."""
+    body = f"{number}\x00{role_of(message)}\x00{_payload_of(message)}"
+    digest = hashlib.blake2b(body.encode("utf-8", "surrogatepass"), digest_size=12)
+    return f"line-{digest.hexdigest()}"
+
+
+def _payload_of(message: BaseMessage) -> str:
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    answered = message.tool_call_id if isinstance(message, ToolMessage) else None
+    if isinstance(message.content, str) and not calls and answered is None:
+        return message.content
+    return json.dumps([message.content, calls, answered], sort_keys=True, default=repr)
+
+
+def _check_storable(item: FoundMessage, path: str) -> None:
+    try:
+        encode_body(draft_of(item.message))
+    except InvalidMessageError as error:
+        refuse(path, item.location, f"this message cannot be stored: {error}")
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+_SESSION_GAP_MS = 30 * 60 * 1000
+
+
+def count_sessions(messages: Sequence[BaseMessage]) -> int:
+    """Return how many sessions the messages of a thread make."""
+    return sum(
+        before is None or _starts_session(before, message)
+        for before, message in zip((None, *messages), messages, strict=False)
+    )
+
+
+def _starts_session(before: BaseMessage, message: BaseMessage) -> bool:
+    labels = [item.additional_kwargs.get("session") for item in (before, message)]
+    if labels != [None, None]:
+        return bool(labels[0] != labels[1])
+    earlier, later = line_time_ms(before), line_time_ms(message)
+    return earlier is not None and later is not None and later - earlier > _SESSION_GAP_MS
+
+
+# -- naming ---------------------------------------------------------------------------------------
+
+
+def rename_threads(
+    threads: Iterable[ImportedThread], thread_id: str | None, path: str
+) -> list[ImportedThread]:
+    """Return the threads of a file under the name that was asked for, if any.
+
+    Args:
+        threads: All threads of the file.
+        thread_id: Takes the place of the only dialogue's name, its branches' names included.
+        path: The file.
+
+    Raises:
+        ImportFormatError: If two threads have the same name, or `thread_id` should name several.
+    """
+    found = list(threads)
+    dialogues = [thread for thread in found if thread.branch_of is None]
+    if not dialogues:
+        refuse(path, "", "holds no message; expected at least one")
+    [(name, count)] = Counter(thread.thread_id for thread in found).most_common(1)
+    if count > 1:
+        refuse(path, "", f"holds {count} dialogues named {name!r}; their names must differ")
+    if thread_id is None:
+        return found
+    if len(dialogues) > 1:
+        refuse(path, "", f"holds {len(dialogues)} dialogues; one thread id cannot name them")
+    return [_rename(thread, dialogues[0].thread_id, thread_id) for thread in found]
+
+
+def _rename(thread: ImportedThread, old: str, new: str) -> ImportedThread:
+    name = new + thread.thread_id.removeprefix(old)
+    return replace(thread, thread_id=name, branch_of=new if thread.branch_of else None)
+
+
+# -- a dialogue that was edited: a tree -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A dialogue of an export, in which messages were edited or generated anew.
+
+    Attributes:
+        thread_id: Its name.
+        root: Where it stands in the file.
+        parents: The node before each node, in the order of the file.
+        current: The last node of the path that counts, where the file names it.
+        messages: Reads a node; it may hold no message, or several.
+    """
+
+    thread_id: str
+    root: Node
+    parents: Mapping[str, str | None]
+    current: str | None
+    messages: Callable[[str], list[FoundMessage]]
+
+
+def build_tree_threads(tree: Tree) -> list[ImportedThread]:
+    """Return the dialogue's thread, then a thread per branch: `<id>~branch-1`, `-2`, ...
+
+    A dialogue without any message makes no thread.
+
+    Raises:
+        ImportFormatError: If the nodes follow each other in a circle, or a message is bad.
+    """
+    if not tree.parents:
+        return []
+    try:
+        found = split_branches(tree.parents, find_main_leaf(tree.parents, tree.current))
+    except ValueError as error:
+        refuse(tree.root.path, tree.root.location, str(error))
+    read = [(_read_branch(tree, branch), branch) for branch in found]
+    threads = []
+    for number, (messages, branch) in enumerate(pair for pair in read if pair[0]):
+        name, origin = tree.thread_id, None
+        if number > 0:
+            name, origin = f"{name}~branch-{number}", name
+            _mark_origin(messages[0], tree, branch)
+        threads.append(build_thread(name, messages, tree.root.path, branch_of=origin))
+    return threads
+
+
+def _read_branch(tree: Tree, branch: Branch) -> list[FoundMessage]:
+    return [found for node in branch.nodes for found in tree.messages(node)]
+
+
+def _mark_origin(first: FoundMessage, tree: Tree, branch: Branch) -> None:
+    """Let a branch tell which message it followed: the nearest one that says something."""
+    node = branch.parent
+    while node is not None:
+        before = tree.messages(node)
+        if before:
+            first.message.additional_kwargs["branched_from"] = before[-1].message.id
+            return
+        node = tree.parents.get(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A stretch of a tree.
+
+    Attributes:
+        nodes: In order, away from the root.
+        parent: The node that the first of them follows; None for a root.
+    """
+
+    nodes: tuple[str, ...]
+    parent: str | None
+
+
+def find_main_leaf(parents: Mapping[str, str | None], current: str | None) -> str:
+    """Return the last node of the path that counts: `current`, else the last leaf of the file.
+
+    Args:
+        parents: The node before each node, in the order of the file; at least one.
+        current: The node that the file calls the current one, if it does.
+    """
+    if current in parents and current is not None:
+        return current
+    inner = set(parents.values())
+    leaves = [node for node in parents if node not in inner]
+    # In a circle no node is the last; whoever walks it will notice.
+    return leaves[-1] if leaves else next(iter(parents))
+
+
+def split_branches(parents: Mapping[str, str | None], leaf: str) -> list[Branch]:
+    """Return the path to `leaf`, then every branch; each node stands in one of them.
+
+    Args:
+        parents: The node before each node, in the order of the file; nodes whose parent is not in
+            the file are roots.
+        leaf: Where the first path ends.
+
+    Raises:
+        ValueError: If nodes follow each other in a circle.
+    """
+    taken: set[str] = set()
+    inner = set(parents.values())
+    leaves = [leaf, *(node for node in parents if node not in inner)]
+    found = [_take_stretch(parents, end, taken) for end in leaves]
+    # Where `leaf` is not a leaf of the tree, what follows it is found from the leaves after it.
+    if len(taken) < len(parents):
+        lost = next(node for node in parents if node not in taken)
+        msg = f"{lost!r} follows itself in a circle"
+        raise ValueError(msg)
+    return [branch for branch in found if branch.nodes]
+
+
+def _take_stretch(parents: Mapping[str, str | None], end: str, taken: set[str]) -> Branch:
+    """Return the nodes from `end` back to the first one that is taken, and take them."""
+    nodes: list[str] = []
+    node: str | None = end
+    while node is not None and node in parents and node not in taken:
+        taken.add(node)
+        nodes.append(node)
+        node = parents[node]
+    if node in nodes:
+        msg = f"{node!r} follows itself in a circle"
+        raise ValueError(msg)
+    return Branch(tuple(reversed(nodes)), node if node in parents else None)

@@ -1,0 +1,453 @@
+"""Pictures, sound, video and files in messages: read from every shape in use, written in one.
+
+Reads the content blocks of LangChain (both generations), OpenAI, Anthropic, Bedrock and Gemini.
+What is handed out is LangChain's current block, which all integrations translate. Pure; no data is
+fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard, get_args
+
+from langchain_convmem.views.messages import block_type, clean_text
+from langchain_convmem.views.providers import Form, Kind, MediaRule, ProviderProfile, fits
+
+_KINDS: frozenset[str] = frozenset(get_args(Kind))
+
+
+_ALIASES = {
+    "image/jpg": "image/jpeg",
+    "image/pjpeg": "image/jpeg",
+    "image/x-png": "image/png",
+    "audio/mpeg": "audio/mp3",
+    "audio/x-mp3": "audio/mp3",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "application/x-pdf": "application/pdf",
+    "three_gp": "video/3gpp",
+    "mkv": "video/x-matroska",
+    "mov": "video/quicktime",
+    "flv": "video/x-flv",
+    "wmv": "video/x-ms-wmv",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "html": "text/html",
+    "pdf": "application/pdf",
+}
+
+
+_DATA_URI = re.compile(r"data:([^;,\s]*)(?:;[^;,\s]*)*;base64,(.*)", re.DOTALL)
+
+
+_ADDRESS = re.compile(r"https?://[^\s/?#]+\S*")
+
+
+_BLANKS = re.compile(r"\s+")
+
+
+_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/x-yaml"})
+
+
+_KNOWN_KEYS = frozenset(
+    {
+        "base64",
+        "data",
+        "file_id",
+        "filename",
+        "id",
+        "image_url",
+        "index",
+        "mime_type",
+        "name",
+        "source_type",
+        "type",
+        "url",
+    }
+)
+
+
+_DETAILS = frozenset({"auto", "low", "high"})
+
+
+_ADDRESS_SHOWN = 200
+
+
+_HEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A picture, clip or file in a message.
+
+    Attributes:
+        kind: What it is.
+        form: How its data comes.
+        data: Base64 text, an address or a file id; empty where it cannot be read.
+        type: Media type in its usual spelling; empty where nobody said and its bytes do not tell.
+        name: Its file name, if any.
+        is_plain: Whether its block is already one that every integration translates.
+    """
+
+    kind: Kind
+    form: Form
+    data: str
+    type: str = ""
+    name: str = ""
+    is_plain: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of decoded bytes; 0 where the data is elsewhere."""
+        return len(self.data) * 3 // 4 - self.data.count("=", -2) if self.form == "base64" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a block's shape says, before any of it is checked."""
+
+    kind: object
+    base64: object = None
+    url: object = None
+    file_id: object = None
+    type: object = None
+    name: object = None
+
+
+# -- reading --------------------------------------------------------------------------------------
+def read_media(block: Mapping[Any, Any]) -> Media | None:
+    """Return the media a content block holds; None for a block of another sort."""
+    for shape in (_anthropic, _openai, _bedrock, _gemini, _standard):
+        found = shape(block)
+        if found is not None:
+            return _checked(found, block)
+    return None
+
+
+def _standard(block: Mapping[Any, Any]) -> _Found | None:
+    kind = block_type(block)
+    if kind not in _KINDS:
+        return None
+    source = block.get("source_type")
+    return _Found(
+        kind,
+        base64=block.get("data") if source == "base64" else block.get("base64"),
+        url=block.get("url"),
+        file_id=block.get("id") if source == "id" else block.get("file_id"),
+        type=block.get("mime_type"),
+        name=_name_in(block),
+    )
+
+
+def _name_in(block: Mapping[Any, Any]) -> object:
+    for holder in (block, block.get("extras"), block.get("metadata")):
+        if isinstance(holder, Mapping):
+            for key in ("filename", "name", "title"):
+                if holder.get(key):
+                    return holder[key]
+    return None
+
+
+def _openai(block: Mapping[Any, Any]) -> _Found | None:
+    kind = block_type(block)
+    if kind in ("image_url", "video_url"):
+        inner = block.get(kind)
+        url = inner.get("url") if isinstance(inner, Mapping) else inner
+        return _Found(kind.removesuffix("_url"), url=url or "", type=block.get("mime_type"))
+    if kind == "input_audio" and isinstance(inner := block.get("input_audio"), Mapping):
+        return _Found("audio", base64=inner.get("data"), type=f"audio/{inner.get('format')}")
+    if kind == "file" and isinstance(inner := block.get("file"), Mapping):
+        return _Found(
+            "file",
+            base64=inner.get("bytes"),
+            url=inner.get("file_data"),
+            file_id=inner.get("file_id"),
+            name=inner.get("filename"),
+        )
+    return None
+
+
+def _anthropic(block: Mapping[Any, Any]) -> _Found | None:
+    kind = "file" if block_type(block) == "document" else block_type(block)
+    source = block.get("source")
+    if kind not in _KINDS or not isinstance(source, Mapping):
+        return None
+    return _Found(
+        kind,
+        base64=source.get("data") if source.get("type") == "base64" else None,
+        url=source.get("url"),
+        file_id=source.get("file_id"),
+        type=source.get("media_type"),
+        name=block.get("title"),
+    )
+
+
+def _bedrock(block: Mapping[Any, Any]) -> _Found | None:
+    for key in ("image", "video", "audio", "document"):
+        inner = block.get(key)
+        if isinstance(inner, Mapping) and isinstance(source := inner.get("source"), Mapping):
+            form = inner.get("format")
+            family = "application" if key == "document" else key
+            kind = "file" if key == "document" else key
+            known = _ALIASES.get(form, f"{family}/{form}") if isinstance(form, str) else None
+            return _Found(kind, base64=source.get("bytes"), type=known, name=inner.get("name"))
+    return None
+
+
+def _gemini(block: Mapping[Any, Any]) -> _Found | None:
+    if block_type(block) not in ("media", "file_data"):
+        return None
+    named = block.get("mime_type")
+    uri = block.get("file_uri")
+    is_address = isinstance(uri, str) and _ADDRESS.fullmatch(uri) is not None
+    return _Found(
+        family_of(named) if isinstance(named, str) else "file",
+        base64=block.get("data"),
+        url=uri if is_address and "googleapis.com" not in str(uri) else None,
+        file_id=uri,
+        type=named,
+    )
+
+
+def _is_kind(value: object) -> TypeGuard[Kind]:
+    return isinstance(value, str) and value in _KINDS
+
+
+# -- checking -------------------------------------------------------------------------------------
+def _checked(found: _Found, block: Mapping[Any, Any]) -> Media:
+    named = _usual_type(found.type)
+    kind: Kind = found.kind if _is_kind(found.kind) else "file"
+    name = clean_text(_BLANKS.sub(" ", found.name).strip()) if isinstance(found.name, str) else ""
+    if found.base64 is not None:
+        return _with_data(kind, found.base64, named, name, block)
+    if isinstance(found.url, str):
+        uri = _DATA_URI.fullmatch(found.url)
+        if uri is not None:
+            return _with_data(kind, uri[2], _usual_type(uri[1]) or named, name, block)
+        is_plain = _is_plain(block) and (not named or named == found.type)
+        return Media(kind, "url", found.url.strip(), named, name, is_plain)
+    if isinstance(found.file_id, str):
+        return Media(kind, "id", found.file_id, named, name)
+    return Media(kind, "base64", "", named, name)
+
+
+def _usual_type(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    plain = value.partition(";")[0].strip().lower()
+    return _ALIASES.get(plain, plain)
+
+
+def _with_data(kind: Kind, data: object, named: str, name: str, block: Mapping[Any, Any]) -> Media:
+    text, head = _base64(data)
+    told = media_type_of(head)
+    media_type = told or named
+    if media_type and kind in ("file", family_of(named)):
+        kind = family_of(media_type)
+    is_plain = (
+        _is_plain(block)
+        and kind in block_type(block)
+        and (text, media_type) == (_given(block), _declared(block))
+    )
+    return Media(kind, "base64", text, media_type, name, is_plain)
+
+
+def _base64(data: object) -> tuple[str, bytes]:
+    """Return data as base64 text and its first bytes; empty where it is neither."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        raw = bytes(data)
+        return base64.b64encode(raw).decode(), raw[:_HEAD]
+    if not isinstance(data, str):
+        return "", b""
+    text = _BLANKS.sub("", data) if not data.isalnum() else data
+    text = text.replace("-", "+").replace("_", "/")
+    text += "=" * (-len(text) % 4)
+    try:
+        return text, binascii.a2b_base64(text, strict_mode=True)[:_HEAD]
+    except ValueError:
+        return "", b""
+
+
+def _is_plain(block: Mapping[Any, Any]) -> bool:
+    """Return whether every integration translates the block, if its data and type are right."""
+    if not block.keys() <= _KNOWN_KEYS:
+        return False
+    if block_type(block) == "image_url":
+        inner = block.get("image_url")
+        return (
+            isinstance(inner, Mapping)
+            and inner.keys() <= {"url", "detail"}
+            and str(inner.get("detail", "auto")) in _DETAILS
+        )
+    return "source" not in block
+
+
+def _given(block: Mapping[Any, Any]) -> object:
+    """Return the base64 text as the block has it."""
+    if block_type(block) == "image_url":
+        return str(block["image_url"]["url"]).partition(";base64,")[2]
+    return block.get("data") if block.get("source_type") == "base64" else block.get("base64")
+
+
+def _declared(block: Mapping[Any, Any]) -> object:
+    """Return the media type as the block has it."""
+    if block_type(block) == "image_url":
+        return str(block["image_url"]["url"]).partition(";base64,")[0].removeprefix("data:")
+    return block.get("mime_type")
+
+
+# -- deciding and writing -------------------------------------------------------------------------
+def accepts(rule: MediaRule | None, media: Media, profile: ProviderProfile) -> bool:
+    """Return whether a place whose rule this is takes the media."""
+    if rule is None or media.form not in rule.forms or not media.data:
+        return False
+    if media.form == "url":
+        is_known = not media.type or media.type in rule.types
+        return is_known and _ADDRESS.fullmatch(media.data) is not None
+    if media.form == "id":
+        return fits(media.data, profile.file_id)
+    return media.type in rule.types and (rule.max_bytes is None or media.size <= rule.max_bytes)
+
+
+def written(media: Media, *, name: str = "") -> dict[str, Any]:
+    """Return the media as LangChain's content block.
+
+    Args:
+        media: What to write.
+        name: For a file: the name to show it under, if not its own.
+    """
+    keys = {"base64": "base64", "url": "url", "id": "file_id"}
+    block: dict[str, Any] = {"type": media.kind, keys[media.form]: media.data}
+    if media.type:
+        block["mime_type"] = media.type
+    if media.kind == "file" and media.form == "base64":
+        block["filename"] = media.name or f"file.{media.type.rpartition('/')[2]}"
+        block["name"] = name or block["filename"]
+    return block
+
+
+def text_of_file(media: Media) -> str | None:
+    """Return a text file as text under its name; None for files of another sort."""
+    is_text = media.type.startswith("text/") or media.type in _TEXT_TYPES
+    if media.form != "base64" or not is_text:
+        return None
+    try:
+        text = base64.b64decode(media.data).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return f"[file {media.name}]\n{text}" if media.name else text
+
+
+def media_note(media: Media) -> str:
+    """Return what is shown in the media's place."""
+    about = [f"{media.kind} {media.name}".strip()]
+    if media.type:
+        about.append(media.type)
+    if media.form == "base64" and media.data:
+        about.append(_readable(media.size))
+    elif media.form == "url" and _ADDRESS.fullmatch(media.data):
+        about.append(clean_text(media.data[:_ADDRESS_SHOWN]))
+    return f"[{', '.join(about)}: not shown]"
+
+
+def _readable(size: int) -> str:
+    for unit, name in ((1_000_000, "MB"), (1_000, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}" if size < 100 * unit else f"{size // unit} {name}"
+    return f"{size} B"
+
+
+# -- What bytes say of themselves: the media type, by how a file begins ---------------------------
+
+
+_STARTS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+    (b"ID3", "audio/mp3"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"%PDF-", "application/pdf"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+)
+
+
+_CONTAINERS = {
+    (b"RIFF", b"WEBP"): "image/webp",
+    (b"RIFF", b"WAVE"): "audio/wav",
+    (b"RF64", b"WAVE"): "audio/wav",
+    (b"RIFF", b"AVI "): "video/avi",
+    (b"FORM", b"AIFF"): "audio/aiff",
+    (b"FORM", b"AIFC"): "audio/aiff",
+}
+
+
+"""Formats that say in bytes 8 to 12 what the container holds."""
+
+
+_BRANDS = {
+    b"M4A ": "audio/mp4",
+    b"M4B ": "audio/mp4",
+    b"avif": "image/avif",
+    b"heic": "image/heic",
+    b"heix": "image/heic",
+    b"mif1": "image/heic",
+    b"qt  ": "video/quicktime",
+}
+
+
+"""What the containers of ISO hold, by their brand; the others are taken for video."""
+
+
+_FAMILIES: dict[str, Literal["audio", "image", "video"]] = {
+    "audio": "audio",
+    "image": "image",
+    "video": "video",
+}
+
+
+_BMP_RESERVED = slice(6, 10)
+
+
+_FRAME = b"\xff"
+
+
+_SYNC = 0xE0
+
+
+_MPEG_LAYER = 0x06
+
+
+def media_type_of(data: bytes) -> str:
+    """Return the media type that the first bytes tell; empty if they tell none."""
+    if data[4:8] == b"ftyp":
+        return _BRANDS.get(data[8:12], "video/mp4")
+    held = _CONTAINERS.get((data[:4], data[8:12]))
+    if held is not None:
+        return held
+    for start, kind in _STARTS:
+        if data.startswith(start) and not (start == b"BM" and any(data[_BMP_RESERVED])):
+            return kind
+    return _mpeg_audio(data)
+
+
+def _mpeg_audio(data: bytes) -> str:
+    """Return the type of MPEG audio without a header, whose frames begin with eleven ones."""
+    if len(data) < len(_FRAME) + 1 or not data.startswith(_FRAME) or data[1] & _SYNC != _SYNC:
+        return ""
+    return "audio/mp3" if data[1] & _MPEG_LAYER else "audio/aac"
+
+
+def family_of(media_type: str) -> Literal["audio", "file", "image", "video"]:
+    """Return what a media type is of; `file` for all others."""
+    return _FAMILIES.get(media_type.partition("/")[0], "file")

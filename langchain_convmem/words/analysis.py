@@ -1,0 +1,183 @@
+"""Words of a text, as the terms that a lexical index searches. Pure.
+
+The analysis is part of what a log stores beside its lines: raise `ANALYSIS_VERSION` whenever
+`analyze` answers differently, or old rows would be searched with new words.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol, TypeAlias
+
+from langchain_convmem.records import DialogLine
+from langchain_convmem.words.languages import (
+    ENGLISH,
+    LATIN,
+    function_words,
+    is_function_word,
+    language_of,
+    stem,
+)
+from langchain_convmem.words.speech import marks
+
+ANALYSIS_VERSION = 3
+
+
+# A longer reply does not merely say that it knows nothing.
+_LONGEST_REFUSAL = 600
+
+
+# Han, kana, Hangul, and Thai/Lao/Khmer/Myanmar, all written without blanks between words (Hangul
+# with, but its particles stick to the words): characters themselves are the terms there.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f"
+
+
+_UNSPACED += "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+
+
+_UNSPACED += "\uff66-\uff9f\U00020000-\U0003ffff"
+
+
+# Vowel signs and points are no word characters to a regular expression, yet stand inside words.
+_MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u0652\u0900-\u0963\u0966-\u0dff"
+
+
+_LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_MARKS}])"
+
+
+_RUN = re.compile(rf"[{_UNSPACED}]+|{_LETTER}+(?:'{_LETTER}+)*")
+
+
+# The same where there are no other letters, in a fraction of the time.
+_ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")
+
+
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+
+
+# What tells an index that it holds stems of a language; no word has such a sign.
+_LANGUAGE_OF = {f"={language}": language for language in LATIN if language != ENGLISH}
+
+
+_Words: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Held(Protocol):
+    """An index that tells which terms it holds."""
+
+    def having(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
+        """Return the documents of those terms that have any."""
+        ...
+
+
+def _runs(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_RUN.findall(text)
+    # Composed letters, plain-width forms, one apostrophe: the same word, the same term.
+    return _RUN.findall(unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
+
+
+@lru_cache(maxsize=16)
+def _question_runs(text: str) -> tuple[str, ...]:
+    return tuple(_runs(text))
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def analyze(text: str) -> list[str]:
+    """Return the search terms of `text`, in order, repeats included.
+
+    Words are casefolded and reduced to their stem in the language of the text; scripts without
+    blanks between words give the overlapping pairs of their characters (a lone character stands
+    for itself). A text in another language than English ends in a term that no question holds,
+    which tells that there are stems of this language in an index.
+    """
+    runs = [run.casefold() for run in _runs(text)]
+    language = language_of(runs)
+    terms: list[str] = []
+    for run in runs:
+        if _IS_UNSPACED.match(run):
+            terms += _pairs(run)
+        else:
+            terms.append(stem(run.removesuffix("'s"), language))
+    if language != ENGLISH:
+        terms.append(f"={language}")
+    return terms
+
+
+def line_terms(line: DialogLine, text: str) -> list[str]:
+    """Return the search terms of a segment of a line: its speaker and words, and its marks.
+
+    No question holds the term of a mark. Of a long reply nobody asks what kind of utterance it is.
+    """
+    terms = analyze(f"{line.speaker}: {text}")
+    if line.role == "user" or len(line.text) <= _LONGEST_REFUSAL:
+        terms += [f"={mark}" for mark in sorted(marks(text))]
+    return terms
+
+
+def query_terms(
+    text: str, index: Held | None = None, *, stop_words: bool = False
+) -> dict[str, str]:
+    """Return the distinct terms of a question in order, each with the word that stands for it.
+
+    A word stands for several terms where its stem depends on the language of the line.
+
+    Args:
+        text: The question.
+        index: What is searched: its languages count. None: that of the question and English.
+        stop_words: Keep function words. They stay in any case if there is nothing else.
+    """
+    held = () if index is None else index.having(_LANGUAGE_OF)
+    words, telling = _query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
+    return dict(words if stop_words or not telling else telling)
+
+
+def telling_words(text: str) -> frozenset[str]:
+    """Return the words of a question that tell what it is about; function words alone tell none."""
+    _, telling = _query_words(text, ())
+    return frozenset(word for _, word in telling)
+
+
+@lru_cache(maxsize=16)
+def _query_words(text: str, held: tuple[str, ...]) -> tuple[_Words, _Words]:
+    """Return all terms of a question, and those of words that tell what it is about."""
+    # Kept for a moment, since one recall asks for them several times.
+    runs = _question_runs(text)
+    own = language_of([run.casefold() for run in runs])
+    languages = tuple(dict.fromkeys((own, ENGLISH, *held)))
+    words: dict[str, str] = {}
+    telling: dict[str, str] = {}
+    for run in runs:
+        terms, tells = _terms_of_run(run, languages)
+        for term, shown in terms:
+            words.setdefault(term, shown)
+            if tells:
+                telling[term] = words[term]
+    return tuple(words.items()), tuple(telling.items())
+
+
+@lru_cache(maxsize=10_000)
+def _terms_of_run(run: str, languages: tuple[str, ...]) -> tuple[_Words, bool]:
+    """Return the terms of a run of a question, and whether it tells what the question is about.
+
+    Args:
+        run: One run of letters or unspaced characters.
+        languages: In which lines may hold it; the question's own first.
+    """
+    word = run.casefold().removesuffix("'s")
+    if _IS_UNSPACED.match(run):
+        found = {pair: pair for pair in _pairs(word)}
+    else:
+        found = {stem(word, language): run for language in languages}
+    return tuple(found.items()), not is_function_word(word, languages[0])
+
+
+def is_stop_word(word: str) -> bool:
+    """Return whether English questions leave the word out."""
+    return word.casefold() in function_words(ENGLISH)

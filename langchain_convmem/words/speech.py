@@ -1,0 +1,908 @@
+"""What kind of utterance a text is: who a question is about, and what a line does. Pure.
+
+A text is cut into sentences and these into clauses; how a clause begins tells a question, a request
+and a statement apart, in the languages that `phrases` has. Of any other language nothing is
+recognised: no mark, nobody meant, every sentence kept.
+"""
+
+# ruff: noqa: RUF001, E501 - letters of the languages themselves
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache, lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from langchain_convmem.words.languages import function_words, language_of
+from langchain_convmem.words.phrases import MARKERS, PHRASES, Phrases
+
+Mark: TypeAlias = Literal["states", "asks", "ignorant", "courtesy"]
+
+
+class Persons(NamedTuple):
+    """Who a question is about when a user asks an assistant; see `Meant`."""
+
+    asker: bool = False
+    listener: bool = False
+    subject_open: bool = False
+
+
+class Meant(NamedTuple):
+    """Who a question is about when a user asks an assistant, and what kind of message it is."""
+
+    asker: bool = False
+    """The user is meant: "Which pets do I have?", but not "Tell me about pets"."""
+    listener: bool = False
+    """What the assistant said earlier is meant: "What did you recommend?"."""
+    advice: bool = False
+    """It asks how to do something or what one should do."""
+    request: bool = False
+    """It is an imperative or a "can you" rather than a question."""
+    is_follow_up: bool = False
+    """It is too short to be understood alone: "and hers?"."""
+    subject_open: bool = False
+    """Nobody is named, in a language that usually leaves out the subject."""
+
+
+# -- questions -----------------------------------------------------------------------------------
+_QUOTED = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]*`|\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]"
+    r"|\u00ab[^\u00bb]*\u00bb|\u300c[^\u300d]*\u300d|(?<!\w)'[^'\n]+(?:'\w[^'\n]*)*'(?!\w)",
+    re.DOTALL,
+)
+
+
+_COUNTRY = re.compile(r"\bUS\b")
+
+
+_LONGEST_FOLLOW_UP = 6
+
+
+@lru_cache(maxsize=256)
+def read_question(text: str) -> Meant:
+    """Return who a question is about, and what kind of message it is.
+
+    Args:
+        text: What a user asks; quoted passages in it are about nobody.
+    """
+    asked, words, forms = _asked(text)
+    if forms is None:
+        return Meant()
+    meant = persons_meant(text)
+    return Meant(
+        asker=meant.asker,
+        listener=meant.listener,
+        advice=asks_advice(text),
+        request=any(_requests(asked[piece.start : piece.end], forms) for piece in pieces(asked)),
+        is_follow_up=_follows_up(asked, words, forms, means_asker=meant.asker),
+        subject_open=meant.subject_open,
+    )
+
+
+@lru_cache(maxsize=256)
+def persons_meant(text: str) -> Persons:
+    """Return who a question is about, which takes a fraction of reading all of it.
+
+    Args:
+        text: What a user asks; quoted passages in it are about nobody.
+    """
+    asked, _, forms = _asked(text)
+    if forms is None:
+        return Persons()
+    # Only where somebody says "I" it matters which phrases do not mean it.
+    means_asker = forms.first_person.search(asked) and forms.first_person.search(
+        forms.unmeant.sub(" ", asked)
+    )
+    asker = bool(means_asker or forms.favour.search(asked))
+    listener = bool(forms.listener.search(asked))
+    return Persons(asker, listener, forms.drops_subject and not asker and not listener)
+
+
+def asks_advice(text: str) -> bool:
+    """Return whether a question is how to do something or what one should do."""
+    asked, _, forms = _asked(text)
+    return forms is not None and forms.advice.search(asked) is not None
+
+
+@lru_cache(maxsize=16)
+def _asked(text: str) -> tuple[str, list[str], Forms | None]:
+    """Return a question in lowercase without what it quotes, its words, and its language."""
+    asked = lower_in_place(_COUNTRY.sub("U.S.", _QUOTED.sub(" \u2026 ", text)))
+    words = words_of(asked)
+    return asked, words, forms_of(spoken_language(asked, words))
+
+
+def _requests(sentence: str, forms: Forms) -> bool:
+    return any(kind == "request" for kind, _ in _kinds(sentence, forms))
+
+
+def _follows_up(asked: str, words: list[str], forms: Forms, *, means_asker: bool) -> bool:
+    message = asked.strip(" \t\r\n?!.,;:…？！。¿¡")
+    if not message:
+        return "?" in asked or "\uff1f" in asked
+    if forms.follow_up.fullmatch(message):
+        return True
+    known = function_words(forms.language) if forms.language in _WITH_FUNCTION_WORDS else ()
+    return (
+        "\u2026" not in asked
+        and 0 < len(words) <= _LONGEST_FOLLOW_UP
+        and not means_asker
+        and all(word in known for word in words)
+    )
+
+
+_WITH_FUNCTION_WORDS = frozenset(PHRASES) - {"chinese", "japanese", "korean"}
+
+
+def askings(text: str) -> list[tuple[int, int]]:
+    """Return where the sentences of a message stand that ask or request something, in order.
+
+    Pasted text asks nothing, whatever stands in it.
+
+    Args:
+        text: A message. In a language that is not recognised, sentences with a question mark ask.
+    """
+    lowered = lower_in_place(text)
+    forms = forms_of(spoken_language(lowered, words_of(lowered)))
+    return [
+        (start, end)
+        for start, end, is_pasted in pieces(lowered)
+        if not is_pasted and _asks(lowered[start:end], forms)
+    ]
+
+
+def _asks(sentence: str, forms: Forms | None) -> bool:
+    if is_courtesy(sentence):
+        return False
+    if _ENDS_ASKING.search(sentence):
+        return True
+    return forms is not None and (
+        _verdict(sentence, forms) in ("asks", "mixed") or _requests(sentence, forms)
+    )
+
+
+# -- lines ---------------------------------------------------------------------------------------
+_LONGEST_IGNORANCE = 300
+
+
+_LONGEST_WITH_OFFERS = 600
+
+
+def marks(text: str) -> frozenset[Mark]:
+    """Return what a stored line or segment of one does.
+
+    "states": it holds a sentence in the first person, or an instruction for the future.
+    "asks": it holds questions and requests, and nothing is stated.
+    "ignorant": a short reply that knows nothing, or refuses.
+    "courtesy": a greeting, thanks, assent or goodbye, and nothing else.
+
+    Args:
+        text: The line, whoever said it.
+    """
+    if is_courtesy(text):
+        return _COURTESY
+    lowered = lower_in_place(text)
+    words = words_of(lowered)
+    forms = forms_of(spoken_language(lowered, words))
+    if forms is None:
+        return _NONE
+    if _is_ignorant(lowered, forms):
+        return _IGNORANT
+    asks = False
+    stated = False
+    for start, end, _ in pieces(lowered):
+        verdict = _verdict(lowered[start:end], forms)
+        if verdict == "own":
+            return _STATES
+        asks = asks or verdict == "asks"
+        stated = stated or verdict not in ("asks", "courtesy")
+    return _ASKS if asks and not stated else _NONE
+
+
+_NONE: frozenset[Mark] = frozenset()
+
+
+_STATES: frozenset[Mark] = frozenset({"states"})
+
+
+_ASKS: frozenset[Mark] = frozenset({"asks"})
+
+
+_IGNORANT: frozenset[Mark] = frozenset({"ignorant"})
+
+
+_COURTESY: frozenset[Mark] = frozenset({"courtesy"})
+
+
+def statements(text: str) -> list[tuple[int, int]]:
+    """Return where the sentences of a text stand that state something, in order.
+
+    A sentence that holds both a statement and a question is kept; so is pasted text.
+
+    Args:
+        text: A message. In a language that is not recognised, all its sentences are returned.
+    """
+    if is_courtesy(text):
+        return []
+    lowered = lower_in_place(text)
+    forms = forms_of(spoken_language(lowered, words_of(lowered)))
+    if forms is None:
+        return [(piece.start, piece.end) for piece in pieces(lowered)]
+    return [
+        (start, end)
+        for start, end, is_pasted in pieces(lowered)
+        if is_pasted or _states(lowered[start:end], forms)
+    ]
+
+
+def _states(sentence: str, forms: Forms) -> bool:
+    verdict = _verdict(sentence, forms, enough=_SAYING)
+    return verdict not in ("asks", "courtesy") and not is_courtesy(sentence)
+
+
+def _is_ignorant(lowered: str, forms: Forms) -> bool:
+    """Return whether a reply begins with what is not known, and adds nothing of substance."""
+    if not _knows_nothing(lowered[:_LONGEST_IGNORANCE], forms):
+        return False
+    if len(lowered) > _LONGEST_WITH_OFFERS:
+        return False
+    first, *rest = pieces(lowered)
+    return not _YET.search(lowered, first.start, first.end) and all(
+        _adds_nothing(lowered[piece.start : piece.end], forms) for piece in rest
+    )
+
+
+# "I don't know the date, but your appointment is in May."
+_YET = re.compile(
+    r"\b(?:but|however|though|aber|jedoch|mais|pero|ma|mas|maar|но)\b(?! (?:i|i'd|i'm|i'll|if|you can|you could"
+    r"|you're welcome|feel|let|please|happy|ich|wenn|du kannst|sie können|je|si|puedo|puedes|posso|se"
+    r"|puoi|ik|als|je kunt|я|если)\b)|\u4f46|\u3067\u3059\u304c|\u0644\u0643\u0646"
+)
+
+
+def _knows_nothing(sentence: str, forms: Forms) -> bool:
+    begin = forms.opening.match(sentence)
+    return forms.ignorant.match(sentence, begin.end() if begin else 0) is not None
+
+
+def _adds_nothing(sentence: str, forms: Forms) -> bool:
+    if _knows_nothing(sentence, forms) or forms.offer.search(sentence):
+        return True
+    return _verdict(sentence, forms) in ("asks", "mixed", "courtesy")
+
+
+# -- The phrases of a language, compiled, and the language of a text ------------------------------
+
+
+Kind: TypeAlias = Literal["standing", "request", "question", "condition", "own", "says", "fragment"]
+
+
+# -- What kind of utterance a text is: who a question is about, and what a line does --------------
+
+
+# -- clauses -------------------------------------------------------------------------------------
+_Clause: TypeAlias = tuple[Kind, str]
+
+
+_Verdict: TypeAlias = Literal["own", "states", "fragment", "mixed", "asks", "courtesy"]
+
+
+_CLAUSE_END = re.compile("[,;:\uff0c\uff1b\uff1a\u3001\u060c\u061b\u2014\u2013-]")
+
+
+# These hold things together too, unless a blank follows: "10,000", "17:00"; or two: "e-mail".
+_NEEDS_BLANK = frozenset(",;:-")
+
+
+_ENDS_ASKING = re.compile(r"[?\uff1f\u061f][\s!?.\"'\u201d\u2019\u00bb)\u300d]*\Z")
+
+
+# What looks like a question and belongs to a noun: "Elsie, who will be ten".
+_RELATIVE = re.compile(
+    r"(?:who|whom|whose|which|where|qui|dont|que|quien|donde|che|cui|quem|onde|wie|waar|котор\w+)\b"
+)
+
+
+_WHENEVER = re.compile(
+    r"(?:when|whenever|every time|each time|any ?time|once|wenn|sobald|quand|lorsque|cuando|quando"
+    r"|als|wanneer|когда|عندما|لما)\b"
+)
+
+
+_HYPOTHETICAL = re.compile(
+    r"(?:if|when|whenever|while|unless|until|whether|once|wenn|falls|ob|sobald|si|s'il|quand|lorsque"
+    r"|cuando|se|quando|als|wanneer|если|когда|чтобы|إذا|لو|عندما)\b"
+)
+
+
+_SUBJECT = re.compile(
+    r"(?:\b(?:i|i'm|i've|i'll|we|we're|we've|ich|wir|je|nous|yo|nosotros|io|noi|eu|nós|ik|wij|я|мы|أنا"
+    r"|bevo|vado|vorrei|voglio|quiero|tengo|voy|vou|tenho|quero)\b|\bj')"
+)
+
+
+_SHORTEST_OWN_QUESTION = 8
+
+
+_SHORTEST_RUN_ON = 12
+
+
+_LONGEST_COURTESY = 25
+
+
+_OWN = frozenset({"own"})
+
+
+_SAYING = frozenset({"own", "states"})
+
+
+def _verdict(sentence: str, forms: Forms, *, enough: AbstractSet[str] = _OWN) -> _Verdict:
+    """Return what a sentence does: "own" states in the first person, "mixed" asks after a name.
+
+    Args:
+        sentence: In lowercase.
+        forms: The phrases of its language.
+        enough: What settles it, so that no later clause is read; with "states" among it, "states"
+            may stand for "own".
+    """
+    is_question = _ENDS_ASKING.search(sentence) is not None
+    # Only of a question it matters which clause is the last one: others are read one by one.
+    clauses = list(_kinds(sentence, forms)) if is_question else _kinds(sentence, forms)
+    last = len(clauses) - 1 if isinstance(clauses, list) else None
+    found: set[str] = set()
+    before: _Clause | None = None
+    for number, clause in enumerate(clauses):
+        is_asked = number == last
+        found |= _weigh(clause, before, forms, found, is_question=is_question, is_asked=is_asked)
+        if not found.isdisjoint(enough):
+            break
+        before = clause
+    if "own" in found:
+        return "own"
+    if "states" in found:
+        return "states"
+    if "asks" in found:
+        return "mixed" if "name" in found else "asks"
+    if "hypothesis" in found:
+        return "own"
+    return "courtesy" if before is None else "fragment"
+
+
+def _weigh(
+    said: _Clause,
+    before: _Clause | None,
+    forms: Forms,
+    found: AbstractSet[str],
+    *,
+    is_question: bool,
+    is_asked: bool,
+) -> set[str]:
+    """Return what a clause adds to what was found in those before it.
+
+    Args:
+        said: The clause.
+        before: The one before it, None for the first.
+        forms: The phrases of their language.
+        found: What was found so far.
+        is_question: Whether the sentence ends like a question.
+        is_asked: Whether this is the end of such a one.
+    """
+    kind, clause = said
+    asked = "asks" in found
+    if kind == "own" and _is_own(clause, forms, is_asked=is_asked, asked=asked):
+        return {"own"}
+    if kind in ("question", "request", "standing"):
+        return _weigh_asking(said, before, forms, found, is_question=is_question)
+    if is_asked:
+        return {"asks"}
+    if kind == "condition" and not asked:
+        return _weigh_condition(clause)
+    if kind == "says" and (not asked or forms.says_early.match(clause)):
+        return {"states"}
+    return {"name" if " " in clause else "word"} if kind == "fragment" and not asked else set()
+
+
+def _weigh_condition(clause: str) -> set[str]:
+    is_hypothesis = _HYPOTHETICAL.match(clause) is not None
+    if _SUBJECT.search(clause):
+        return {"hypothesis"} if is_hypothesis else {"own"}
+    return set() if is_hypothesis else {"word"}
+
+
+def _weigh_asking(
+    said: _Clause,
+    before: _Clause | None,
+    forms: Forms,
+    found: AbstractSet[str],
+    *,
+    is_question: bool,
+) -> set[str]:
+    kind, clause = said
+    weight = {"asks"}
+    if not is_question:
+        if kind == "standing" or (kind == "request" and _is_recurring(before)):
+            return {"own"}
+        if kind == "question" and found & {"name", "word"} and _RELATIVE.match(clause):
+            weight.add("states")
+    run_on = _run_on(clause, forms)
+    return weight if run_on is None else weight | {run_on}
+
+
+def _is_own(clause: str, forms: Forms, *, is_asked: bool, asked: bool) -> bool:
+    if is_asked:
+        long = clause.count(" ") + 1 >= _SHORTEST_OWN_QUESTION
+        return long and forms.own_clause.match(clause) is not None
+    return not asked or forms.own_clause.match(clause) is not None
+
+
+def _is_recurring(before: _Clause | None) -> bool:
+    """Return whether a request holds for whenever something happens, as the clause before tells."""
+    if before is None or before[0] != "condition":
+        return False
+    return _WHENEVER.match(before[1]) is not None
+
+
+def _run_on(clause: str, forms: Forms) -> Literal["own", "states"] | None:
+    """Return what a question or request goes on to state without any punctuation, as dictated."""
+    if clause.count(" ") + 1 < _SHORTEST_RUN_ON:
+        return None
+    found = forms.run_on.search(clause)
+    if found is None:
+        return None
+    return "own" if forms.first_person.search(clause, found.start()) else "states"
+
+
+def _kinds(sentence: str, forms: Forms) -> Iterator[_Clause]:
+    """Yield the clauses of a sentence that say anything, each with what its beginning tells."""
+    start = 0
+    for end in _CLAUSE_END.finditer(sentence):
+        if end[0] in _NEEDS_BLANK and not _is_set_off(sentence, end.start(), end[0]):
+            continue
+        yield from _kind(sentence[start : end.start()], forms)
+        start = end.end()
+    yield from _kind(sentence[start:] if start else sentence, forms)
+
+
+def _is_set_off(sentence: str, at: int, sign: str) -> bool:
+    follows = sentence[at + 1 : at + 2].isspace()
+    return follows and (sign != "-" or sentence[at - 1 : at].isspace())
+
+
+def _kind(clause: str, forms: Forms) -> Iterator[_Clause]:
+    begin = forms.opening.match(clause)
+    clause = clause[begin.end() if begin else 0 :].rstrip(forms.endings)
+    if not HAS_WORD.search(clause) or (len(clause) < _LONGEST_COURTESY and is_courtesy(clause)):
+        return
+    for kind, pattern in forms.heads:
+        if pattern.match(clause):
+            yield kind, clause
+            return
+    if forms.first_person.search(clause):
+        yield "own", clause
+    else:
+        yield ("says" if forms.finite.search(clause) else "fragment"), clause
+
+
+# -- The phrases of a language, compiled, and the language of a text ------------------------------
+
+
+class Forms(NamedTuple):
+    """The phrases of one language, compiled."""
+
+    language: str
+    opening: re.Pattern[str]
+    heads: tuple[tuple[Kind, re.Pattern[str]], ...]
+    own_clause: re.Pattern[str]
+    first_person: re.Pattern[str]
+    finite: re.Pattern[str]
+    says_early: re.Pattern[str]
+    run_on: re.Pattern[str]
+    ignorant: re.Pattern[str]
+    offer: re.Pattern[str]
+    listener: re.Pattern[str]
+    advice: re.Pattern[str]
+    unmeant: re.Pattern[str]
+    favour: re.Pattern[str]
+    follow_up: re.Pattern[str]
+    drops_subject: bool
+    endings: str
+    """What may stand at the end of a clause and tells nothing more about it."""
+
+
+_ENDINGS = " \t\r\n.!\u2026\u3002\uff01\"'\u201d\u300d)"
+
+
+# Of an expression: an escaped sign, a set of signs, or what stands between alternatives.
+_SIGN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]")
+
+
+def _alternatives(lines: str) -> str:
+    return "(?:" + "|".join(line for line in lines.splitlines() if line) + ")"
+
+
+def _anywhere(lines: str) -> re.Pattern[str]:
+    """Return the pattern of what is looked for anywhere, not of where it ends.
+
+    What begins at the border of a word stands together, so that few places need be tried.
+    """
+    parts = [part for line in lines.splitlines() if line for part in _split(line)]
+    at_border = "|".join(part[len(r"\b") :] for part in parts if part.startswith(r"\b"))
+    others = "|".join(part for part in parts if not part.startswith(r"\b"))
+    both = (rf"\b(?:{at_border})" if at_border else "", others)
+    return re.compile("|".join(filter(None, both)))
+
+
+def _split(line: str) -> list[str]:
+    """Return the alternatives of an expression, those inside of brackets left together."""
+    parts, depth, start = [], 0, 0
+    for sign in _SIGN.finditer(line):
+        depth += {"(": 1, ")": -1}.get(sign[0], 0)
+        if sign[0] == "|" and not depth:
+            parts.append(line[start : sign.start()])
+            start = sign.end()
+    return [*parts, line[start:]]
+
+
+@cache
+def forms_of(language: str) -> Forms | None:
+    """Return the phrases of a language; None if it is not recognised."""
+    phrases = PHRASES.get(language)
+    return None if phrases is None else _compiled(language, phrases)
+
+
+def _compiled(language: str, phrases: Phrases) -> Forms:
+    def compiled(lines: str) -> re.Pattern[str]:
+        return re.compile(_alternatives(lines))
+
+    finite = _alternatives(phrases.finite)
+    return Forms(
+        language=language,
+        # Possessive, since no opening begins with a sign: without one, nothing is tried again.
+        opening=re.compile(rf"(?:\W*+{_alternatives(phrases.opening)}(?![\w']))*+\W*+"),
+        heads=(
+            ("standing", compiled(phrases.standing)),
+            ("request", compiled(phrases.request)),
+            ("question", compiled(phrases.question)),
+            ("condition", compiled(phrases.condition)),
+            ("own", compiled(phrases.own_clause)),
+        ),
+        own_clause=compiled(phrases.own_clause),
+        first_person=_anywhere(phrases.first_person),
+        finite=_anywhere(phrases.finite),
+        says_early=re.compile(rf"(?:[^\s]+ ){{0,4}}?{finite}"),
+        run_on=compiled(phrases.run_on),
+        ignorant=compiled(phrases.ignorant),
+        offer=_anywhere(phrases.offer),
+        listener=_anywhere(phrases.listener),
+        advice=_anywhere(phrases.advice),
+        unmeant=compiled(phrases.unmeant),
+        favour=_anywhere(phrases.favour),
+        follow_up=compiled(phrases.follow_up),
+        drops_subject=phrases.drops_subject,
+        endings=_ENDINGS + "?\uff1f" if phrases.drops_subject else _ENDINGS,
+    )
+
+
+_KANA = re.compile("[\u3041-\u30ff\uff66-\uff9f]")
+
+
+_HANGUL = re.compile("[\uac00-\ud7af\u1100-\u11ff]")
+
+
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+
+
+_CYRILLIC = re.compile("[\u0400-\u04ff]")
+
+
+_ARABIC = re.compile("[\u0600-\u06ff]")
+
+
+_LATIN_LETTER = re.compile("[a-z\u00df-\u024f]")
+
+
+_UNKNOWN_LETTER = re.compile("[\u0370-\u03ff\u0590-\u05ff\u0900-\u109f\u1780-\u17ff]")
+
+
+# One character of a script without blanks says about as much as so many letters.
+_LETTERS_PER_CHARACTER = 3
+
+
+_FEW_WORDS = 8
+
+
+def spoken_language(lowered: str, words: list[str]) -> str:
+    """Return the language of a text by its script, or by its function words if that is Latin."""
+    if not lowered.isascii():
+        language = _language_of_script(lowered)
+        if language is not None:
+            return language
+    language = language_of(words)
+    if len(words) <= _FEW_WORDS:
+        # So few words tell little: "la" and "a" are words of several languages.
+        markers = _markers()
+        return next((markers[word] for word in words if word in markers), language)
+    return language
+
+
+def _language_of_script(lowered: str) -> str | None:
+    """Return the language of the script that most of a text is in; None if that is Latin."""
+    latin = len(_LATIN_LETTER.findall(lowered))
+    kana, han = len(_KANA.findall(lowered)), len(_HAN.findall(lowered))
+    counts = {
+        "japanese" if kana else "chinese": (kana + han) * _LETTERS_PER_CHARACTER,
+        "korean": len(_HANGUL.findall(lowered)) * _LETTERS_PER_CHARACTER,
+        "russian": len(_CYRILLIC.findall(lowered)),
+        "arabic": len(_ARABIC.findall(lowered)),
+        "": len(_UNKNOWN_LETTER.findall(lowered)),
+    }
+    most = max(counts, key=counts.__getitem__)
+    return most if counts[most] > latin else None
+
+
+@cache
+def _markers() -> dict[str, str]:
+    return {word: language for language, words in MARKERS.items() for word in words.split()}
+
+
+def lower_in_place(text: str) -> str:
+    """Return the text in lowercase with plain apostrophes, every character in its place."""
+    lowered = text.lower().replace("\u2019", "'")
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+
+
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+
+
+_ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
+
+
+def words_of(lowered: str) -> list[str]:
+    """Return the words of a lowercase text, in order."""
+    return (_ASCII_WORD if lowered.isascii() else _WORD).findall(lowered)
+
+
+# -- The sentences of a text, and what is pasted into it ------------------------------------------
+
+
+# A line that begins like a letter, after the request to work on it, opens the letter itself.
+_PASTED = re.compile(
+    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|\"[^\"]{60,}\"|\u201c[^\u201d]{60,}\u201d|\u201e[^\u201c\u201d]{60,}[\u201c\u201d]"
+    r"|\u00ab[^\u00bb]{60,}\u00bb|\u300c[^\u300d]{30,}\u300d|^'(?:[^']|(?<=\w)'(?=\w))+'"
+    r"|(?<=\n)(?:dear|sehr geehrte\w*|lieber?|ch[eè]re?s?|madame|monsieur|estimad[oa]s?|querid[oa]s?"
+    r"|gentil[ei]|car[oa]|egregi[oa]|prezad[oa]s?|beste|geachte|уважаем\w+)\b[^\n]{1,60},[ \t]*\n.*",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+_PASTE_SIGNS = re.compile('[`>"\u201c\u201e\u00ab\u300c\n]')
+
+
+_BOUNDARY = re.compile(
+    "[.!?\u2026\u3002\uff01\uff1f\u061f\n]+[\"'\u201d\u2019\u00bb)\\]*_\u300d\u300f]*"
+)
+
+
+_ENDS_UNSPACED = frozenset("\n\u3002\uff01\uff1f\u061f")
+
+
+# What stands before a period that ends no sentence: a title, an initial, a number, "e.g.".
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s(])(?:mr|mrs|ms|dr|prof|st|vs|no|nr|approx|etc|bzw|ca|usw|mme|mlle|m|sr|sra|srta|sig|"
+    r"dott|ing|avv|ул|д|г|\d{1,2}|[^\W\d_](?:\.[^\W\d_])*)\.$"
+)
+
+
+class Piece(NamedTuple):
+    """A sentence or a pasted passage, by where it stands."""
+
+    start: int
+    end: int
+    is_pasted: bool
+
+
+def pieces(lowered: str) -> Iterator[Piece]:
+    """Yield the sentences of a text and what is pasted into it, in order, without blanks."""
+    start = 0
+    if _PASTE_SIGNS.search(lowered):
+        for pasted in _PASTED.finditer(lowered):
+            yield from _sentences(lowered, start, pasted.start())
+            yield from _trimmed(lowered, pasted.start(), pasted.end(), is_pasted=True)
+            start = pasted.end()
+    yield from _sentences(lowered, start, len(lowered))
+
+
+def _sentences(lowered: str, start: int, end: int) -> Iterator[Piece]:
+    for boundary in _BOUNDARY.finditer(lowered, start, end):
+        stop = boundary.end()
+        marks_end = boundary[0]
+        if not (lowered[stop : stop + 1].isspace() or _ENDS_UNSPACED.intersection(marks_end)):
+            continue
+        if marks_end == "." and _ABBREVIATED.search(lowered, max(start, stop - 12), stop):
+            continue
+        yield from _trimmed(lowered, start, stop)
+        start = stop
+    yield from _trimmed(lowered, start, end)
+
+
+def _trimmed(lowered: str, start: int, end: int, *, is_pasted: bool = False) -> Iterator[Piece]:
+    sentence = lowered[start:end]
+    bare = sentence.lstrip()
+    if HAS_WORD.search(bare):
+        start = end - len(bare)
+        yield Piece(start, start + len(bare.rstrip()), is_pasted)
+
+
+HAS_WORD = re.compile(r"\w")
+
+
+# -- Greetings, thanks, assent and goodbyes, which ask for nothing and state nothing --------------
+
+
+# More words than these are hardly thanks alone.
+_MOST_WORDS = 16
+
+
+# Phrases leave a word open ("have a nice trip"), laughter and letters drawn out are many words.
+_MOST_UNKNOWN = 2
+
+
+# Characters that are looked at before all others.
+_FIRST_LOOK = 40
+
+
+_WORDS = """
+thanks thank thx ty tysm tnx cheers ok okay okey okie kk k hi hello hey hiya heya yo howdy bye byebye goodbye
+goodnight morning afternoon evening night great cool nice nicely perfect perfectly sure yes yeah yep yup yea ya no nope nah
+please pls plz welcome sorry wow lol lmao haha hehe hah ha awesome amazing excellent brilliant lovely wonderful
+fantastic super fabulous gorgeous neat sweet superb good fine alright agreed understood noted exactly absolutely
+definitely certainly indeed right correct gotcha appreciated helpful useful hooray yay cya ttyl congrats greetings
+worked sorted wonderfully beautifully oh ah aha hm hmm mhm oops omg gn gm ace deal
+danke dankeschön vielen besten herzlichen bitte hallo hi moin servus tschüss tschüs ciao guten gute morgen
+abend nacht schön schönen super gut ok okay genau toll klasse perfekt prima alles klar wunderbar ja nein jo nö
+wiedersehen passt stimmt
+merci beaucoup bonjour bonsoir salut revoir bonne nuit plaît plait parfait bien coucou super génial
+d'accord dac oui non excellente journée soirée bravo impeccable entendu
+gracias muchas muchísimas hola adiós adios buenos buenas días dias tardes noches vale perfecto favor genial
+claro sí listo estupendo excelente chao saludos órale
+grazie mille prego ciao buongiorno buonasera buonanotte perfetto bene ottimo salve arrivederci certo sì
+d'accordo capito grande fantastico
+obrigado obrigada olá ola oi tchau bom boa dia tarde noite ótimo otimo beleza valeu perfeito certo sim não
+dank bedankt dankjewel dankje hoi doei goedemorgen goedemiddag goedenavond goedenacht prima goed hallo dag welterusten
+ja nee oké leuk mooi top fijn duidelijk
+tack tusen mange takk tak hej hejdå hei god morgon natt fint kiitos moi terve hyvää huomenta
+teşekkürler teşekkür ederim merhaba selam günaydın tamam köszönöm szia helló jó reggelt
+mulțumesc bună ziua спасибо привет пока здравствуйте здравствуй доброе утро добрый день вечер хорошо ладно
+пожалуйста отлично супер ясно понятно да нет ок окей спокойной ночи ευχαριστώ γεια καλημέρα καλησπέρα εντάξει
+شكرا شكراً مرحبا أهلا اهلا حسنا حسناً السلام عليكم ممتاز تمام نعم طيب رائع صباح مساء الخير النور عفوا
+धन्यवाद शुक्रिया नमस्ते ठीक ขอบคุณ สวัสดี
+"""
+
+
+"""One of these makes a courtesy of words that may stand beside it."""
+
+
+_BESIDE = """
+a an the and or but very much many for this that these all it its it's that's thats was is are were be been
+to you your you're i i'm im we me my us of in at with too just really again now then then here there have had has
+not nothing else more will do does did done got get it's works work looks sounds makes sense love like loved liked
+one anyway everything already today tonight time help advice answer answers patience best million lot lots ton
+tons bunch guys friend buddy mate man dude dear sir everyone what wanted needed job going well still as always
+there's dir ihnen dank das ist sehr auch und mir dich euch noch einen eine ein tag wochenende für die
+hilfe antwort war sehr weiter bis bald später dann auf zu vous te toi c'est est ça ca pour l'aide votre ton
+aide la le une un très tres à a bientôt demain et au je remercie s'il por te si lo la el todo muy tu su ayuda ha sido
+es está eso que tengas de y hasta luego mañana pronto che è di per tutto tanto molto va così dell'aiuto il tuo aiuto e un a
+presto domani da tudo muito pela pelo ajuda é isso por até logo amanhã de je jullie u wel voor het
+heel erg hulp tot later morgen straks большое огромное за помощь тебе вам очень всё все до завтра свидания
+جزيلا جزيلاً لك لكم كثيرا على المساعدة يا الله يعطيك العافية وعليكم
+"""
+
+
+_PHRASES = re.compile(
+    r"\b(?:how(?:'s|s| is) (?:it going|everything|things|life|your day)|how are (?:you|things)(?: doing)?(?: today)?"
+    r"|so (?:much|many|very|good|great|nice|cool|kind|helpful)|what's up|whats up|sup|how do you do|(?:nice|good|great) to (?:meet|see|talk to) you(?: too)?"
+    r"|(?:i'll |we'll )?(?:see|talk to|speak to|catch) (?:you|ya|u)(?: (?:later|soon|tomorrow|around|then|next week|again|on \w+day))*"
+    r"|talk (?:later|soon|tomorrow)|have a (?:nice|good|great|lovely|wonderful) \w+|(?:enjoy|happy) (?:your |the )?(?:\w+day|weekend|evening|holidays|new year)"
+    r"|good (?:morning|afternoon|evening|night|day)|take care|(?<!\bi )sleep well|until (?:next time|tomorrow|later)|(?:later|bye) for now"
+    r"|that(?:'s| is|s| will be|'ll be| was| would be) (?:all|it|everything)(?: for (?:now|today|tonight))?|(?:all|nothing else|enough|done|good) for (?:now|today|tonight)"
+    r"|no (?:worries|problem|need)|never ?mind|my pleasure|you're (?:very )?welcome|(?:got|makes) (?:it|sense)|(?:will|can) do|fair enough|of course|not at all|i (?:see|agree|understand|appreciate it)"
+    r"|(?:it|that)(?:'s| is|s)? (?:works?|worked)(?: now| perfectly| great)?|(?:you(?:'re| are|r)|ur) (?:the|a|an|so) (?:best|star|legend|lifesaver|genius|kind|helpful|great|angel|gem)"
+    r"|exactly what (?:was|i|we) (?:wanted|needed|asked for)|well done|good (?:job|work|point|idea)|sounds (?:good|great|perfect|like a plan)"
+    r"|wie geht(?:'s| es dir| es ihnen|s)|bis (?:bald|morgen|später|dann)|auf wiedersehen|alles klar|bis zum nächsten mal|(?:einen )?schönen (?:tag|abend)(?: noch)?|das war's|das wäre alles"
+    r"|ça va|ca va|comment (?:ça va|allez-vous|vas-tu)|à (?:bientôt|demain|plus)|c'est tout|bonne (?:journée|soirée|nuit)|s'il (?:vous|te) (?:plait|plaît)"
+    r"|(?:qué|que) tal|cómo (?:estás|está|te va)|hasta (?:luego|mañana|pronto)|nos vemos|de acuerdo|eso es todo|por favor|de nada"
+    r"|come (?:stai|va|sta)|va bene|a (?:presto|domani)|è tutto|per favore|buona (?:giornata|serata|notte)|di niente"
+    r"|tudo bem|como (?:vai|está|estás)|até (?:logo|amanhã|breve|já)|é (?:só|tudo)|por favor|de nada|bom fim de semana"
+    r"|tack så (?:mycket|hemskt mycket)|tusen tack|mange tak(?:k)?|takk skal du ha|dziękuję(?: bardzo)?|धन्यवाद|शुक्रिया"
+    r"|hoe gaat het|tot (?:ziens|morgen|later|straks|snel)|alsjeblieft|alstublieft|dat was (?:het|alles)|graag gedaan|fijne (?:dag|avond)(?: nog)?"
+    r"|как дела|до (?:свидания|завтра|встречи)|не за что|всего доброго|хорошего (?:дня|вечера)|это всё"
+    r"|كيف (?:حالك|الحال)|مع السلامة|إلى اللقاء|السلام عليكم|وعليكم السلام|صباح (?:الخير|النور)|مساء (?:الخير|النور)|شكرا جزيلا|لا شكر على واجب)(?!\w)[?؟]*"
+)
+
+
+_UNSPACED = re.compile(
+    r"(?:(?:非常|太|真是|真|十分)?(?:感谢|谢谢|謝謝|多谢|谢了|谢)(?:你们|你|您|啦|了|大家)*(?:的?帮助|帮忙)?|你好|您好|嗨|哈喽|早上好|早安|早|下午好|晚上好|晚安|再见|拜拜|明天见|回头见|辛苦了|不客气"
+    r"|好的?|好滴|好嘞|好呀|行|可以|没问题|明白了?|知道了|收到|了解|懂了|对|嗯+|哈+|太(?:好|棒)了|完美|不错|棒|是的|没事了?|不用了|就这样|吧|啊|呀|哦|啦|了"
+    r"|(?:どうも|本当に|ほんとに|大変|いつも)*(?:ありがとう|有難う|感謝)(?:ございます|ございました|です|します|ね|よ)*|おはよう(?:ございます)?|こんにちは|こんばんは|はじめまして|おやすみ(?:なさい)?|さようなら|またね|また明日|じゃあ?ね?|では?また|お疲れ様(?:です|でした)?|お疲れさま(?:です|でした)?"
+    r"|はい|うん|ええ|いいえ|いえ|了解(?:です|しました)?|わかりました|分かりました|わかった|分かった|承知しました|なるほど|助かりました?|助かります|すごい|すばらしい|完璧(?:です)?|いいね|OK(?:です)?|オッケー|よろしく(?:お願いします|お願いいたします)?|すみません|大丈夫(?:です)?|どうも|ね|です"
+    r"|(?:정말|너무|진짜|매우)?\s*(?:감사합니다|감사해요|고마워요?|고맙습니다|땡큐)|안녕(?:하세요|하십니까|히\s*(?:계세요|가세요))?|좋은\s*(?:아침(?:이에요|입니다)?|밤|하루)(?:\s*(?:되세요|보내세요))?|잘\s*자요?|네|예|응|아니요|아니|알겠습니다|알겠어요|알았어요?|좋아요?|좋습니다|완벽해요|최고예요|수고하세요|수고하셨습니다|내일\s*봐요?|ㅋ+|ㅎ+|오케이|그래요?|됐어요"
+    r"|ขอบคุณ(?:ครับ|ค่ะ|มาก)*|สวัสดี(?:ครับ|ค่ะ)?|\W|_)++"
+)
+
+
+_IS_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+
+
+_FACE = re.compile(
+    r"(?:[:;=8][-'^o]?[)(\]\[dpo3/\\|*]|<3|\^_?\^|xd+|[\u2190-\u2bff\U0001f000-\U0001faff])"
+)
+
+
+_LAUGHTER = re.compile(r"\b(?:a?(?:ha|he|hi|ja|je){2,}[hj]?|(?:lo)+l|lmao+)\b")
+
+
+_DRAWN_OUT = re.compile(r"([^\W\d])\1{2,}")
+
+
+_RUN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+@cache
+def _courtesies() -> frozenset[str]:
+    return frozenset(_WORDS.split())
+
+
+@cache
+def _allowed() -> frozenset[str]:
+    return _courtesies().union(_BESIDE.split())
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Return every word that may stand in a courtesy, and the parts of those with apostrophes."""
+    source = _PHRASES.pattern.replace("\\b", " ").replace("\\w", " ")
+    words = [*_allowed(), *_RUN.findall(source)]
+    return frozenset(part for word in words for part in word.split("'"))
+
+
+@lru_cache(maxsize=256)
+def is_courtesy(text: str) -> bool:
+    """Return whether the text is a greeting, thanks, assent or goodbye, and nothing else."""
+    said = unicodedata.normalize("NFC", text).lower().replace("\u2019", "'")
+    is_spaced = said.isascii() or not _IS_UNSPACED.search(said)
+    # Of most lines the first few words tell that they are none; the last one may be cut.
+    if is_spaced and _holds_unknown(_RUN.findall(said, 0, _FIRST_LOOK)[:-1]):
+        return False
+    words = _RUN.findall(said)
+    if not words:
+        return _FACE.search(said) is not None
+    is_short = len(words) <= _MOST_WORDS
+    if is_short and not is_spaced and _UNSPACED.fullmatch(said):
+        return True
+    if not is_short or _holds_unknown(words):
+        return False
+    said = _LAUGHTER.sub("haha", said)
+    remaining = _PHRASES.sub(" ", said)
+    left = [_plain(word) for word in _RUN.findall(_FACE.sub(" ", remaining))]
+    # "ok, and you?" asks: only the greetings that are questions do not.
+    if not _allowed().issuperset(left) or "?" in remaining or "\u061f" in remaining:
+        return False
+    return len(remaining) < len(said) or not _courtesies().isdisjoint(left)
+
+
+def _holds_unknown(words: Sequence[str]) -> bool:
+    """Return whether more of the words than a courtesy leaves open are in none."""
+    return len({part for word in words for part in word.split("'")} - _vocabulary()) > _MOST_UNKNOWN
+
+
+def _plain(word: str) -> str:
+    """Return the word without letters drawn out: "thankssss", "goooood"."""
+    if word in _allowed() or not _DRAWN_OUT.search(word):
+        return word
+    doubled = _DRAWN_OUT.sub(r"\1\1", word)
+    return doubled if doubled in _allowed() else _DRAWN_OUT.sub(r"\1", word)

@@ -1,0 +1,165 @@
+"""With `--json`, standard output is JSON of the shapes that docs/command_line.md lists."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from langchain_convmem.cli import main
+from langchain_convmem.logs import SQLiteLog
+from langchain_convmem.records import ThreadKey
+
+LINE = "The spare key hangs in the cellar."
+ROW = json.dumps({"role": "user", "name": "Ana", "content": LINE})
+
+
+@pytest.fixture
+def convmem(tmp_path, monkeypatch, capsys):
+    """Run a command with `--json` in an empty folder; the answer is what it printed, decoded."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("CONVMEM_DB", "CONVMEM_USER", "CONVMEM_MODEL", "CONVMEM_EMBEDDINGS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words, code=0):
+        assert main([*words, "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def imported(convmem, tmp_path):
+    (tmp_path / "key.jsonl").write_text(ROW + "\n")
+    return convmem("import", "key.jsonl")
+
+
+def test_an_import_counts_by_file(imported, convmem):
+    first = {
+        "path": "key.jsonl",
+        "lines": 1,
+        "thread_ids": ["key"],
+        "branches": 0,
+        "sessions": 1,
+        "added": 1,
+        "known": 0,
+        "skipped": [],
+    }
+    assert imported == {"files": [first], "problems": []}
+    again = convmem("import", "key.jsonl")
+    assert again["files"] == [first | {"added": 0, "known": 1}]
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_recall_holds_its_blocks(convmem):
+    found = convmem("recall", "spare key")
+    assert found.keys() == {"query", "verdict", "blocks", "best_rejected", "problems"}
+    [block] = found["blocks"]
+    assert (block["user_id"], block["thread_id"]) == ("me", "key")
+    assert block["lines"][0]["text"] == LINE
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_log_and_a_list_of_threads_are_lists(convmem):
+    [entry] = convmem("log", "--thread", "key")
+    assert (entry["position"], entry["role"], entry["speaker"]) == (1, "user", "Ana")
+    assert entry["contents"] == [LINE]
+    [thread] = convmem("threads")
+    assert thread.keys() == {"user_id", "thread_id", "entries", "first", "last"}
+
+
+@pytest.mark.usefixtures("imported")
+def test_an_export_names_its_file_and_prints_the_same_rows_without_one(convmem, tmp_path, capsys):
+    assert convmem("export", "--out", "me.jsonl") == {"path": "me.jsonl", "entries": 1}
+    assert main(["export", "--out", "-", "--json"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "me.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_copy_tells_what_is_new_and_what_is_short(convmem, tmp_path):
+    words = ("copy", "--from", "memory.db", "--to", "other.db")
+    source, target = (str(tmp_path / name) for name in ("memory.db", "other.db"))
+    counts = {"users": 1, "threads": 1, "entries": 1, "written": 1, "short": []}
+    assert convmem(*words) == {"source": source, "target": target, **counts}
+    with SQLiteLog("other.db") as log:
+        key = ThreadKey("me", "key")
+        log.forget(key, [log.entries(key)[0].id])
+    report = convmem(*words, code=1)
+    assert report["short"] == [{"user_id": "me", "thread_id": "key", "expected": 1, "found": 0}]
+
+
+@pytest.mark.usefixtures("imported")
+def test_forget_verify_and_backup_count(convmem, tmp_path):
+    checked = convmem("verify")
+    assert checked["ok"] is True
+    assert (checked["path"], checked["entries"], checked["problems"]) == ("memory.db", 1, [])
+    size = convmem("backup", "copy.db")
+    assert size == {"path": "copy.db", "bytes": (tmp_path / "copy.db").stat().st_size}
+    receipt = convmem("forget", "--thread", "key", "--yes")
+    names = {"user_id", "thread_id", "entries", "threads", "segments", "documents"}
+    assert receipt.keys() == names
+    assert (receipt["thread_id"], receipt["entries"]) == ("key", 1)
+
+
+@pytest.mark.usefixtures("imported")
+def test_what_embeds_is_told(convmem):
+    use = convmem("embedder")
+    assert use.keys() == {"user_id", "embedder", "weights", "segments", "pending", "problems"}
+    done = convmem("reindex")
+    assert done == {"user_id": "me", "embedder": use["embedder"], "problems": []}
+    assert convmem("reindex", "--all-users")["user_id"] is None
+
+
+def test_each_answer_of_a_chat_is_a_line(convmem, imported, monkeypatch, capsys):
+    typed = b"Where is the spare key?\n/recall spare key\n/history\n/help\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
+    assert main(["chat", "--thread", "t", "--show-recall", "--json"]) == 0
+    reply, recall, history, listed = map(json.loads, capsys.readouterr().out.splitlines())
+    assert reply.keys() == {"kind", "thread_id", "text", "reply", "recall"}
+    assert (reply["kind"], reply["thread_id"]) == ("reply", "t")
+    assert reply["text"] == "Where is the spare key?"
+    assert "cellar" in reply["reply"]
+    assert reply["recall"]["blocks"][0]["thread_id"] == "key"
+    assert (recall["kind"], recall["query"]) == ("recall", "spare key")
+    assert history["kind"] == "history"
+    assert "spare key" in history["text"]
+    assert listed["kind"] == "help"
+
+
+def test_a_chat_that_shows_no_recall_holds_none(convmem, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hi\n"), encoding="utf-8"))
+    assert main(["chat", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recall"] is None
+
+
+def test_prompts_are_compiled_shown_and_checked_as_data(convmem, tmp_path):
+    assert convmem("prompts", "new", "a.prompt") == {"path": "a.prompt"}
+    assert convmem("prompts", "check", "a.prompt") == []
+    shown = convmem("prompts", "show", "a.prompt")
+    assert shown.keys() == {"path", "metadata", "sections", "tokens"}
+    compiled = convmem("prompts", "compile", "a.prompt", "--form", "both")
+    assert compiled["findings"] == []
+    assert compiled["compiled"] == [
+        {"source": "a.prompt", "path": "a.bytes"},
+        {"source": "a.prompt", "path": "a.json"},
+    ]
+    (tmp_path / "b.prompt").write_text("__ Role __ none\n")
+    failed = convmem("prompts", "compile", "b.prompt", code=1)
+    assert failed["compiled"] == []
+    finding = {"path", "level", "message", "line", "column", "source_line"}
+    assert failed["findings"][0].keys() == finding
+
+
+def test_a_script_of_a_shell_is_a_string(convmem):
+    found = convmem("completion", "zsh")
+    assert found["shell"] == "zsh"
+    assert found["script"].startswith("#compdef convmem")
+
+
+def test_an_error_is_a_sentence_on_standard_error_and_nothing_is_printed(convmem, capsys):
+    assert main(["threads", "--json"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("convmem: there is no database at memory.db; ")

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from langchain_convmem.cli.chat import HELP, ChatCommand, UnknownCommandError, parse_line
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "text"),
+    [
+        ("Where did I park?", "say", "Where did I park?"),
+        ("  padded ", "say", "  padded "),
+        ("/quit", "quit", ""),
+        (" /QUIT ", "quit", ""),
+        ("/help", "help", ""),
+        ("/history", "history", ""),
+        ("/recall  the car ", "recall", "the car"),
+        ("//quit is a word", "say", "/quit is a word"),
+        ("/etc/hosts is a file", "say", "/etc/hosts is a file"),
+        ("/ alone", "say", "/ alone"),
+        ("/2 of it", "say", "/2 of it"),
+    ],
+)
+def test_a_line_is_a_command_or_a_message(line, name, text):
+    assert parse_line(line) == ChatCommand(name, text)
+
+
+@pytest.mark.parametrize("line", ["", "  ", "\t"])
+def test_a_blank_line_asks_for_nothing(line):
+    assert parse_line(line) is None
+
+
+@pytest.mark.parametrize("line", ["/hsitory", "/recall", "/recall  ", "/quit now", "/half of it"])
+def test_a_misspelt_command_is_refused_before_it_is_remembered(line):
+    with pytest.raises(UnknownCommandError, match="/history"):
+        parse_line(line)
+
+
+def test_help_names_every_command():
+    for name in ("/recall", "/history", "/help", "/quit"):
+        assert name in HELP

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+
+from langchain_convmem.cli import main
+from langchain_convmem.cli.app import convmem, find_extras
+
+
+def parsed(name, *words):
+    """Return what the command `name` would be called with."""
+    command = convmem.commands[name]
+    with command.make_context(name, list(words)) as context:
+        return context.params
+
+
+def test_the_database_and_the_user_have_defaults():
+    assert parsed("threads") == {"db": "memory.db", "user": "me", "as_json": False}
+
+
+@pytest.fixture
+def environ(monkeypatch):
+    def set_all(db, user, model):
+        for name, value in (("DB", db), ("USER", user), ("MODEL", model)):
+            monkeypatch.setenv(f"CONVMEM_{name}", value)
+
+    return set_all
+
+
+def test_the_environment_gives_defaults_and_options_win_over_it(environ):
+    environ("/e.db", "eve", "openai:x")
+    by_environment = parsed("chat")
+    by_option = parsed("chat", "--db", "o.db", "--user", "ola", "--model", "openai:y")
+    assert by_environment.items() >= {"db": "/e.db", "user": "eve", "model": "openai:x"}.items()
+    assert by_option.items() >= {"db": "o.db", "user": "ola", "model": "openai:y"}.items()
+
+
+def test_empty_environment_variables_count_as_unset(environ):
+    environ("", "", "")
+    arguments = parsed("chat")
+    assert arguments.items() >= {"db": "memory.db", "user": "me", "model": None}.items()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["sing"],
+        ["import"],
+        ["recall"],
+        ["recall", "q", "-k", "0"],
+        ["recall", "q", "-k", "many"],
+        ["recall", "q", "-k", "3", "--max-tokens", "100"],
+        ["log"],
+        ["export"],
+        ["copy", "--from", "a.db"],
+        ["copy", "--to", "a.db"],
+        ["forget"],
+        ["forget", "--thread", "t", "--everything"],
+        ["verify", "a.db"],
+        ["backup"],
+        ["backup", "a.db", "b.db"],
+        ["embedder", "--all-users"],
+        ["completion"],
+        ["completion", "tcsh"],
+    ],
+)
+def test_unusable_arguments_end_with_code_2(words, capsys):
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("Usage: convmem")
+
+
+@pytest.mark.parametrize(
+    ("words", "guess"),
+    [
+        (["recal", "q"], "No such command 'recal'. Did you mean 'recall'?"),
+        (["prompts", "chek"], "No such command 'chek'. Did you mean 'check'?"),
+        (["recall", "q", "--threed", "t"], "--thread"),
+        (["reindex", "--all-user"], "--all-users"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_a_guess(words, guess, capsys):
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert "Did you mean" in err or "Possible options" in err
+    assert guess in err
+
+
+def test_a_word_like_no_other_is_answered_without_a_guess(capsys):
+    assert main(["qqqq"]) == 2
+    assert capsys.readouterr().err.endswith("No such command 'qqqq'.\n")
+
+
+def every_command(group=convmem, path=()):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(every_command())
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_examples_and_prints_json(path, capsys):
+    assert main([*path, "--help"]) == 0
+    help_text = capsys.readouterr().out
+    assert help_text.startswith(f"Usage: convmem {' '.join(path)} ")
+    assert f"\n    convmem {' '.join(path)}" in help_text or 'eval "$(convmem' in help_text
+    assert "--json" in help_text
+    first, rest = help_text.split("\n\n")[1:3]
+    assert first.strip().endswith(".")
+    assert rest
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_the_summary_of_a_command_is_not_cut_off(path, capsys):
+    assert main([*path[:-1], "--help"]) == 0
+    [line] = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith(f"  {path[-1]} ")
+    ]
+    assert line.endswith(".")
+    assert not line.endswith("...")
+
+
+def test_db_means_the_same_to_every_command():
+    declared = {
+        name: [option for option in command.params if option.name == "db"]
+        for name, command in convmem.commands.items()
+        if not isinstance(command, click.Group)
+    }
+    without = {name for name, options in declared.items() if not options}
+    assert without == {"copy", "completion"}
+    described = {
+        (one.metavar, one.default, one.envvar, one.help)
+        for options in declared.values()
+        for one in options
+    }
+    [(metavar, default, envvar, text)] = described
+    assert (metavar, default, envvar) == ("LOG", "memory.db", "CONVMEM_DB")
+    assert "postgresql://" in text
+    assert "dynamodb://" in text
+
+
+def test_a_copy_names_two_logs_and_any_number_of_users():
+    arguments = parsed(
+        "copy", "--from", "a.db", "--to", "dynamodb://t", "--user", "x", "--user", "y"
+    )
+    assert (arguments["source"], arguments["target"]) == ("a.db", "dynamodb://t")
+    assert arguments["users"] == ("x", "y")
+    assert parsed("copy", "--from", "a", "--to", "b")["users"] == ()
+
+
+def test_verify_and_backup_work_on_the_same_database_as_every_command(environ):
+    environ("/e.db", "eve", "")
+    assert parsed("verify")["db"] == "/e.db"
+    assert parsed("verify", "--db", "a.db")["db"] == "a.db"
+    arguments = parsed("backup", "copy.db", "--db", "a.db")
+    assert (arguments["db"], arguments["target"]) == ("a.db", "copy.db")
+
+
+# -- version, completion, what is missing ---------------------------------------------------------
+
+
+def test_the_version_is_that_of_the_distribution_with_the_extras_installed(capsys):
+    from importlib.metadata import version
+
+    assert main(["--version"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"convmem {version('langchain-convmem')}"
+    assert second == f"extras: {', '.join(find_extras())}"
+    assert "cli" in second
+
+
+def test_an_extra_counts_as_installed_when_all_its_packages_are(monkeypatch):
+    from importlib import metadata
+
+    requires = [
+        "numpy>=2",
+        'boto3>=1; extra == "aws"',
+        "nosuchpackage>=1; extra == 'aws'",
+        "nosuchpackage>=1; extra == 'openai'",
+        "numpy; extra == 'openai'",
+        "click<9,>=8.1; extra == 'cli'",
+        "click; extra == 'all'",
+        "nosuchpackage; python_version < '4' and extra == 'odd'",
+    ]
+    monkeypatch.setattr(metadata, "requires", lambda _: requires)
+    assert find_extras() == ["cli"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_asks_the_program_itself(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert f"_CONVMEM_COMPLETE={shell}_complete" in script
+    assert "convmem" in script
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("convmem pro", "plain,prompts\n"),
+        ("convmem prompts c", "plain,check\nplain,compile\n"),
+        ("convmem recall --thr", "plain,--thread\n"),
+        ("convmem completion z", "plain,zsh\n"),
+        ("convmem nosuch --th", ""),
+    ],
+)
+def test_words_are_completed(typed, offered, monkeypatch, capsys):
+    monkeypatch.setenv("_CONVMEM_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    assert main([]) == 0
+    assert capsys.readouterr().out.strip() == offered.strip()
+
+
+def test_a_missing_click_is_one_sentence_with_the_command_that_fixes_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "click", None)
+    assert main(["threads"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("convmem: ")
+    assert captured.err.endswith("pip install 'langchain-convmem[cli]'\n")
+    assert captured.err.count("\n") == 1

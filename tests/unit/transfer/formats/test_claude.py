@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_convmem.errors import ImportFormatError
+from langchain_convmem.transfer.imports import parse_threads
+from langchain_convmem.transfer.source import Source
+
+
+def threads_in(*messages, name="k-1", **rest):
+    document = [{"uuid": name, "name": "Bikes", "chat_messages": list(messages), **rest}]
+    return parse_threads(Source("conversations.json", json.dumps(document)))
+
+
+def said(name, sender, *blocks, text="", **rest):
+    content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
+    return {
+        "uuid": name,
+        "sender": sender,
+        "text": text,
+        "content": content,
+        "created_at": "2025-02-03T10:00:00.123456Z",
+        "attachments": [],
+        "files": [],
+        **rest,
+    }
+
+
+def test_a_conversation_is_a_thread_with_ids_and_times():
+    (thread,) = threads_in(said("a", "human", "Hi"), said("b", "assistant", "Hello"))
+    assert (thread.thread_id, thread.sessions) == ("k-1", 1)
+    assert [(type(m), m.id, m.content) for m in thread.messages] == [
+        (HumanMessage, "a", "Hi"),
+        (AIMessage, "b", "Hello"),
+    ]
+    assert thread.messages[0].additional_kwargs == {"timestamp": "2025-02-03T10:00:00.123+00:00"}
+
+
+def test_messages_of_old_exports_have_their_text_only():
+    (thread,) = threads_in(said("a", "human", text="Hi"), said("b", "assistant", text=""))
+    assert [message.content for message in thread.messages] == ["Hi"]
+
+
+def test_a_reply_is_parted_at_its_tool_results():
+    use = {"type": "tool_use", "id": "t1", "name": "web.search", "input": {"q": "bakery"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t1",
+        "name": "web.search",
+        "content": [{"type": "text", "text": "two found"}, {"type": "knowledge", "title": "Map"}],
+        "is_error": False,
+    }
+    nameless_use = {"type": "tool_use", "name": "clock", "input": {}}
+    failed = {"type": "tool_result", "content": "no clock", "is_error": True}
+    (thread,) = threads_in(
+        said("a", "human", "Where?"),
+        said(
+            "b",
+            "assistant",
+            {"type": "thinking", "thinking": "A map."},
+            "Let me look.",
+            use,
+            result,
+            "Two.",
+            nameless_use,
+            failed,
+            "Sorry.",
+        ),
+    )
+    _, looking, found, between, no_clock, last = thread.messages
+    assert [message.id for message in thread.messages[1:]] == ["b", "b~2", "b~3", "b~4", "b~5"]
+    assert looking.content == [
+        {"type": "reasoning", "reasoning": "A map."},
+        {"type": "text", "text": "Let me look."},
+    ]
+    assert looking.tool_calls == [
+        {"name": "web_search", "args": {"q": "bakery"}, "id": "t1", "type": "tool_call"}
+    ]
+    assert isinstance(found, ToolMessage)
+    assert found.content == [
+        {"type": "text", "text": "two found"},
+        {"type": "non_standard", "value": {"type": "knowledge", "title": "Map"}},
+    ]
+    assert (found.tool_call_id, found.status) == ("t1", "success")
+    assert (between.content, no_clock.content, no_clock.status) == ("Two.", "no clock", "error")
+    assert no_clock.tool_call_id == between.tool_calls[0]["id"] != "t1"
+    assert last.content == "Sorry."
+
+
+def test_parallel_calls_stand_in_one_message_before_their_results():
+    uses = [{"type": "tool_use", "id": f"t{n}", "name": "look", "input": {"n": n}} for n in (1, 2)]
+    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": str(n)} for n in (2, 1)]
+    (thread,) = threads_in(said("b", "assistant", *uses, *results))
+    calls, *answers = thread.messages
+    assert [call["id"] for call in calls.tool_calls] == ["t1", "t2"]
+    assert [(answer.tool_call_id, answer.content) for answer in answers] == [
+        ("t2", "2"),
+        ("t1", "1"),
+    ]
+
+
+def test_attached_texts_are_documents_and_files_are_named():
+    attachment = {"file_name": "notes.txt", "file_size": 5, "extracted_content": "Mill Lane"}
+    (thread,) = threads_in(
+        said("a", "human", "See this", attachments=[attachment], files=[{"file_name": "map.png"}])
+    )
+    assert thread.messages[0].content == [
+        {"type": "text", "text": "See this"},
+        {
+            "type": "text-plain",
+            "text": "Mill Lane",
+            "mime_type": "text/plain",
+            "title": "notes.txt",
+        },
+        {"type": "non_standard", "value": {"file_name": "map.png"}},
+    ]
+
+
+def test_messages_off_the_way_to_the_last_one_make_branches():
+    nobody = "00000000-0000-4000-8000-000000000000"
+    main, branch = threads_in(
+        said("a", "human", "Hi", parent_message_uuid=nobody),
+        said("b", "assistant", "Hello", parent_message_uuid="a"),
+        said("c", "assistant", "Hey", parent_message_uuid="a"),
+        said("d", "human", "Bye", parent_message_uuid="c"),
+    )
+    assert [message.id for message in main.messages] == ["a", "c", "d"]
+    assert (branch.thread_id, [m.id for m in branch.messages]) == ("k-1~branch-1", ["b"])
+    assert branch.messages[0].additional_kwargs["branched_from"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("message", "location", "says"),
+    [
+        (said("a", "robot", "x"), "$[0].chat_messages[0].sender", "human, assistant"),
+        (said("a", "human", {"text": "x"}), "$[0].chat_messages[0].content[0]", '"type"'),
+        (said("a", "human", "x", created_at="soon"), "$[0].chat_messages[0].created_at", "ISO"),
+        ({"sender": "human", "text": "x"}, "$[0].chat_messages[0]", '"uuid"'),
+        (
+            said("b", "assistant", {"type": "tool_use", "input": {}}),
+            "$[0].chat_messages[0].content[0]",
+            '"name"',
+        ),
+    ],
+)
+def test_a_bad_message_is_refused_with_its_place(message, location, says):
+    with pytest.raises(ImportFormatError) as caught:
+        threads_in(message)
+    assert caught.value.location == location
+    assert says in str(caught.value)
+
+
+def test_an_id_that_stands_twice_is_refused_with_both_places():
+    with pytest.raises(ImportFormatError, match=r"chat_messages\[1\].*chat_messages\[0\]"):
+        threads_in(said("a", "human", "x"), said("a", "assistant", "y"))

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+from langchain_convmem.errors import ImportFormatError
+from langchain_convmem.transfer.imports import parse_threads
+from langchain_convmem.transfer.source import Source
+
+
+def read(text):
+    (thread,) = parse_threads(Source("chats/trip.json", text))
+    return thread
+
+
+def as_list(*messages):
+    return read(json.dumps(messages))
+
+
+def as_rows(*messages):
+    return read("\n".join(map(json.dumps, messages)))
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"n": 1}'}}
+LOOP = [
+    {"role": "developer", "content": "Be brief."},
+    {"role": "user", "content": "Rain?", "name": "ana", "timestamp": "2026-01-02T03:04:05Z"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "content": "sun", "tool_call_id": "c1"},
+    {"role": "assistant", "content": "No.", "id": "m5"},
+]
+
+
+@pytest.mark.parametrize("form", [as_list, as_rows, lambda *m: read(json.dumps({"messages": m}))])
+def test_a_tool_loop_is_read_in_every_form(form):
+    thread = form(*LOOP)
+    system, question, call, result, answer = thread.messages
+    assert thread.thread_id == "trip"
+    assert [type(m) for m in thread.messages] == [
+        SystemMessage,
+        HumanMessage,
+        AIMessage,
+        ToolMessage,
+        AIMessage,
+    ]
+    assert (question.name, question.content) == ("ana", "Rain?")
+    assert question.additional_kwargs == {"timestamp": "2026-01-02T03:04:05.000+00:00"}
+    assert call.tool_calls == [
+        {"name": "weather", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
+    ]
+    assert (call.content, system.content) == ("", "Be brief.")
+    assert (result.tool_call_id, result.content, answer.id) == ("c1", "sun", "m5")
+
+
+def test_both_forms_give_the_same_messages_the_same_ids():
+    assert as_list(*LOOP) == as_rows(*LOOP)
+    assert len({message.id for message in as_list(*LOOP).messages}) == len(LOOP)
+
+
+def test_arguments_that_are_no_object_are_kept_as_they_are():
+    broken = [
+        {**CALL, "function": {"name": "weather", "arguments": text}} for text in ('{"n": ', "[1]")
+    ]
+    thread = as_list({"role": "assistant", "tool_calls": [*broken, CALL]})
+    (message,) = thread.messages
+    assert [call["args"] for call in message.invalid_tool_calls] == ['{"n": ', "[1]"]
+    assert [call["args"] for call in message.tool_calls] == [{"n": 1}]
+
+
+def test_functions_of_the_old_api_become_calls_and_results():
+    thread = as_list(
+        {"role": "assistant", "content": "", "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "done"},
+    )
+    call, result = thread.messages
+    assert result.tool_call_id == call.tool_calls[0]["id"]
+    assert (result.name, result.content) == ("f", "done")
+
+
+def test_parts_are_blocks_and_a_single_text_is_plain():
+    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    thread = as_list(
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "user", "content": [picture, {"type": "input_text", "text": "what?"}]},
+        {"role": "model", "parts": [{"text": "A barn."}, {"inline_data": {"data": "AAEC"}}]},
+        {"role": "user", "parts": ["one", "two"]},
+    )
+    assert [message.content for message in thread.messages] == [
+        "Hi",
+        [picture, {"type": "text", "text": "what?"}],
+        [
+            {"type": "text", "text": "A barn."},
+            {"type": "non_standard", "value": {"inline_data": {"data": "AAEC"}}},
+        ],
+        [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "location", "says"),
+    [
+        ({"role": "wizard", "content": "x"}, "$[1].role", "assistant"),
+        ({"role": "user", "content": ""}, "$[1].content", "not blank"),
+        ({"role": "user", "content": [{"type": "text", "text": " "}]}, "$[1].content", "says"),
+        ({"role": "user"}, "$[1]", '"content"'),
+        ({"role": "assistant", "content": None}, "$[1].content", "None"),
+        ({"role": "tool", "content": "x"}, "$[1]", '"tool_call_id"'),
+        ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "$[1].tool_calls[0]", '"function"'),
+        ({"role": "user", "content": [7]}, "$[1].content[0]", "an object"),
+    ],
+)
+def test_a_bad_message_is_refused_with_its_place(message, location, says):
+    with pytest.raises(ImportFormatError) as caught:
+        as_list({"role": "user", "content": "x"}, message)
+    assert caught.value.location == location
+    assert says in str(caught.value)

@@ -1,0 +1,306 @@
+"""Stores of LangChain and LangGraph: DynamoDB items, SQL tables, checkpoints."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_to_dict,
+)
+
+from langchain_convmem.errors import ImportFormatError, MissingExtraError
+from langchain_convmem.transfer import read_threads
+from langchain_convmem.transfer.imports import parse_threads
+from langchain_convmem.transfer.source import Source
+
+MESSAGES = [
+    SystemMessage("Be kind."),
+    HumanMessage("Rain?", name="Ana", id="h1", additional_kwargs={"n": 1.5, "timestamp": "later"}),
+    AIMessage("", tool_calls=[{"name": "look", "args": {"days": 2}, "id": "c1"}], id="run-1"),
+    ToolMessage("no", tool_call_id="c1", status="error"),
+    AIMessage("No.", id="run-1"),
+]
+HISTORY = messages_to_dict(MESSAGES)
+
+
+def threads_in(document):
+    return parse_threads(Source("items.json", json.dumps(document)))
+
+
+def tagged(value):
+    """The value with DynamoDB's type tags, as its tools print it."""
+    kinds = {bool: "BOOL", int: "N", float: "N", str: "S", list: "L", dict: "M"}
+    if value is None:
+        return {"NULL": True}
+    tag = kinds[type(value)]
+    if tag == "L":
+        return {tag: [tagged(item) for item in value]}
+    if tag == "M":
+        return {tag: {name: tagged(item) for name, item in value.items()}}
+    return {tag: str(value) if tag == "N" else value}
+
+
+def assert_is_the_history(thread):
+    system, question, call, result, answer = thread.messages
+    assert [type(message) for message in thread.messages] == [type(m) for m in MESSAGES]
+    assert [message.content for message in thread.messages] == [m.content for m in MESSAGES]
+    assert (question.id, question.name) == ("h1", "Ana")
+    assert question.additional_kwargs == {"n": 1.5, "original_timestamp": "later"}
+    assert call.tool_calls == MESSAGES[2].tool_calls
+    assert (result.tool_call_id, result.status) == ("c1", "error")
+    assert (call.id, answer.id) == ("run-1", "run-1~2"), (
+        "an id that is used twice names one of them"
+    )
+    assert system.id != result.id
+
+
+# -- DynamoDB -----------------------------------------------------------------------------------
+
+ITEM = {"SessionId": "s1", "History": HISTORY, "expireAt": 1_700_000_000}
+TAGGED = tagged(ITEM)["M"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [ITEM, [ITEM], {"Items": [ITEM], "Count": 1}, TAGGED, {"Item": TAGGED}, {"Items": [TAGGED]}],
+)
+def test_an_item_is_a_thread_in_every_form_it_is_written_in(document):
+    (thread,) = threads_in(document)
+    assert thread.thread_id == "s1"
+    assert_is_the_history(thread)
+
+
+def test_lines_of_an_export_are_items():
+    other = {**TAGGED, "SessionId": {"S": "s2"}}
+    empty = {"SessionId": {"S": "s3"}, "History": {"L": []}}
+    rows = "\n".join(json.dumps({"Item": item}) for item in (TAGGED, other, empty))
+    threads = parse_threads(Source("export.json", rows))
+    assert [thread.thread_id for thread in threads] == ["s1", "s2"]
+    assert threads[0].messages == threads[1].messages
+
+
+def test_every_type_tag_is_read():
+    values = {
+        "b": {"B": base64.b64encode(b"\x00").decode()},
+        "bs": {"BS": ["AA=="]},
+        "ss": {"SS": ["a"]},
+        "ns": {"NS": ["1", "2.5"]},
+        "big": {"N": "12345678901234567890"},
+        "no": {"BOOL": False},
+        "nil": {"NULL": True},
+    }
+    data = {"M": {"content": {"S": "x"}, "additional_kwargs": {"M": values}}}
+    stored = {"M": {"type": {"S": "human"}, "data": data}}
+    (thread,) = threads_in({"SessionId": {"S": "s"}, "History": {"L": [stored]}})
+    assert thread.messages[0].additional_kwargs == {
+        "b": b"\x00",
+        "bs": [b"\x00"],
+        "ss": ["a"],
+        "ns": [1, 2.5],
+        "big": 12345678901234567890,
+        "no": False,
+        "nil": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("history", "location", "says"),
+    [
+        ([{"type": "human"}], "$.History[0]", '"data"'),
+        ([{"type": "human", "data": {}}], "$.History[0]", "stored message"),
+        ([{"type": "robot", "data": {"content": "x"}}], "$.History[0]", "robot"),
+        ([{"type": "tool", "data": {"content": "x"}}], "$.History[0]", "tool_call_id"),
+        ([{"type": "remove", "data": {"content": "", "id": "x"}}], "$.History[0]", "Remove"),
+        ({"L": [{"X": 1}]}, "$", "type tags"),
+        ({"L": {}, "M": {}}, "$", "type tags"),
+        ([], "", "no message"),
+    ],
+)
+def test_a_bad_item_is_refused_with_its_place(history, location, says):
+    session = {"S": "s"} if isinstance(history, dict) else "s"
+    with pytest.raises(ImportFormatError) as caught:
+        threads_in({"SessionId": session, "History": history})
+    assert caught.value.location == location
+    assert says in str(caught.value)
+
+
+def test_an_item_without_a_session_is_refused():
+    with pytest.raises(ImportFormatError, match='"SessionId"'):
+        threads_in({"History": HISTORY})
+
+
+# -- SQL ----------------------------------------------------------------------------------------
+
+
+def sql_file(path, *rows, table="message_store"):
+    quoted = table.replace('"', '""')
+    columns = "(id INTEGER PRIMARY KEY, session_id TEXT, message TEXT)"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f'CREATE TABLE "{quoted}" {columns}')
+        db.executemany(f'INSERT INTO "{quoted}" (session_id, message) VALUES (?, ?)', rows)
+    return path
+
+
+def test_the_sessions_of_a_table_are_threads_in_the_order_of_the_rows(tmp_path):
+    rows = [("s1", json.dumps(stored)) for stored in HISTORY]
+    rows.insert(2, ("s2", json.dumps(messages_to_dict([HumanMessage("elsewhere")])[0])))
+    first, second = read_threads(sql_file(tmp_path / "any #name?.db", *rows))
+    assert (first.thread_id, second.thread_id) == ("s1", "s2")
+    assert_is_the_history(first)
+    assert second.messages[0].id == "row-3"
+
+
+def test_a_table_may_have_any_name(tmp_path):
+    path = sql_file(tmp_path / "chat.db", ("s", json.dumps(HISTORY[0])), table='my "chats"')
+    (thread,) = read_threads(path, thread_id="mine")
+    assert (thread.thread_id, thread.messages[0].content) == ("mine", "Be kind.")
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (("s", "{"), "row 1"),
+        (("s", None), "JSON text"),
+        ((None, json.dumps(HISTORY[0])), "session_id"),
+        (("s", '{"type": "human"}'), '"data"'),
+        (
+            ("s", json.dumps({"type": "human", "data": {"content": "x" * 5 * 1024 * 1024}})),
+            "at most",
+        ),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_number(tmp_path, row, says):
+    with pytest.raises(ImportFormatError, match=says):
+        read_threads(sql_file(tmp_path / "chat.db", row))
+
+
+def test_other_databases_are_refused_with_their_tables(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE recipes (id INTEGER)")
+    with pytest.raises(ImportFormatError, match="recipes"):
+        read_threads(path)
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"SQLite format 3\x00" + b"\xff" * 200)
+    with pytest.raises(ImportFormatError, match="SQLite"):
+        read_threads(broken)
+
+
+def test_reading_a_database_changes_nothing(tmp_path):
+    path = sql_file(tmp_path / "chat.db", ("s", json.dumps(HISTORY[0])))
+    before = path.read_bytes()
+    read_threads(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["chat.db"]
+
+
+# -- checkpoints --------------------------------------------------------------------------------
+
+
+def checkpoint_file(path, *rows):
+    """A file as langgraph-checkpoint-sqlite lays it out; rows are (thread, ns, id, checkpoint)."""
+    serde = pytest.importorskip("langgraph.checkpoint.serde.jsonplus").JsonPlusSerializer()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(
+            "CREATE TABLE checkpoints (thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL, "
+            "checkpoint_id TEXT NOT NULL, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB, "
+            "metadata BLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id))"
+        )
+        for thread, namespace, checkpoint_id, checkpoint in rows:
+            kind, data = serde.dumps_typed(checkpoint)
+            db.execute(
+                "INSERT INTO checkpoints VALUES (?, ?, ?, NULL, ?, ?, '{}')",
+                (thread, namespace, checkpoint_id, kind, data),
+            )
+    return path
+
+
+def state(messages, **values):
+    return {
+        "v": 4,
+        "channel_values": {"messages": messages, **values},
+        "channel_versions": {"messages": "1"},
+    }
+
+
+def test_each_thread_is_read_from_its_latest_checkpoint(tmp_path):
+    path = checkpoint_file(
+        tmp_path / "checkpoints.sqlite",
+        ("t1", "", "1f0-1", state(MESSAGES[:2])),
+        ("t1", "", "1f0-3", state(MESSAGES, other={"plan": [1]})),
+        ("t1", "child:1", "1f0-9", state([HumanMessage("of a subgraph")])),
+        ("t2", "", "1f0-2", state([HumanMessage("elsewhere")])),
+        ("t3", "", "1f0-4", {"channel_values": {"count": 1}, "channel_versions": {"count": "1"}}),
+    )
+    second, first = read_threads(path)
+    assert (first.thread_id, second.thread_id) == ("t1", "t2")
+    assert_is_the_history(first)
+    assert second.messages[0].content == "elsewhere"
+    assert second.messages == read_threads(path)[0].messages
+
+
+class Loud(HumanMessage):
+    """A message class that no list of safe types knows."""
+
+
+def test_a_message_class_of_somebodys_own_is_read_by_its_fields(tmp_path):
+    path = checkpoint_file(tmp_path / "c.db", ("t", "", "1", state([Loud("HEY", id="x")])))
+    (thread,) = read_threads(path)
+    assert type(thread.messages[0]) is HumanMessage
+    assert (thread.messages[0].content, thread.messages[0].id) == ("HEY", "x")
+
+
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        {"channel_values": {}, "channel_versions": {"messages": "1"}},
+        {"channel_values": {"messages": 7}},
+        {"channel_values": {"messages": [7]}},
+        {"channels": {}},
+        [1],
+    ],
+)
+def test_a_checkpoint_without_whole_messages_is_refused_with_its_thread(tmp_path, checkpoint):
+    path = checkpoint_file(tmp_path / "c.db", ("t9", "", "1", checkpoint))
+    with pytest.raises(ImportFormatError, match="t9"):
+        read_threads(path)
+
+
+def test_bytes_that_no_serializer_wrote_are_refused(tmp_path):
+    path = checkpoint_file(tmp_path / "c.db", ("t", "", "1", state(MESSAGES)))
+    for kind, data in (("msgpack", b"\xc1\xff"), ("pickle", b"x"), (None, None)):
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", (kind, data))
+        with pytest.raises(ImportFormatError, match="checkpoint 1 of thread 't'"):
+            read_threads(path)
+
+
+def test_without_langgraph_the_extra_is_named(tmp_path, monkeypatch):
+    path = checkpoint_file(tmp_path / "c.db", ("t", "", "1", state(MESSAGES)))
+    monkeypatch.setitem(__import__("sys").modules, "langgraph.checkpoint.serde.jsonplus", None)
+    with pytest.raises(MissingExtraError, match=r"langchain-convmem\[langgraph\]"):
+        read_threads(path)
+
+
+def test_what_langgraphs_own_saver_wrote_is_read(tmp_path):
+    sqlite_saver = pytest.importorskip("langgraph.checkpoint.sqlite").SqliteSaver
+    graph = pytest.importorskip("langgraph.graph")
+    builder = graph.StateGraph(graph.MessagesState)
+    builder.add_node("reply", lambda _: {"messages": [AIMessage("Hello.")]})
+    builder.add_edge(graph.START, "reply")
+    path = tmp_path / "checkpoints.sqlite"
+    with sqlite_saver.from_conn_string(str(path)) as saver:
+        app = builder.compile(checkpointer=saver)
+        for text in ("Hi.", "Again."):
+            app.invoke({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": "t"}})
+        expected = app.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
+    (thread,) = read_threads(path)
+    assert list(thread.messages) == expected

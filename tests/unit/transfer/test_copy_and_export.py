@@ -1,0 +1,500 @@
+"""Copies and exports: what arrives is what was there, whatever was done to it, and only once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_convmem.errors import ConfigError, ImportFormatError, LogError
+from langchain_convmem.logs import InMemoryLog, SQLiteLog
+from langchain_convmem.records import Control, Cover, Draft, Metadata, Owner, ThreadKey
+from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES, identical
+from langchain_convmem.transfer import (
+    acopy_log,
+    astore_thread,
+    copy_log,
+    export_rows,
+    read_threads,
+    store_thread,
+)
+from langchain_convmem.transfer.imports import parse_threads
+from langchain_convmem.transfer.source import Source
+from langchain_convmem.views.codec import draft_of
+from langchain_convmem.views.live import live_entries, live_summary, uncovered
+
+ANA = ThreadKey("ana", "t1")
+OTHER = ThreadKey("ana", "t2")
+LONE = ThreadKey(None, "t1")
+OWNERS = [ANA.owner, LONE.owner, Owner(user_id="bo")]
+
+
+def say(log, key, text, *, own_id=None, turn=None, **metadata):
+    message = HumanMessage(text, id=own_id)
+    (entry,) = log.append(key, [draft_of(message, turn_id=turn, metadata=Metadata(**metadata))])
+    return entry
+
+
+def edit(log, key, *ids, reason="undo", replacement=None):
+    (entry,) = log.append(key, [Draft(role="control", control=Control(ids, reason, replacement))])
+    return entry
+
+
+def summarise(log, key, text, covered, *, previous=()):
+    ranges = ((covered[0].position, covered[-1].position),)
+    known = Metadata(summary_ids=(*previous, *(entry.id for entry in covered)))
+    draft = Draft(role="summary", contents=(text,), metadata=known, cover=Cover(ranges, "d", "m"))
+    (entry,) = log.append(key, [draft])
+    return entry
+
+
+def copied(source, target, **options):
+    return copy_log(source, target, source_name="here", owners=OWNERS, **options)
+
+
+def seen(log, key):
+    """Everything of a thread that does not depend on the ids and positions a log gives."""
+    entries = log.entries(key)
+    live = live_entries(entries)
+    names = {entry.id: number for number, entry in enumerate(entries)}
+    return {
+        "entries": [
+            (
+                entry.message_id if entry.message is not None else None,
+                None if entry.message is None else entry.message.content,
+                entry.contents,
+                entry.role,
+                entry.metadata.attributes,
+                entry.metadata.timing,
+                entry.metadata.aux,
+                [names.get(other) for other in entry.metadata.summary_ids],
+            )
+            for entry in entries
+        ],
+        "live": [(entry.role, entry.contents) for entry in live],
+        "turns": [entry.turn_id for entry in entries if entry.message is not None],
+        "marks": sorted((e.control.reason, len(e.control.retracts)) for e in entries if e.control),
+        "uncovered": [entry.contents for entry in uncovered(live)],
+        "summary": getattr(live_summary(live), "contents", None),
+    }
+
+
+def in_place(view):
+    """The view with the entries in no order: a mark of replacement may follow its new text."""
+    return {**view, "entries": sorted(view["entries"], key=repr)}
+
+
+def assert_copied(source, target, *keys):
+    for key in keys:
+        assert in_place(seen(target, key)) == in_place(seen(source, key))
+
+
+# -- copies -------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_message_arrives_exactly():
+    source, target = InMemoryLog(), InMemoryLog()
+    for name, make in SAMPLE_MESSAGES.items():
+        metadata = Metadata(attributes=("seen",), timing={"llmEnd": 5}, aux={name: (1, b"\x00")})
+        source.append(ANA, [draft_of(make(), turn_id="turn 1", metadata=metadata)])
+    copied(source, target)
+    for before, after in zip(source.entries(ANA), target.entries(ANA), strict=True):
+        expected = before.message.model_copy(update={"id": before.message.id or before.id})
+        assert identical(after.message, expected)
+        assert identical(after.metadata, before.metadata)
+        assert (after.contents, after.turn_id) == (before.contents, "turn 1")
+
+
+def test_a_message_without_an_id_is_known_by_the_same_key():
+    source, target = InMemoryLog(), InMemoryLog()
+    first = say(source, ANA, "frist")
+    copied(source, target)
+    assert [entry.message_id for entry in target.entries(ANA)] == [first.id]
+    say(source, ANA, "first", own_id=first.id)
+    copied(source, target)
+    assert_copied(source, target, ANA)
+
+
+def test_users_and_threads_of_nobody_stay_apart():
+    source, target = InMemoryLog(), InMemoryLog()
+    for key in (ANA, OTHER, LONE, ThreadKey("bo", "t1"), ThreadKey("eve", "t1")):
+        say(source, key, f"of {key}")
+    report = copied(source, target)
+    assert (report.owners, report.threads, report.entries, report.written) == (3, 4, 4, 4)
+    assert report.short == ()
+    assert_copied(source, target, ANA, OTHER, LONE, ThreadKey("bo", "t1"))
+    assert target.threads("eve") == []
+    assert {info.key for info in target.threads("ana")} == {ANA, OTHER}
+
+
+def test_copying_twice_doubles_nothing():
+    source, target = InMemoryLog(), InMemoryLog()
+    entries = [say(source, ANA, "same") for _ in range(3)]
+    undo = edit(source, ANA, entries[1].id)
+    edit(source, ANA, undo.id, reason="rewind")
+    summarise(source, ANA, "They agreed.", entries)
+    assert copied(source, target).written == 6
+    before = target.entries(ANA)
+    assert copied(source, target).written == 0
+    nowhere = copy_log(source, target, source_name="another name", owners=OWNERS)
+    assert (nowhere.written, nowhere.entries) == (0, 6), "without its document, too"
+    assert target.entries(ANA) == before
+    assert_copied(source, target, ANA)
+
+
+def test_what_is_added_later_is_all_that_the_next_copy_writes():
+    source, target = InMemoryLog(), InMemoryLog()
+    first = say(source, ANA, "one", own_id="m1")
+    copied(source, target)
+    edit(source, ANA, first.id)
+    say(source, OTHER, "elsewhere")
+    say(source, ANA, "two")
+    assert copied(source, target).written == 3
+    assert_copied(source, target, ANA, OTHER)
+
+
+def test_a_replaced_message_stands_in_the_old_ones_place():
+    source, target = InMemoryLog(), InMemoryLog()
+    for text in ("one", "two", "three"):
+        say(source, ANA, text, own_id=text)
+    say(source, ANA, "TWO", own_id="two")
+    copied(source, target)
+    assert [entry.contents for entry in live_entries(target.entries(ANA))] == [
+        ("one",), ("TWO",), ("three",),
+    ]  # fmt: skip
+    assert_copied(source, target, ANA)
+
+
+def test_a_replacement_keeps_its_place_though_the_old_text_was_forgotten():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "one")
+    secret = say(source, ANA, "secret", own_id="m")
+    say(source, ANA, "three")
+    say(source, ANA, "harmless", own_id="m")
+    source.forget(ANA, [secret.id])
+    copied(source, target)
+    assert copied(source, target).written == 0
+    assert [entry.contents for entry in live_entries(target.entries(ANA))] == [
+        ("one",), ("harmless",), ("three",),
+    ]  # fmt: skip
+    assert "secret" not in str(target.entries(ANA))
+
+
+def test_an_edit_whose_new_text_was_forgotten_still_retracts_the_old_one():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "old", own_id="m")
+    new = say(source, ANA, "new", own_id="m")
+    source.forget(ANA, [new.id])
+    copied(source, target)
+    assert copied(source, target).written == 0
+    assert live_entries(target.entries(ANA)) == live_entries(source.entries(ANA)) == []
+
+
+def test_a_summary_covers_the_same_in_the_copy():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(target, ThreadKey("eve", "x"), "so that positions differ")
+    early = [say(source, ANA, text) for text in ("one", "two", "three")]
+    first = summarise(source, ANA, "One and two.", early[:2])
+    late = [say(source, ANA, text) for text in ("four", "five")]
+    summarise(source, ANA, "One to four.", [early[2], late[0]], previous=[first.id])
+    copied(source, target)
+    assert_copied(source, target, ANA)
+    assert [entry.contents for entry in uncovered(live_entries(target.entries(ANA)))] == [("five",)]
+
+
+def test_the_document_of_a_copy_is_forgotten_with_its_user():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "one")
+    copied(source, target)
+    target.forget(ANA.owner)
+    assert copied(source, target).written == 1
+
+
+def test_what_the_copy_lacks_is_reported():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "one")
+    second = say(source, ANA, "two")
+    copied(source, target)
+    target.forget(ANA, [second.id])
+    (short,) = copied(source, target).short
+    assert (short.key, short.expected, short.found) == (ANA, 2, 1)
+
+
+def test_progress_counts_entries_from_none_to_all():
+    source, calls = InMemoryLog(), []
+    for number in range(1100):
+        say(source, ANA, str(number))
+    copied(source, InMemoryLog(), progress=lambda *call: calls.append(call))
+    assert calls[-1] == (1100, 1100)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert len({done for done, _ in calls}) > 2
+
+
+def test_all_users_are_copied_from_a_log_that_can_list_its_owners():
+    class UnlistedLog(InMemoryLog):
+        owners = None  # like a log that cannot list them
+
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "one")
+    say(source, LONE, "two")
+    report = copy_log(source, target, source_name="here")
+    assert report.written == 2
+    with pytest.raises(ConfigError, match="users"):
+        copy_log(UnlistedLog(), target, source_name="here")
+
+
+def test_the_asynchronous_twin_does_the_same():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "one", own_id="m")
+    say(source, ANA, "two", own_id="m")
+    report = asyncio.run(acopy_log(source, target, source_name="here", owners=OWNERS))
+    assert report == copied(source, InMemoryLog())
+    assert_copied(source, target, ANA)
+
+
+class Interrupted(Exception):  # noqa: N818 - as a process that was killed
+    pass
+
+
+class FailingLog(InMemoryLog):
+    """Breaks off before one of its writes, or right after it."""
+
+    def __init__(self, fail_at=None, *, late=False):
+        super().__init__()
+        self.fail_at, self.late, self.writes = fail_at, late, 0
+
+    def _write(self, call, *args, **kwargs):
+        self.writes += 1
+        failing = self.writes == self.fail_at
+        if failing and not self.late:
+            raise Interrupted
+        result = call(*args, **kwargs)
+        if failing:
+            raise Interrupted
+        return result
+
+    def append(self, *args, **kwargs):
+        return self._write(super().append, *args, **kwargs)
+
+    def set_state(self, *args, **kwargs):
+        return self._write(super().set_state, *args, **kwargs)
+
+    def annotate(self, *args, **kwargs):
+        return self._write(super().annotate, *args, **kwargs)
+
+
+def eventful():
+    """A log in which everything happened."""
+    log = InMemoryLog()
+    entries = [say(log, ANA, f"line {number}") for number in range(3)]
+    named = say(log, ANA, "frist", own_id="m")
+    undo = edit(log, ANA, entries[0].id)
+    say(log, OTHER, "elsewhere")
+    summarise(log, ANA, "Lines.", entries[1:])
+    say(log, ANA, "first", own_id="m")
+    edit(log, ANA, undo.id, reason="rewind")
+    edit(log, ANA, entries[2].id)
+    edit(log, ANA, entries[2].id)
+    gone = say(log, ANA, "secret", own_id="s")
+    say(log, ANA, "harmless", own_id="s")
+    log.forget(ANA, [gone.id])
+    log.annotate(ANA, named.id, attributes=["seen"])
+    return log
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_copy_goes_on_and_doubles_nothing(late):
+    source = eventful()
+    whole = FailingLog()
+    copied(source, whole)
+    assert_copied(source, whole, ANA, OTHER)
+    assert whole.writes > 8
+    for fail_at in range(1, whole.writes + 1):
+        target = FailingLog(fail_at, late=late)
+        with pytest.raises(Interrupted):
+            copied(source, target)
+        report = copied(source, target)
+        assert report.short == ()
+        assert_copied(source, target, ANA, OTHER)
+        assert len(target.entries(ANA)) == len(source.entries(ANA))
+
+
+def test_two_copies_at_once_are_noticed():
+    source = InMemoryLog()
+    say(source, ANA, "one")
+
+    class Racing(InMemoryLog):
+        def append(self, *args, **kwargs):
+            result = super().append(*args, **kwargs)
+            if not self.raced:
+                self.raced = True
+                copied(source, self)
+            return result
+
+    racing = Racing()
+    racing.raced = False
+    with pytest.raises(LogError, match="another copy"):
+        copied(source, racing)
+    assert len(racing.entries(ANA)) == 1
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["say", "say as", "undo", "cover", "annotate", "forget"]),
+        st.integers(0, 5),
+        st.sampled_from([ANA, OTHER]),
+    ),
+    max_size=25,
+)
+
+
+def perform(log, name, number, key):
+    entries = log.entries(key)
+    spoken = [entry for entry in entries if entry.message is not None]
+    if name == "say":
+        say(log, key, f"line {number}", turn=f"turn {number}" if number > 3 else None)
+    elif name == "say as":
+        say(log, key, f"text {len(entries)}", own_id=f"m{number % 2}")
+    elif name == "undo" and entries:
+        edit(log, key, entries[number % len(entries)].id)
+    elif name == "cover" and spoken:
+        summarise(log, key, f"up to {number}", spoken[: number + 1])
+    elif name == "annotate" and entries:
+        log.annotate(key, entries[number % len(entries)].id, aux={"n": number})
+    elif name == "forget" and spoken:
+        log.forget(key, [spoken[number % len(spoken)].id])
+
+
+@given(STEPS)
+def test_a_copy_shows_what_the_log_shows_after_any_history(steps):
+    source, target = InMemoryLog(), InMemoryLog()
+    for name, number, key in steps:
+        if name != "forget":
+            perform(source, name, number, key)
+    middle = len(steps) // 2
+    copied(source, target)
+    for name, number, key in steps[:middle]:
+        if name not in ("forget", "annotate"):
+            perform(source, name, number, key)
+    report = copied(source, target)
+    assert report.short == ()
+    assert_copied(source, target, ANA, OTHER)
+    assert copied(source, target).written == 0
+
+
+@given(STEPS)
+def test_a_first_copy_shows_what_the_log_shows_though_some_was_forgotten(steps):
+    source, target = InMemoryLog(), InMemoryLog()
+    for name, number, key in steps:
+        perform(source, name, number, key)
+    copied(source, target)
+    for key in (ANA, OTHER):
+        assert seen(target, key)["live"] == seen(source, key)["live"]
+        assert seen(target, key)["uncovered"] == seen(source, key)["uncovered"]
+    assert copied(source, target).written == 0
+
+
+# -- exports ------------------------------------------------------------------------------------
+
+
+def exported(log, owner=ANA.owner, **options):
+    return "\n".join(export_rows(log, owner, **options)) + "\n"
+
+
+def imported(text, log, user_id="ana"):
+    threads = parse_threads(Source("export.jsonl", text))
+    return sum(store_thread(log, thread, user_id=user_id) for thread in threads)
+
+
+def test_an_export_is_read_back_as_it_was(tmp_path):
+    source = eventful()
+    path = tmp_path / "ana.jsonl"
+    path.write_text(exported(source), encoding="utf-8")
+    with SQLiteLog(tmp_path / "log.db") as target:
+        threads = read_threads(path)
+        assert [thread.thread_id for thread in threads] == ["t1", "t2"]
+        written = [store_thread(target, thread, user_id="ana") for thread in threads]
+        assert written == [len(source.entries(ANA)), 1]
+        assert_copied(source, target, ANA, OTHER)
+        assert [store_thread(target, thread, user_id="ana") for thread in threads] == [0, 0]
+
+
+def test_every_kind_of_message_and_text_survives_an_export():
+    source, target = InMemoryLog(), InMemoryLog()
+    for make in SAMPLE_MESSAGES.values():
+        source.append(ANA, [draft_of(make())])
+    for text in ODD_TEXTS:
+        source.append(ANA, [draft_of(AIMessage(text), metadata=Metadata(aux={"said": text}))])
+    text = exported(source)
+    text.encode()
+    assert len(text.splitlines()) == len(source.entries(ANA)), "no reader of lines is misled"
+    imported(text, target)
+    for before, after in zip(source.entries(ANA), target.entries(ANA), strict=True):
+        expected = before.message.model_copy(update={"id": before.message.id or before.id})
+        assert identical(after.message, expected)
+        assert identical(after.metadata, before.metadata)
+
+
+def test_a_message_of_five_megabytes_survives_an_export():
+    source, target = InMemoryLog(), InMemoryLog()
+    large = "0123456789abcdef" * (5 * 1024 * 1024 // 16)
+    say(source, ANA, large)
+    imported(exported(source), target)
+    assert target.entries(ANA)[0].message.content == large
+
+
+def test_an_export_may_become_anothers_thread_under_another_name():
+    source, target = InMemoryLog(), InMemoryLog()
+    say(source, ANA, "one")
+    say(source, OTHER, "two")
+    text = exported(source, thread_id="t2")
+    (thread,) = parse_threads(Source("export.jsonl", text), thread_id="mine")
+    asyncio.run(astore_thread(target, thread, user_id="bo"))
+    assert [entry.message.content for entry in target.entries(ThreadKey("bo", "mine"))] == ["two"]
+
+
+def row(**changes):
+    log = InMemoryLog()
+    say(log, ANA, "one")
+    return {**json.loads(exported(log)), **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"position": 0}, "position"),
+        ({"role": "robot"}, "role"),
+        ({"id": ""}, "id"),
+        ({"codec": 99}, "99"),
+        ({"message": {"type": "robot"}}, "robot"),
+        ({"message": {"type": "human", "content": 7}}, "content"),
+        ({"contents": [1]}, "contents"),
+        ({"role": "control", "control": {"retracts": "abc", "reason": "undo"}}, "retracts"),
+        ({"role": "control", "control": {"retracts": [], "reason": "whim"}}, "reason"),
+        ({"control": {"retracts": [], "reason": "undo"}}, "control"),
+        ({"role": "control"}, "control"),
+        ({"message": None}, "message"),
+        ({"cover": {"ranges": [[1]], "digest": "", "model": "", "prompt_version": ""}}, "ranges"),
+        ({"metadata": {"timing": {"llmEnd": "soon"}}}, "timing"),
+        ({"metadata": {"attributes": "abc"}}, "attributes"),
+        ({"metadata": {"aux": []}}, "aux"),
+        ({"metadata": {"aux": {"x": {"$bytes": 7}}}}, "exported entry"),
+        ({"user_id": "bo"}, "line 1"),
+        ({"position": 1}, "ascending"),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_place(changes, says):
+    text = "\n".join(map(json.dumps, [row(), row(id="01", position=2) | changes]))
+    with pytest.raises(ImportFormatError, match=says):
+        parse_threads(Source("export.jsonl", text))
+
+
+def test_two_entries_of_one_id_are_refused():
+    first = row()
+    text = "\n".join(map(json.dumps, [first, {**first, "position": first["position"] + 1}]))
+    with pytest.raises(ImportFormatError, match="ids"):
+        parse_threads(Source("export.jsonl", text))

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from langchain_convmem.errors import ImportFormatError
+from langchain_convmem.transfer.imports import parse_threads, read_files
+from langchain_convmem.transfer.source import Source, read_source
+
+GOOD = '{"role": "user", "content": "a"}'
+LINE = {"speaker": "Ana", "text": "a"}
+
+
+def sample(**conversation):
+    return {"sample_id": "c", "conversation": {"session_1": [LINE], **conversation}}
+
+
+def refusal(text, **options):
+    with pytest.raises(ImportFormatError) as caught:
+        parse_threads(Source("f.txt", text), **options)
+    assert caught.value.path == "f.txt"
+    assert caught.value.location in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "location", "says"),
+    [
+        ("", "", "is empty"),
+        (" \r\n\t\n", "", "is empty"),
+        ("\n# Notes\n", "line 2", "JSONL"),
+        ("[]", "$", "list of 0"),
+        ('{"foo": 1}', "$", "keys foo"),
+        ("[1, 2]", "$", "list of 2"),
+        (f'{GOOD}\n{{"role": "user"', "line 2, column 16", "not valid JSON"),
+        (f'{GOOD}\n\n{{"role": nope}}', "line 3, column 10", "not valid JSON"),
+        ('{"role": "user", "content": "cut', "line 1, column 29", "not valid JSON"),
+        (f"{GOOD}\n[1]", "line 2", "expected an object"),
+        (f'{GOOD}\n{{"content": "a"}}', "line 2", '"role"'),
+        ('{"role": "wizard", "content": "a"}', "line 1, role", "assistant"),
+        ('{"role": 3, "content": "a"}', "line 1, role", "found 3"),
+        ('{"role": "user"}', "line 1", '"content"'),
+        ('{"role": "user", "content": null}', "line 1, content", "found None"),
+        ('{"role": "user", "content": 42}', "line 1, content", "found 42, expected text"),
+        ('{"role": "user", "content": " \\n"}', "line 1, content", "not blank"),
+        ('{"role": "user", "content": "\\ud800"}', "line 1, content", "surrogate"),
+        ('{"role": "user", "content": "a", "id": true}', "line 1, id", "whole number"),
+        ('{"role": "user", "content": "a", "id": ""}', "line 1, id", "not blank"),
+        ('{"role": "user", "content": "a", "name": 1}', "line 1, name", "expected text"),
+        ('{"role": "user", "content": "a", "session": 1.5}', "line 1, session", "1.5"),
+        ('{"role": "user", "content": "a", "timestamp": "May"}', "line 1, timestamp", "ISO 8601"),
+        ('{"role": "user", "content": "a", "timestamp": 1.5}', "line 1, timestamp", "ISO 8601"),
+        ('{"role": "user", "content": "a", "timestamp": 1e999}', "line 1, timestamp", "inf"),
+        ('{"role": "user", "content": "a", "id": ' + "9" * 5000 + "}", "line 1", "digits"),
+    ],
+)
+def test_a_bad_jsonl_file_is_refused_with_its_line(text, location, says):
+    error = refusal(text)
+    assert error.location == location
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("document", "location", "says"),
+    [
+        ({"lines": {}}, "$.lines", "expected a list"),
+        ({"lines": None}, "$.lines", "None"),
+        ({"lines": []}, "$.lines", "at least one line"),
+        ({"lines": [LINE, "b"]}, "$.lines[1]", "expected an object"),
+        ({"lines": [{"text": "a"}]}, "$.lines[0]", '"speaker"'),
+        ({"lines": [LINE, {"speaker": "Ana"}]}, "$.lines[1]", '"text"'),
+        ({"lines": [{**LINE, "text": "\t"}]}, "$.lines[0].text", "not blank"),
+        ({"lines": [{**LINE, "time": "13:00 pm on 8 May, 2023"}]}, "$.lines[0].time", "ISO 8601"),
+        ({"lines": [{**LINE, "time": "1:00 pm on 31 June, 2023"}]}, "$.lines[0].time", "31 June"),
+        ({"lines": [{**LINE, "time": "1:00 pm on 8 Maytide, 2023"}]}, "$.lines[0].time", "Maytide"),
+        ({"lines": [LINE], "speakers": [1]}, "$.speakers[0]", "expected text"),
+        ({"lines": [LINE], "conversation_id": []}, "$.conversation_id", "list of 0"),
+        ([sample(), {"conversation": {}}], "$[1]", '"sample_id"'),
+        ([sample(), 5], "$[1]", "expected an object"),
+        ([sample(session_1=[])], "$[0].conversation", "session_N"),
+        ([sample(session_1=5)], "$[0].conversation.session_1", "expected a list"),
+        ([sample(session_1=[{"speaker": "A"}])], "$[0].conversation.session_1[0]", '"text"'),
+        (
+            sample(session_1_date_time="soon"),
+            "$.conversation.session_1_date_time",
+            "1:56 pm on 8 May, 2023",
+        ),
+        ({"sample_id": "c", "conversation": 5}, "$.conversation", "expected an object"),
+        ([sample(), sample()], "$[1].sample_id", "$[0]"),
+    ],
+)
+def test_a_bad_json_file_is_refused_with_its_path(document, location, says):
+    error = refusal(json.dumps(document, indent=1))
+    assert error.location == location
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        (
+            '{"role":"user","content":"a","id":1}\n\n{"role":"ai","content":"b","id":"1"}',
+            "line 1",
+            "line 3",
+        ),
+        (json.dumps({"lines": [{**LINE, "id": "x"}] * 2}), "$.lines[0]", "$.lines[1]"),
+        (
+            json.dumps([sample(session_2=[{**LINE, "dia_id": "x"}] * 2)]),
+            "$[0].conversation.session_2[0]",
+            "$[0].conversation.session_2[1]",
+        ),
+    ],
+)
+def test_an_id_that_stands_twice_is_refused_with_both_places(text, first, second):
+    error = refusal(text)
+    assert error.location == second
+    assert first in str(error)
+
+
+def test_one_thread_id_cannot_name_several_dialogues():
+    other = {**sample(), "sample_id": "d"}
+    assert "2 dialogues" in str(refusal(json.dumps([sample(), other]), thread_id="t"))
+
+
+def test_nesting_that_exhausts_the_parser_is_refused():
+    deep = 200_000
+    for text in ("[" * deep, f'{GOOD}\n{{"a": {"[" * deep}{"]" * deep}}}'):
+        assert "nested too deeply" in str(refusal(text))
+
+
+def test_a_line_over_the_limit_is_refused_in_every_format():
+    text = "x" * (5 * 1024 * 1024)
+    # The JSONL limit counts the whole line, the others the text alone.
+    row = json.dumps({"role": "user", "content": text})
+    assert refusal(f"{GOOD}\n{row}").location == "line 2"
+    dialogue = json.dumps({"lines": [LINE, {**LINE, "text": text + "x"}]})
+    assert refusal(dialogue).location == "$.lines[1].text"
+    assert parse_threads(Source("f", json.dumps({"lines": [{**LINE, "text": text}]})))
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_line_and_offset(tmp_path):
+    path = tmp_path / "latin.jsonl"
+    path.write_bytes(f"{GOOD}\n".encode() + '{"role": "user", "content": "é"}'.encode("latin-1"))
+    with pytest.raises(ImportFormatError, match="line 2: byte 0xe9 at offset 62") as caught:
+        read_source(path)
+    assert caught.value.location == "line 2"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    path = tmp_path / "windows.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert read_source(path).text == GOOD
+
+
+def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_is_read(tmp_path):
+    path = tmp_path / "big.jsonl"
+    path.write_text(GOOD)
+    assert read_source(path, max_bytes=len(GOOD)).text == GOOD
+    with pytest.raises(ImportFormatError, match="limit for one file"):
+        read_source(path, max_bytes=len(GOOD) - 1)
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_what_cannot_be_opened_is_refused_with_its_path(tmp_path, name):
+    path = tmp_path / name
+    with pytest.raises(ImportFormatError, match="cannot be read") as caught:
+        read_source(path)
+    assert caught.value.path == str(path)
+
+
+def test_two_files_that_are_the_same_thread_are_refused():
+    def read(path):
+        return Source(str(path), GOOD)
+
+    with pytest.raises(ImportFormatError, match=r"a/chat\.jsonl.*--thread"):
+        read_files([Path("a/chat.jsonl"), Path("b/chat.jsonl")], read=read)
+
+
+def test_progress_counts_files_from_none_to_all():
+    seen = []
+    read_files(
+        [Path("a.jsonl"), Path("b.jsonl")],
+        read=lambda path: Source(str(path), GOOD),
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_refusal_survives_pickling():
+    error = refusal(f"{GOOD}\n[1]")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert (str(again), again.path, again.location) == (str(error), "f.txt", "line 2")
