@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_convmem.effects import Steps
-    from langchain_convmem.gates import Gate
+    from langchain_convmem.locks import FifoLock
     from langchain_convmem.records import (
         CacheDraft,
         Changes,
@@ -504,7 +504,7 @@ class ThreadMemory(Protocol):
     """
 
     @property
-    def gate(self) -> Gate | None:
+    def gate(self) -> FifoLock | None:
         """The line of those who run turns of this thread; None if only the conversation does."""
         ...
 

@@ -17,7 +17,6 @@ from langchain_convmem.errors import (
     LogError,
     UnknownCheckpointError,
 )
-from langchain_convmem.gates import Gate
 from langchain_convmem.history import (
     LiveThread,
     cut_reply_steps,
@@ -26,6 +25,7 @@ from langchain_convmem.history import (
     read_live_steps,
 )
 from langchain_convmem.ids import new_ulid
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.turns.messages import Reconciled, check_question, reconcile
@@ -71,9 +71,9 @@ class MemoryThread:
         return f"thread {self.key.thread_id!r}"
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> FifoLock:
         """The line of all who run turns over this thread in the process."""
-        return TURN_QUEUE.gate((self.memory.log_place, self.key))
+        return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamped`."""

@@ -69,8 +69,8 @@ from langchain_convmem.errors import (
     TurnTimeoutError,
     UnsupportedError,
 )
-from langchain_convmem.gates import Gate, Refusals, Ticket, hold
 from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.locks import FifoLock, Waiter, note_held
 from langchain_convmem.protocols import TextEngine, ThreadMemory
 from langchain_convmem.streams import ClosingStreams, summed
 from langchain_convmem.text import RenderStats
@@ -91,7 +91,7 @@ class TurnsBack:
         self._config = parts.config
         self._tools = parts.tools
         self._activity = parts.activity
-        self._gate = parts.thread.gate or Gate(REFUSALS)
+        self._gate = parts.thread.gate or FifoLock(_make_late_error, _make_reentry_error)
         self._stats: tuple[RenderStats, ...] = ()
         self._pending: tuple[BaseMessage, ...] = ()
 
@@ -459,7 +459,7 @@ class TurnsAhead(TurnsBack):
         turn.control.end()
         self._pending = tuple(turn.asked)
 
-    def _entered(self) -> Ticket:
+    def _entered(self) -> Waiter:
         """Return a place in the line.
 
         Raises:
@@ -665,7 +665,7 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         chosen = sending or Sending(SendOptions.of(kwargs), is_streaming=True)
         with closing(super().transform(input, config, sending=chosen)) as chunks:
             for chunk in chunks:
-                hold(chosen.control.held)
+                note_held(chosen.control.held)
                 yield chunk
 
     def astream(
@@ -690,7 +690,7 @@ class Conversation(ClosingStreams, TurnsAhead, Runnable[Any, AIMessage]):
         chosen = sending or Sending(SendOptions.of(kwargs), is_streaming=True)
         async with aclosing(super().atransform(input, config, sending=chosen)) as chunks:
             async for chunk in chunks:
-                hold(chosen.control.held)
+                note_held(chosen.control.held)
                 yield chunk
 
     def send_message_async(
@@ -922,24 +922,18 @@ class Parts(NamedTuple):
     activity: Activity
 
 
-def _busy(timeout_s: float) -> ConversationBusyError:
+def _make_late_error(timeout_s: float) -> ConversationBusyError:
     return ConversationBusyError(
         f"the conversation was still busy after {timeout_s:g} s; is a stream of it left open? "
         "Close it, or raise busy_timeout_s"
     )
 
 
-def _inside() -> ConversationBusyError:
+def _make_reentry_error() -> ConversationBusyError:
     return ConversationBusyError(
         "a turn of this conversation started another turn of it, which would wait for itself; "
         "send what follows when the turn is over, or use a clone"
     )
-
-
-REFUSALS = Refusals(_busy, _inside)
-
-
-"""What is told to turns that wait in vain."""
 
 
 # -- messages in parts ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessageChunk
 
 from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConversationError, TurnCancelledError
-from langchain_convmem.gates import Ticket, tickets_held
+from langchain_convmem.locks import Waiter, get_held
 from langchain_convmem.streams import carried_through, closed
 
 __all__ = ["Flow", "Pulled", "TurnControl", "adrive", "drive", "observed", "unhurried"]
@@ -51,9 +51,9 @@ class TurnControl:
         self._wake: Callable[[], object] | None = None
         self.stopped: Future[None] = Future()
         """Gets the error of a turn that is to end early; for those who wait for several things."""
-        self.ticket: Ticket | None = None
+        self.ticket: Waiter | None = None
         """The turn's place in the line."""
-        self.held: frozenset[Ticket] = frozenset()
+        self.held: frozenset[Waiter] = frozenset()
         """What the turn is inside by while it shows a chunk; so is whoever reads it."""
 
     @property
@@ -221,7 +221,7 @@ def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
                 if isinstance(item, Step):
                     result = item.call()
                 else:
-                    control.held = tickets_held()
+                    control.held = get_held()
                     yield item
                     result = None
                 _check(control)
@@ -244,7 +244,7 @@ async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMes
                 if isinstance(item, Step):
                     result = await _interruptible(item, control)
                 else:
-                    control.held = tickets_held()
+                    control.held = get_held()
                     yield item
                     result = None
                 _check(control)

@@ -32,7 +32,7 @@ from langchain_convmem.errors import (
     ConversationError,
     UnsupportedError,
 )
-from langchain_convmem.gates import Gate, Refusals, Ticket
+from langchain_convmem.locks import FifoLock, Waiter
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
@@ -552,11 +552,11 @@ class SessionPool:
         """
         self.engine = engine
         self._max_live = max_live
-        self._gate = Gate(_REFUSALS, capacity=max_live or 1)
+        self._gate = FifoLock(_make_late_error, _make_reentry_error, capacity=max_live or 1)
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = threading.RLock()
         self._idle: OrderedDict[LiveSession, None] = OrderedDict()
-        self._busy: dict[LiveSession, Ticket | None] = {}
+        self._busy: dict[LiveSession, Waiter | None] = {}
         self._known: WeakSet[LiveSession] = WeakSet()
         self._unwanted: WeakSet[LiveSession] = WeakSet()
         self._is_closed = False
@@ -566,7 +566,7 @@ class SessionPool:
 
         Args:
             live: What holds the session, or will.
-            stopped: Ends the wait; see `Gate.wait_steps`.
+            stopped: Ends the wait; see `FifoLock.wait_steps`.
         """
         if live not in self._busy:
             ticket = None if self._max_live is None else self._gate.enter()
@@ -629,7 +629,7 @@ class SessionPool:
         if self._is_closed and not self._busy:
             self.engine.close()
 
-    def _make_room(self, live: LiveSession, ticket: Ticket | None) -> None:
+    def _make_room(self, live: LiveSession, ticket: Waiter | None) -> None:
         with self._lock:
             self._known.add(live)
             self._idle.pop(live, None)
@@ -639,17 +639,14 @@ class SessionPool:
             self._busy[live] = ticket
 
 
-def _late(timeout_s: float) -> ConversationBusyError:
+def _make_late_error(timeout_s: float) -> ConversationBusyError:
     return ConversationBusyError(
         f"all sessions of the engine were in use for {timeout_s:g} s; raise max_live_sessions"
     )
 
 
-def _inside() -> ConversationBusyError:
+def _make_reentry_error() -> ConversationBusyError:
     return ConversationBusyError(
         "a turn started a turn of another conversation, and their engine has no session left for "
         "it, so that it would wait for itself; raise max_live_sessions"
     )
-
-
-_REFUSALS = Refusals(_late, _inside)

@@ -14,21 +14,21 @@ import numpy as np
 from langchain_core.vectorstores import VectorStore
 
 from langchain_convmem.effects import Steps, arun, run, step
-from langchain_convmem.errors import ConfigError, LineStoreError, LogError
+from langchain_convmem.errors import ConfigError, LineStoreError, LogError, ThreadBusyError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.integrations.fair_lock import FairLock
 from langchain_convmem.integrations.vector_store_sync import (
     Found,
     Head,
     Ledger,
-    Row,
     StoreBorder,
     StoreDialect,
     Synchronizer,
+    VectorRow,
     dialect_of,
     owner_label,
     safe_text,
 )
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import Wish, build_recall
 from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
@@ -123,7 +123,7 @@ class VectorStoreRecall(DialogRecall):
         self._writer = new_ulid()
         self._border = StoreBorder(store, self._dialect)
         self._guard = threading.Lock()
-        self._locks: WeakValueDictionary[Owner, FairLock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Owner, FifoLock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
@@ -282,14 +282,26 @@ class VectorStoreRecall(DialogRecall):
             writer=self._writer,
         )
         with self._guard:
-            lock = self._locks.setdefault(owner, FairLock())
-        yield lock.taking()
+            lock = self._locks.setdefault(owner, FifoLock(_make_late_error, _make_reentry_error))
+        waiter = lock.enter()
         try:
+            yield from lock.wait_steps(waiter)
             if anew:
                 yield from made.start_over()
             yield from made.catch_up(progress)
         finally:
-            lock.release()
+            lock.leave(waiter)
+
+
+def _make_late_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(f"other lines were still being written after {timeout_s:g} s")
+
+
+def _make_reentry_error() -> ThreadBusyError:
+    return ThreadBusyError(
+        "lines of this owner are being written by who started this call, or by a task of this "
+        "event loop, which a synchronous call would keep from going on; await the asynchronous form"
+    )
 
 
 def _check_owner(owner: Any) -> None:
@@ -380,14 +392,14 @@ class StoreScope:
         (owner,) = scope.owners
         return cls(owner, scope.within, scope.exclude)
 
-    def allows(self, row: Row) -> bool:
+    def allows(self, row: VectorRow) -> bool:
         """Return whether the lines of an entry may come back."""
         key = self.key_of(row)
         if self.within not in (None, key):
             return False
         return row.is_said and row.position not in self.exclude.get(key, ())
 
-    def key_of(self, row: Row) -> ThreadKey:
+    def key_of(self, row: VectorRow) -> ThreadKey:
         """Return the thread of an entry."""
         return ThreadKey(self.owner.user_id, row.thread_id)
 
@@ -432,7 +444,7 @@ class Surveyor:
         self._ledger = ledger
         self._head = head
         self._scope = scope
-        self._chunks: dict[int, list[Row]] = {}
+        self._chunks: dict[int, list[VectorRow]] = {}
 
     def known(self, found: Iterable[Found]) -> Steps[list[Found]]:
         """Return what the ledger confirms and the scope allows, in the same order, each once."""
@@ -468,15 +480,15 @@ class Surveyor:
                 last = lines[-1] if lines else last
         return ground
 
-    def _read(self, first: Row, last: Row) -> Steps[dict[str, Entry]]:
+    def _read(self, first: VectorRow, last: VectorRow) -> Steps[dict[str, Entry]]:
         """Return the entries of a thread from one to another, by id."""
         key, after, until = self._scope.key_of(first), first.position - 1, last.position
         entries: list[Entry] = yield step(self._log, "entries", key, after=after, until=until)
         return {entry.id: entry for entry in entries}
 
-    def _stretches(self, found: Sequence[Found], reach: int) -> Steps[list[list[Row]]]:
+    def _stretches(self, found: Sequence[Found], reach: int) -> Steps[list[list[VectorRow]]]:
         """Return the windows around what was found, merged where they touch, by thread."""
-        rows: dict[tuple[str, int], Row] = {}
+        rows: dict[tuple[str, int], VectorRow] = {}
         following: dict[int, int] = {}
         for one in found:
             thread = yield from self._around(one, reach + 1)
@@ -485,7 +497,7 @@ class Surveyor:
             following.update((a.position, b.position) for a, b in pairwise(seen))
             window = thread[max(at - reach, 0) : at + reach + 1]
             rows.update(((row.thread_id, row.position), row) for row in window)
-        stretches: list[list[Row]] = []
+        stretches: list[list[VectorRow]] = []
         for row in (rows[place] for place in sorted(rows)):
             if stretches and following.get(stretches[-1][-1].position) == row.position:
                 stretches[-1].append(row)
@@ -493,7 +505,7 @@ class Surveyor:
                 stretches.append([row])
         return stretches
 
-    def _around(self, one: Found, reach: int) -> Steps[list[Row]]:
+    def _around(self, one: Found, reach: int) -> Steps[list[VectorRow]]:
         """Return the said entries of a thread around one: `reach` on each side if they are near.
 
         Near is the same chunk of the ledger or the next one: what lies farther apart in the log
@@ -511,15 +523,15 @@ class Surveyor:
             thread += _said_in(thread_id, (yield from self._chunk(number + 1)))
         return thread
 
-    def _chunk(self, number: int) -> Steps[list[Row]]:
+    def _chunk(self, number: int) -> Steps[list[VectorRow]]:
         if number not in self._chunks:
             self._chunks[number] = yield from self._ledger.chunk(self._head, number)
         return self._chunks[number]
 
 
-def _read_together(stretches: Iterable[list[Row]]) -> list[list[list[Row]]]:
+def _read_together(stretches: Iterable[list[VectorRow]]) -> list[list[list[VectorRow]]]:
     """Return the stretches in groups that one read of a thread gets cheaply."""
-    groups: list[list[list[Row]]] = []
+    groups: list[list[list[VectorRow]]] = []
     for stretch in stretches:
         last = groups[-1][-1][-1] if groups else None
         near = last is not None and stretch[0].position - last.position <= _NEAR
@@ -530,7 +542,7 @@ def _read_together(stretches: Iterable[list[Row]]) -> list[list[list[Row]]]:
     return groups
 
 
-def _said_in(thread_id: str, rows: Iterable[Row]) -> list[Row]:
+def _said_in(thread_id: str, rows: Iterable[VectorRow]) -> list[VectorRow]:
     return [row for row in rows if row.thread_id == thread_id and row.is_said]
 
 

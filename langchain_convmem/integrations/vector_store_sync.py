@@ -136,7 +136,7 @@ class Synchronizer:
 
     def _follow(self, head: Head, page: Changes) -> Steps[None]:
         """Take a page of the log into ledger and store, and move the cursor behind it."""
-        rows = [Row.of(entry) for entry in page.entries]
+        rows = [VectorRow.of(entry) for entry in page.entries]
         new, noted = yield from self._ledger.append(head, rows)
         dead = yield from self._ledger.retract(new, _retracted_by(page.entries))
         if any(row.is_control for row in dead):
@@ -155,7 +155,7 @@ class Synchronizer:
         if (yield from self._ledger.commit(moved)) is None:
             yield from self._yield_to_other(page, rows)
 
-    def _yield_to_other(self, page: Changes, rows: Sequence[Row]) -> Steps[None]:
+    def _yield_to_other(self, page: Changes, rows: Sequence[VectorRow]) -> Steps[None]:
         """Take back what another process, which was faster, knows to be forgotten."""
         head = yield from self._ledger.head()
         if head.generation == page.generation:
@@ -171,7 +171,7 @@ class Synchronizer:
         documents = [document for entry in entries for document in documents_of(self._owner, entry)]
         yield from self._border.upsert(documents)
 
-    def _ids(self, rows: Iterable[Row]) -> list[str]:
+    def _ids(self, rows: Iterable[VectorRow]) -> list[str]:
         return [one for row in rows for one in document_ids(self._owner, row)]
 
     # -- after a forget, or a redo -----------------------------------------------------------
@@ -203,7 +203,7 @@ class Synchronizer:
             new = yield from self._ledger.rewrite(new, kept)
             new = replace(new, cursor=page.cursor)
 
-    def _known_page(self, cursor: int, rows: _OldRows) -> Steps[tuple[Changes, list[Row]]]:
+    def _known_page(self, cursor: int, rows: _OldRows) -> Steps[tuple[Changes, list[VectorRow]]]:
         """Return the next entries that the ledger knows, and its rows up to the last of them.
 
         What it does not know is left for later: nothing is written before it is noted.
@@ -233,10 +233,14 @@ class Synchronizer:
             cursor = page.cursor
 
     def _make_equal(
-        self, entries: Sequence[Entry], before: Sequence[Row], dead: frozenset[str], cursor: int
-    ) -> Steps[list[Row]]:
+        self,
+        entries: Sequence[Entry],
+        before: Sequence[VectorRow],
+        dead: frozenset[str],
+        cursor: int,
+    ) -> Steps[list[VectorRow]]:
         """Delete and add what differs in a stretch of the log; return its rows."""
-        rows = [Row.of(entry) for entry in entries]
+        rows = [VectorRow.of(entry) for entry in entries]
         rows = [row.retracted() if row.entry_id in dead else row for row in rows]
         said = {row.entry_id for row in rows if row.is_said}
         yield from self._border.delete(self._ids(r for r in before if r.entry_id not in said))
@@ -254,9 +258,9 @@ class _OldRows:
         self._head = head
         self._next = 0
         self._ended = False
-        self._rows: list[Row] = []
+        self._rows: list[VectorRow] = []
 
-    def until(self, position: int | None) -> Steps[list[Row]]:
+    def until(self, position: int | None) -> Steps[list[VectorRow]]:
         """Return the next rows up to a position, itself included; None is all that are left."""
         while not self._ended and (
             position is None or not self._rows or self._rows[-1].position <= position
@@ -362,32 +366,32 @@ class Ledger:
 
     # -- chunks ------------------------------------------------------------------------------
 
-    def chunk(self, head: Head, number: int) -> Steps[list[Row]]:
+    def chunk(self, head: Head, number: int) -> Steps[list[VectorRow]]:
         """Return the rows of a chunk by ascending position; none outside the ledger."""
         if number < 0:
             return []
         rows, _ = yield from self._read(_name(head.epoch, number))
         return rows
 
-    def _read(self, name: str) -> Steps[tuple[list[Row], int | None]]:
+    def _read(self, name: str) -> Steps[tuple[list[VectorRow], int | None]]:
         found = yield step(self._state, "get_state", self._key, name)
         if found is None:
             return [], None
-        return [Row.from_json(value) for value in found.value], found.version
+        return [VectorRow.from_json(value) for value in found.value], found.version
 
-    def _write(self, name: str, rows: Sequence[Row], version: int | None) -> Steps[bool]:
+    def _write(self, name: str, rows: Sequence[VectorRow], version: int | None) -> Steps[bool]:
         value = [row.to_json() for row in rows]
         written = yield step(self._state, "set_state", self._key, name, value, expected=version)
         return written is not None
 
-    def append(self, head: Head, rows: Sequence[Row]) -> Steps[tuple[Head, list[Row]]]:
+    def append(self, head: Head, rows: Sequence[VectorRow]) -> Steps[tuple[Head, list[VectorRow]]]:
         """Note rows behind those that are there; return the head to commit and them as noted.
 
         Rows that are noted already, by an attempt that did not end, stay as they are.
         """
         number = max(len(head.firsts) - 1, 0)
         firsts = list(head.firsts)
-        noted: list[Row] = []
+        noted: list[VectorRow] = []
         left = list(rows)
         while left:
             taken, first = yield from self._fill(_name(head.epoch, number), left)
@@ -398,13 +402,13 @@ class Ledger:
             number += 1
         return replace(head, firsts=tuple(firsts)), noted
 
-    def _fill(self, name: str, rows: Sequence[Row]) -> Steps[tuple[list[Row], int]]:
+    def _fill(self, name: str, rows: Sequence[VectorRow]) -> Steps[tuple[list[VectorRow], int]]:
         """Note what a chunk has room for; return those rows as noted, and its first position."""
         while True:
             there, version = yield from self._read(name)
             known = {row.entry_id: row for row in there}
-            taken: list[Row] = []
-            fresh: list[Row] = []
+            taken: list[VectorRow] = []
+            fresh: list[VectorRow] = []
             for row in rows:
                 if row.entry_id not in known:
                     if len(there) + len(fresh) >= CHUNK:
@@ -416,10 +420,10 @@ class Ledger:
             if done:
                 return taken, whole[0].position
 
-    def retract(self, head: Head, entry_ids: Collection[str]) -> Steps[list[Row]]:
+    def retract(self, head: Head, entry_ids: Collection[str]) -> Steps[list[VectorRow]]:
         """Note that entries are retracted; return their rows, those noted before included."""
         wanted = set(entry_ids)
-        found: list[Row] = []
+        found: list[VectorRow] = []
         # What is retracted was mostly said a moment ago.
         for number in reversed(range(len(head.firsts))):
             if not wanted:
@@ -429,7 +433,7 @@ class Ledger:
             wanted -= {row.entry_id for row in rows}
         return found
 
-    def _retract_in(self, name: str, entry_ids: set[str]) -> Steps[list[Row]]:
+    def _retract_in(self, name: str, entry_ids: set[str]) -> Steps[list[VectorRow]]:
         while True:
             there, version = yield from self._read(name)
             found = [row.retracted() for row in there if row.entry_id in entry_ids]
@@ -440,7 +444,7 @@ class Ledger:
 
     # -- comparing anew ----------------------------------------------------------------------
 
-    def rewrite(self, head: Head, rows: Sequence[Row]) -> Steps[Head]:
+    def rewrite(self, head: Head, rows: Sequence[VectorRow]) -> Steps[Head]:
         """Write rows as the next chunk of a head of a new epoch."""
         yield from self._write(_name(head.epoch, len(head.firsts)), rows, None)
         return replace(head, firsts=(*head.firsts, rows[0].position))
@@ -491,7 +495,7 @@ def owner_label(owner: Owner) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VectorRow:
     """An entry as the ledger of a store notes it.
 
     Attributes:
@@ -509,7 +513,7 @@ class Row:
     is_live: bool = True
 
     @classmethod
-    def of(cls, entry: Entry) -> Row:
+    def of(cls, entry: Entry) -> VectorRow:
         """Return the row of an entry that nothing retracts."""
         counts: tuple[int, ...] = (_CONTROL,)
         if entry.control is None:
@@ -517,7 +521,7 @@ class Row:
         return cls(entry.position, entry.id, entry.key.thread_id, counts)
 
     @classmethod
-    def from_json(cls, value: list[Any]) -> Row:
+    def from_json(cls, value: list[Any]) -> VectorRow:
         """Return what `to_json` gave."""
         position, entry_id, thread_id, counts, is_live = value
         return cls(position, entry_id, thread_id, tuple(counts), bool(is_live))
@@ -536,12 +540,12 @@ class Row:
         """Whether the entry has lines that may be recalled."""
         return self.is_live and any(count > 0 for count in self.counts)
 
-    def retracted(self) -> Row:
+    def retracted(self) -> VectorRow:
         """Return the row of the same entry once it is retracted."""
         return replace(self, is_live=False)
 
 
-def document_ids(owner: Owner, row: Row) -> list[str]:
+def document_ids(owner: Owner, row: VectorRow) -> list[str]:
     """Return the ids of all documents of an entry."""
     return [
         _document_id(owner, row.entry_id, part, segment)

@@ -65,7 +65,7 @@ class InMemoryLog(TransactionTwins):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._threads: dict[ThreadKey, _Thread] = {}
+        self._threads: dict[ThreadKey, _StoredThread] = {}
         self._generations: dict[Owner, int] = {}
         self._epoch = 0
         self._position = 0
@@ -105,12 +105,12 @@ class InMemoryLog(TransactionTwins):
                 thread.add(row)
         return plan.build_entries(key)
 
-    def _plan(self, thread: _Thread, batch: Sequence[EncodedDraft]) -> AppendPlan:
+    def _plan(self, thread: _StoredThread, batch: Sequence[EncodedDraft]) -> AppendPlan:
         return plan_append(batch, thread.read_stored(batch), first_position=self._position + 1)
 
-    def _make_thread(self, key: ThreadKey) -> _Thread:
+    def _make_thread(self, key: ThreadKey) -> _StoredThread:
         self._generations.setdefault(key.owner, self._epoch)
-        return self._threads.setdefault(key, _Thread())
+        return self._threads.setdefault(key, _StoredThread())
 
     def annotate(
         self,
@@ -161,7 +161,7 @@ class InMemoryLog(TransactionTwins):
         check_ids(message_ids)
         with self._lock:
             self._check_open()
-            rows = self._threads.get(key, _Thread()).find(message_ids)
+            rows = self._threads.get(key, _StoredThread()).find(message_ids)
         return [decode_entry(key, row) for row in rows]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
@@ -275,7 +275,7 @@ class InMemoryLog(TransactionTwins):
         )
 
     def _forget_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
-        thread = self._threads.get(key, _Thread())
+        thread = self._threads.get(key, _StoredThread())
         kept = [
             row
             for row in thread.rows
@@ -323,7 +323,7 @@ class InMemoryLog(TransactionTwins):
 
 
 @dataclass(slots=True)
-class _Thread:
+class _StoredThread:
     rows: list[Row] = field(default_factory=list)
     versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
     documents: dict[str, tuple[str, int]] = field(default_factory=dict)

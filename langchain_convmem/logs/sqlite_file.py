@@ -70,7 +70,7 @@ _LASTING = frozenset(
 """Operational errors that another try does not fix; the others are locks, disks and the like."""
 
 
-class _Connection(sqlite3.Connection):
+class _SQLiteConnection(sqlite3.Connection):
     """A connection that knows whether its commits wait for the disk; at first, nobody does."""
 
     is_relaxed: bool | None = None
@@ -82,8 +82,8 @@ class SQLiteConnections:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._errors = _ErrorTranslator(path)
-        self._idle: list[_Connection] = []
-        self._inherited: list[_Connection] = []
+        self._idle: list[_SQLiteConnection] = []
+        self._inherited: list[_SQLiteConnection] = []
         self._pool_lock = threading.Lock()
         self._write_lock = threading.Lock()
         self._pid = os.getpid()
@@ -179,21 +179,21 @@ class SQLiteConnections:
             raise LogClosedError(f"the log on {self.path} is closed; open it again")
 
     @contextmanager
-    def _borrow(self) -> Iterator[_Connection]:
+    def _borrow(self) -> Iterator[_SQLiteConnection]:
         db = self._take()
         try:
             yield db
         finally:
             self._give_back(db)
 
-    def _take(self) -> _Connection:
+    def _take(self) -> _SQLiteConnection:
         self.check_open()
         self._renew_after_fork()
         with self._pool_lock:
             db = self._idle.pop() if self._idle else None
         return db or self._open()
 
-    def _give_back(self, db: _Connection) -> None:
+    def _give_back(self, db: _SQLiteConnection) -> None:
         with self._pool_lock:
             keep = not self._closed and len(self._idle) < _IDLE_LIMIT
             if keep:
@@ -201,13 +201,13 @@ class SQLiteConnections:
         if not keep:
             db.close()
 
-    def _open(self) -> _Connection:
+    def _open(self) -> _SQLiteConnection:
         db = sqlite3.connect(
             self.path,
             timeout=_BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
+            factory=_SQLiteConnection,
         )
         try:
             check_version(db, path=str(self.path))  # before anything in a foreign file changes

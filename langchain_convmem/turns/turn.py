@@ -25,9 +25,9 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import ThreadBusyError
-from langchain_convmem.gates import Gate, Refusals
 from langchain_convmem.history import append_planned_steps
 from langchain_convmem.ids import now_ms
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import CacheDraft, Control, Draft, Entry, Metadata, Role, ThreadKey
@@ -314,16 +314,16 @@ class TurnQueue:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._gates: WeakValueDictionary[Place, Gate] = WeakValueDictionary()
+        self._guard = threading.RLock()
+        self._locks: WeakValueDictionary[Place, FifoLock] = WeakValueDictionary()
 
-    def gate(self, place: Place) -> Gate:
-        """Return the gate of a thread; it lives as long as somebody holds it."""
-        with self._lock:
-            gate = self._gates.get(place)
-            if gate is None:
-                gate = self._gates[place] = Gate(_refusals(place[1].thread_id))
-            return gate
+    def get_lock(self, place: Place) -> FifoLock:
+        """Return the lock of a thread; it lives as long as somebody has it."""
+        with self._guard:
+            lock = self._locks.get(place)
+            if lock is None:
+                lock = self._locks[place] = _make_lock(place[1].thread_id)
+            return lock
 
     @contextmanager
     def turn(self, place: Place, timeout_s: float) -> Iterator[None]:
@@ -333,32 +333,32 @@ class TurnQueue:
             ThreadBusyError: If the wait takes longer than `timeout_s`, or this very turn already
                 holds the thread, so that waiting would never end.
         """
-        with self.gate(place).held(timeout_s):
+        with self.get_lock(place).hold(timeout_s):
             yield
 
     @asynccontextmanager
     async def aturn(self, place: Place, timeout_s: float) -> AsyncIterator[None]:
         """Hold the thread without blocking the event loop; see `turn`."""
-        async with self.gate(place).aheld(timeout_s):
+        async with self.get_lock(place).ahold(timeout_s):
             yield
 
 
-def _refusals(thread_id: str) -> Refusals:
-    def late(timeout_s: float) -> ThreadBusyError:
+def _make_lock(thread_id: str) -> FifoLock:
+    def make_late_error(timeout_s: float) -> ThreadBusyError:
         msg = (
             f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
             "open? Close it, or raise queue_timeout_s"
         )
         return ThreadBusyError(msg, thread_id=thread_id)
 
-    def inside() -> ThreadBusyError:
+    def make_reentry_error() -> ThreadBusyError:
         msg = (
             f"a turn of thread {thread_id!r} started another turn of the same thread, "
             "which would wait for itself; use another thread_id inside the chain"
         )
         return ThreadBusyError(msg, thread_id=thread_id)
 
-    return Refusals(late, inside)
+    return FifoLock(make_late_error, make_reentry_error)
 
 
 TURN_QUEUE = TurnQueue()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
 from langchain_convmem.logs.base import get_own_id, plan_append, read_message_id
-from langchain_convmem.logs.in_memory import _Thread
+from langchain_convmem.logs.in_memory import _StoredThread
 from langchain_convmem.records import Metadata, Owner, StateDocument
 from langchain_convmem.views.live import live_entries
 
@@ -286,7 +286,7 @@ class ForgetKeepsDocuments(InMemoryLog):
         kept = self._threads[scope].documents if scope in self._threads else None
         receipt = super().forget(scope, entry_ids)
         if kept is not None:
-            self._threads.setdefault(scope, _Thread()).documents.update(kept)
+            self._threads.setdefault(scope, _StoredThread()).documents.update(kept)
         return receipt
 
 

@@ -132,7 +132,7 @@ class DynamoDBLog(AsyncTwins):
         )
         self._batches = Batches(self._table, ttl_seconds=ttl_seconds)
         self._documents = _Documents(self._table, ttl_seconds=ttl_seconds)
-        self._writer = _Writer(self._table, self._batches)
+        self._writer = _BatchWriter(self._table, self._batches)
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
@@ -316,7 +316,7 @@ _LOCKS = 64
 _PATIENCE_S = 60.0
 
 
-class _Writer:
+class _BatchWriter:
     """All that this process writes of entries. Thread-safe; a forked child starts anew."""
 
     def __init__(self, table: Table, batches: Batches) -> None:
