@@ -33,7 +33,7 @@ from langchain_convmem.logs.dynamodb.items import (
 )
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["SETTLED_US", "Batches", "now_us"]
+__all__ = ["SETTLED_US", "Batches", "read_clock_us"]
 
 SETTLED_US = 3600 * 1_000_000
 """After so long no writer still holds a number it has read, or pieces it has not yet named."""
@@ -42,7 +42,7 @@ _UNCHANGED = "#rev = :rev"
 _FREE = "attribute_not_exists(#pk)"
 
 
-def now_us() -> int:
+def read_clock_us() -> int:
     """Return the current time in microseconds since the epoch."""
     return time.time_ns() // 1000
 
@@ -64,7 +64,7 @@ class Batches:
             LogUnavailableError: If the service cannot be reached; the batch may still arrive.
         """
         blank = self._make_blank(key, number)
-        head, pieces = make_batch_item(key, blank, rows, now_us=now_us())
+        head, pieces = make_batch_item(key, blank, rows, now_us=read_clock_us())
         batch = replace(blank, size=len(rows), pieces=len(pieces))
         self._table.write(pieces)
         if self._table.put_marked(head, "batch", _FREE):
@@ -73,7 +73,7 @@ class Batches:
         return None
 
     def _make_blank(self, key: ThreadKey, number: int) -> Batch:
-        born, token = now_us(), new_ulid()
+        born, token = read_clock_us(), new_ulid()
         ends = None if self._ttl_seconds is None else born // 1_000_000 + self._ttl_seconds
         return Batch(
             partition=make_partition_key(key.owner),
@@ -93,7 +93,7 @@ class Batches:
     def change(self, key: ThreadKey, old: Batch, rows: Sequence[Row]) -> bool:
         """Put other rows into a batch; return False if another writer changed it meanwhile."""
         new = replace(old, revision=new_ulid())
-        head, pieces = make_batch_item(key, new, rows, now_us=now_us())
+        head, pieces = make_batch_item(key, new, rows, now_us=read_clock_us())
         self._table.write(pieces)
         done = self._table.put_marked(head, "rev", _UNCHANGED, {":rev": write_text(old.revision)})
         self._drop_pieces(old if done else replace(new, pieces=len(pieces)))
@@ -101,7 +101,7 @@ class Batches:
 
     def empty(self, old: Batch) -> bool:
         """Leave nothing of a batch but its number; return False if it was changed meanwhile."""
-        marker = make_marker_item(old.partition, old.number, now_us=now_us())
+        marker = make_marker_item(old.partition, old.number, now_us=read_clock_us())
         done = self._table.put(marker, _UNCHANGED, {":rev": write_text(old.revision)})
         if done:
             self._drop_pieces(old)
@@ -140,7 +140,7 @@ class Batches:
             moments.append(int((item.get("raised") or item["born"])["N"]))
             if "born" in item:
                 break
-        return max(moments, default=now_us())
+        return max(moments, default=read_clock_us())
 
     def is_empty(self, owner: Owner) -> bool:
         """Return whether no batch is left; markers are none."""

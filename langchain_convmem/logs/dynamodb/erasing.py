@@ -13,7 +13,7 @@ from typing import Any
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.ids import now_ms
 from langchain_convmem.logs.base import Row, read_message_id
-from langchain_convmem.logs.dynamodb.batches import SETTLED_US, Batches, now_us
+from langchain_convmem.logs.dynamodb.batches import SETTLED_US, Batches, read_clock_us
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import (
     PIECE_RANGE,
@@ -78,7 +78,7 @@ def _erase_batches(
     documents: Sequence[Item],
     newest: int,
 ) -> None:
-    now = now_us()
+    now = read_clock_us()
     settled = now - SETTLED_US
     # A writer may still hold the number it read: what comes next must not slip in before it.
     kept = [head for head in heads if head.number == newest or head.born_us > settled]
@@ -103,7 +103,7 @@ def _read_key(item: Item) -> tuple[str, str]:
 
 
 def _raise_generation(table: Table, batches: Batches, owner: Owner) -> None:
-    raised = max(now_us(), batches.read_generation(owner) + 1)
+    raised = max(read_clock_us(), batches.read_generation(owner) + 1)
     ends = batches.is_empty(owner)
     table.put(make_generation_item(make_partition_key(owner), raised, ends=ends))
 

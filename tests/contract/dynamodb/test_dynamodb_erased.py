@@ -102,7 +102,7 @@ def test_old_batches_leave_no_marker(log, monkeypatch):
     for number in range(30):
         say(log, ANA, f"line {number}")
     later = time.time_ns() // 1000 + 2 * 3600 * 1_000_000
-    monkeypatch.setattr(erasing, "now_us", lambda: later)
+    monkeypatch.setattr(erasing, "read_clock_us", lambda: later)
     log.forget(ANA)
     assert kinds(log) == ["E", "E"], "the newest number and the generation"
 

@@ -76,7 +76,7 @@ def test_forgetting_finds_the_pieces_of_a_write_that_broke_off(log, monkeypatch)
     assert kinds(log).count("P") == 2, "they belong to another thread"
     log.forget(ANA)
     assert kinds(log).count("P") == 2, "their head may be on its way"
-    monkeypatch.setattr(erasing, "now_us", lambda: later)
+    monkeypatch.setattr(erasing, "read_clock_us", lambda: later)
     log.forget(ANA)
     assert kinds(log).count("P") == 0
 
