@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
-from langchain_convmem.testing.log_contract_base import say, say_all, texts
 from langchain_core.messages import HumanMessage
 from redis_server import RedisServer, new_prefix, running_server
 
 from langchain_convmem import ConversationMemory
 from langchain_convmem.errors import LogError, LogUnavailableError
 from langchain_convmem.records import ThreadKey
-from langchain_convmem.testing.log_contract import MessageLogContract
+from langchain_convmem.testing.log_contract import MessageLogContract, say, say_all, texts
 
 pytestmark = pytest.mark.redis
 
