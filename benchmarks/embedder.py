@@ -202,7 +202,7 @@ class _Model(InstantModel):
 
 def _say_before(memory: ConversationMemory, lines: int) -> None:
     for number, messages in enumerate(threads(lines)):
-        memory.add_messages(messages, user_id=_USER, thread_id=f"t{number}", relaxed=True)
+        memory.add_messages(messages, user_id=_USER, thread_id=f"t{number}", durable=False)
 
 
 def _turns(turns: int, think_s: float, folder: Path) -> dict[str, dict[str, float]]:

@@ -174,7 +174,7 @@ def _said_before(lines: int, path: Path) -> None:
     _progress(f"{lines:,} lines of earlier threads")
     with ConversationMemory.open(path, embeddings=EmbeddedEmbeddings()) as memory:
         for number, messages in enumerate(threads(lines)):
-            memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", relaxed=True)
+            memory.add_messages(messages, user_id="ana", thread_id=f"t{number}", durable=False)
         memory.refresh(user_id="ana")
 
 
@@ -201,7 +201,7 @@ def _filled(
         messages = [HumanMessage(said(number)), AIMessage(answer(number))]
         if number < first - _FIRST:
             where = {"user_id": "ana", "thread_id": "long", "turn_id": new_ulid()}
-            memory.add_messages(messages, **where, relaxed=True)
+            memory.add_messages(messages, **where, durable=False)
             if PEER in systems:
                 file.history("long").add_messages(messages)
         else:

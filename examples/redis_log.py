@@ -51,10 +51,10 @@ class RedisLog(kit.AsyncTwins):
         self._stop_workers()
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append all drafts in one transaction; see `MessageLog.append`."""
-        del relaxed
+        del durable
         batch = kit.encode_drafts(drafts)
         plan = kit.plan_append((), first_position=0)
 

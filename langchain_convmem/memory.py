@@ -1034,7 +1034,7 @@ class RememberingMemory(MemoryPart):
         thread_id: str,
         user_id: str | None = None,
         turn_id: str | None = None,
-        relaxed: bool = False,
+        durable: bool = True,
     ) -> list[Entry]:
         """Store messages verbatim in a thread, all or none.
 
@@ -1046,7 +1046,8 @@ class RememberingMemory(MemoryPart):
             user_id: Its user.
             turn_id: The turn they belong to, a ULID: what is asked and what answers it stand
                 together in every view. None makes each message a turn of its own.
-            relaxed: For imports that can be repeated: survive a crash of the process only.
+            durable: Survive a crash of the machine; False, for imports that can be repeated: a
+                crash of the process only.
 
         Returns:
             One entry per message, in order; for a message the thread already has, the entry that is
@@ -1058,7 +1059,7 @@ class RememberingMemory(MemoryPart):
             InvalidMessageError: If one of them cannot be stored; nothing is written.
         """
         key, drafts = ThreadKey(user_id, thread_id), self._drafts(messages, turn_id)
-        entries = self.log.append(key, drafts, relaxed=relaxed)
+        entries = self.log.append(key, drafts, durable=durable)
         self._note_stored(key.owner)
         return entries
 
@@ -1069,11 +1070,11 @@ class RememberingMemory(MemoryPart):
         thread_id: str,
         user_id: str | None = None,
         turn_id: str | None = None,
-        relaxed: bool = False,
+        durable: bool = True,
     ) -> list[Entry]:
         """Store messages verbatim in a thread; see `add_messages`."""
         key, drafts = ThreadKey(user_id, thread_id), self._drafts(messages, turn_id)
-        entries = await self.log.aappend(key, drafts, relaxed=relaxed)
+        entries = await self.log.aappend(key, drafts, durable=durable)
         self._note_stored(key.owner)
         return entries
 

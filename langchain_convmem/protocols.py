@@ -61,7 +61,7 @@ class MessageLog(Protocol):
     """
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append all drafts, or none; return one entry for each, in order.
 
@@ -72,7 +72,8 @@ class MessageLog(Protocol):
         Args:
             key: The thread.
             drafts: What to append; an empty sequence does nothing.
-            relaxed: Survive a crash of the process only; for bulk imports that can be repeated.
+            durable: Survive a crash of the machine; False, for bulk imports that can be repeated: a
+                crash of the process only.
 
         Raises:
             InvalidMessageError: If a message cannot be stored; nothing was written.
@@ -168,7 +169,7 @@ class MessageLog(Protocol):
         ...
 
     async def aappend(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append, without blocking the event loop."""
         ...

@@ -97,7 +97,7 @@ class ConvMemStore:
         for start in range(first, first + turns, step):
             numbers = range(start, min(start + step, first + turns))
             drafts = [draft for number in numbers for draft in _drafts(exchange(number))]
-            self.memory.log.append(key, drafts, relaxed=True)
+            self.memory.log.append(key, drafts, durable=False)
 
     def turn(self, thread: str, said: Exchange) -> Thunk:
         log, key = self.memory.log, ThreadKey(USER_ID, thread)
@@ -132,9 +132,9 @@ class ConvMemStore:
         for first in range(0, archived, step):
             said = map(exchange, range(first, first + step))
             drafts = [draft for one in said for draft in _drafts(one)]
-            entries = previous + self.memory.log.append(key, drafts, relaxed=True)
+            entries = previous + self.memory.log.append(key, drafts, durable=False)
             summary = summary_draft(_summary(first), summary_window(key, entries), entries)
-            previous = self.memory.log.append(key, [summary], relaxed=True)
+            previous = self.memory.log.append(key, [summary], durable=False)
         self.fill(thread, archived, old - archived)
         begun = time.perf_counter()
         self.compact(thread)

@@ -89,10 +89,10 @@ class InMemoryLog(TransactionTwins):
     # -- writing --------------------------------------------------------------------------------
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
-        """Append all drafts; see `MessageLog.append`. `relaxed` changes nothing here."""
-        del relaxed
+        """Append all drafts; see `MessageLog.append`. `durable` changes nothing here."""
+        del durable
         batch = encode_drafts(drafts)
         self._check_open()
         if not batch:

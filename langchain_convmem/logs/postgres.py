@@ -229,7 +229,7 @@ class PostgresLog:
 
     @make_sync
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> Steps[list[Entry]]:
         """Append all drafts in one transaction; see `MessageLog.append`.
 
@@ -240,7 +240,7 @@ class PostgresLog:
         if not batch:
             return []
         job = partial(_append, key=key, batch=batch)
-        return (yield from self._call(Mode.RELAXED if relaxed else Mode.WRITE, job))
+        return (yield from self._call(Mode.WRITE if durable else Mode.RELAXED, job))
 
     aappend = make_async(append)
 

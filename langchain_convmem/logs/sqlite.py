@@ -144,14 +144,14 @@ class SQLiteLog(TransactionTwins):
     # -- writing --------------------------------------------------------------------------------
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append all drafts in one transaction; see `MessageLog.append`."""
         batch = encode_drafts(drafts)
         self._connections.check_open()
         if not batch:
             return []
-        with self._connections.write(relaxed=relaxed) as db:
+        with self._connections.write(durable=durable) as db:
             plan = _append(db, key, batch)
             self._waiting.write(db)
         return plan.build_entries(key)
@@ -354,7 +354,7 @@ class SQLiteLog(TransactionTwins):
 
         They can be made again, so the disk is not waited for.
         """
-        with self._connections.write(relaxed=True) as db:
+        with self._connections.write(durable=False) as db:
             self._waiting.write(db)
             _save_segments(db, owner, fingerprint, rows)
 
@@ -367,7 +367,7 @@ class SQLiteLog(TransactionTwins):
 
     def _write_waiting(self) -> None:
         if self._waiting:
-            with self._connections.write(relaxed=True) as db:
+            with self._connections.write(durable=False) as db:
                 self._waiting.write(db)
 
     def segment_fingerprints(self, owner: Owner) -> list[str]:
@@ -389,7 +389,7 @@ class SQLiteLog(TransactionTwins):
         self._write_waiting()
         deleted = 0
         while True:
-            with self._connections.write(relaxed=True) as db:
+            with self._connections.write(durable=False) as db:
                 gone = db.execute(
                     "DELETE FROM segments WHERE rowid IN (SELECT s.rowid FROM threads t "
                     "JOIN entries e ON e.thread = t.thread JOIN segments s ON s.seq = e.seq "

@@ -73,7 +73,7 @@ _LASTING = frozenset(
 class _SQLiteConnection(sqlite3.Connection):
     """A connection that knows whether its commits wait for the disk; at first, nobody does."""
 
-    is_relaxed: bool | None = None
+    is_durable: bool | None = None
 
 
 class SQLiteConnections:
@@ -114,19 +114,19 @@ class SQLiteConnections:
             yield db
 
     @contextmanager
-    def write(self, *, relaxed: bool = False) -> Iterator[sqlite3.Connection]:
+    def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
         """Lend a connection inside a write transaction; an exception rolls it back.
 
         Args:
-            relaxed: Do not wait for the disk at commit.
+            durable: Wait for the disk at commit.
         """
         self._renew_after_fork()
         with self._write_lock, self._errors:
             db = self._take()
             try:
-                if db.is_relaxed is not relaxed:
-                    db.execute(f"PRAGMA synchronous = {'NORMAL' if relaxed else 'FULL'}")
-                    db.is_relaxed = relaxed
+                if db.is_durable is not durable:
+                    db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                    db.is_durable = durable
                 db.execute("BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")

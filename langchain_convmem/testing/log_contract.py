@@ -279,7 +279,7 @@ class ConcurrencyPart(ContractPart):
 
     def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
         async def scenario() -> None:
-            entries = await log.aappend(ANA, _drafts("one", "two", "three"), relaxed=True)
+            entries = await log.aappend(ANA, _drafts("one", "two", "three"), durable=False)
             assert entries == log.entries(ANA) == await log.aentries(ANA)
             after = entries[0].position
             assert await log.aentries(ANA, after=after, last=1) == entries[2:]
@@ -1493,7 +1493,7 @@ class WritingPart(ContractPart):
             pytest.skip("declared: does not outlive its handle")
         first = open_log()
         for number, make in enumerate(SAMPLE_MESSAGES.values()):
-            first.append(ANA, [draft_of(make())], relaxed=number % 2 == 1)
+            first.append(ANA, [draft_of(make())], durable=number % 2 == 0)
         before = first.entries(ANA)
         first.close()
         again = open_log()

@@ -337,7 +337,7 @@ class Replay:
             return
         drafts = [self._translate(entry) for entry in entries]
         before = self._last
-        copies = yield step(self._log, "append", self._key, drafts, relaxed=True)
+        copies = yield step(self._log, "append", self._key, drafts, durable=False)
         for entry, copy in zip(entries, copies, strict=True):
             self.written += copy.position > before
             self._settle(entry, copy)
@@ -363,7 +363,7 @@ class Replay:
         if made:
             # Another version counts under the key, which the original left as it was.
             undo = Draft(role="control", control=Control((made[0].id,), "rewind"))
-            yield step(self._log, "append", self._key, [undo], relaxed=True)
+            yield step(self._log, "append", self._key, [undo], durable=False)
         yield from self._write([mark])
 
     def _adopt(self, entry: Entry, copy: Entry) -> Steps[None]:

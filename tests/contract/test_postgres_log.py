@@ -290,7 +290,7 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
         log.setup()
         server.execute(note_settings)
         say(log, ANA, "kept")
-        log.append(ANA, [draft_of(HumanMessage("relaxed"))], relaxed=True)
+        log.append(ANA, [draft_of(HumanMessage("relaxed"))], durable=False)
     assert server.execute(f"SELECT role FROM {schema}.entries ORDER BY position") == [
         ("on",),
         ("off",),

@@ -221,15 +221,15 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
     [
         (lambda log: say(log, ANA, "second"), 5),
         (lambda log: say(log, ANA, HumanMessage("second", id="m2")), 6),
-        (lambda log: log.append(ANA, drafts(*"many"), relaxed=True), 5),
+        (lambda log: log.append(ANA, drafts(*"many"), durable=False), 5),
         (lambda log: log.entries(ANA, last=20), 3),
         (lambda log: log.changes(ANA.owner), 4),
     ],
 )
 def test_a_call_makes_no_more_round_trips_than_documented(log, monkeypatch, call, trips):
-    made, original = [], Transaction._sql
+    made, original = [], Transaction._write_sql
     monkeypatch.setattr(
-        Transaction, "_sql", lambda self, text: made.append(text) or original(self, text)
+        Transaction, "_write_sql", lambda self, text: made.append(text) or original(self, text)
     )
     call(log)
     assert len(made) == trips

@@ -33,7 +33,7 @@ class Edits(InMemoryLog):
         fields = {} if message is None else self.fields(message)
         return replace(draft, message=message.model_copy(update=fields)) if fields else draft
 
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         return super().append(key, [self.edit(draft) for draft in drafts])
 
 
@@ -59,8 +59,8 @@ class Shows(InMemoryLog):
 
 @killed_by("test_order_holds_over_batches_and_inside_one")
 class WritesOnePage(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
-        return super().append(key, drafts[:100], relaxed=relaxed)
+    def append(self, key, drafts, *, durable=True):
+        return super().append(key, drafts[:100], durable=durable)
 
 
 @killed_by("test_order_holds_over_batches_and_inside_one")
@@ -80,7 +80,7 @@ class TakesTheTimeForThePosition(InMemoryLog):
 
 @killed_by("test_a_batch_with_one_bad_message_leaves_nothing")
 class WritesBatchesPieceByPiece(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         return [InMemoryLog.append(self, key, [one])[0] for one in drafts]
 
 
@@ -128,7 +128,7 @@ class HandsOutItsOwnMessages(InMemoryLog):
 
 @killed_by("test_nothing_is_shared_with_the_caller")
 class ReturnsWhatItWasGiven(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         entries = super().append(key, drafts)
         pairs = zip(entries, drafts, strict=True)
         return [replace(entry, message=draft.message) for entry, draft in pairs]
@@ -142,8 +142,8 @@ class AnswersWhenClosed(InMemoryLog):
 
 @killed_by("test_what_was_appended_is_there_after_reopening")
 class KeepsRelaxedWritesInMemory(SQLiteLog):
-    def append(self, key, drafts, *, relaxed=False):
-        return InMemoryLog().append(key, drafts) if relaxed else super().append(key, drafts)
+    def append(self, key, drafts, *, durable=True):
+        return super().append(key, drafts) if durable else InMemoryLog().append(key, drafts)
 
 
 # -- the same message twice ---------------------------------------------------------------------
@@ -151,7 +151,7 @@ class KeepsRelaxedWritesInMemory(SQLiteLog):
 
 @killed_by("test_equal_messages_without_ids_are_all_kept")
 class DropsEqualTexts(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         known = {entry.contents: entry for entry in self.entries(key)}
         return [
             known.get(one.contents) or InMemoryLog.append(self, key, [one])[0] for one in drafts
@@ -374,7 +374,7 @@ class TrustsItsCache(SQLiteLog):
 
 @killed_by("test_writers_in_threads_lose_nothing")
 class LosesWritesAtOnce(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         rows = list(self._threads[key].rows) if key in self._threads else []
         time.sleep(0.0005)
         entries = super().append(key, drafts)

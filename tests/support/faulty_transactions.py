@@ -150,10 +150,10 @@ class LosesWhatWaits(SQLiteLog):
 
 @killed_by("test_rows_that_wait_are_written_with_the_next_entry_or_at_close")
 class WritesWhatWaitsAtCloseAlone(SQLiteLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         waiting, self._waiting = self._waiting, type(self._waiting)()
         try:
-            return super().append(key, drafts, relaxed=relaxed)
+            return super().append(key, drafts, durable=durable)
         finally:
             self._waiting = waiting
 

@@ -161,18 +161,18 @@ class DynamoDBLog(AsyncTwins):
     # -- writing --------------------------------------------------------------------------------
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append all drafts in one conditional write; see `MessageLog.append`.
 
-        `relaxed` changes nothing here. After `LogUnavailableError` a write whose answer was lost
+        `durable` changes nothing here. After `LogUnavailableError` a write whose answer was lost
         may still arrive; a repeated call then finds messages that have an id of their own, and
         doubles others.
 
         Raises:
             ConfigError: If the batch has more than a million entries.
         """
-        del relaxed
+        del durable
         batch = encode_drafts(drafts)
         self._table.check_open()
         if not batch:

@@ -147,7 +147,7 @@ def test_acknowledged_writes_wait_for_the_disk(log):
     say(log, KEY, "Hi")
     assert pragma(log, "journal_mode") == "wal"
     assert pragma(log, "synchronous") == full
-    log.append(KEY, [draft_of(HumanMessage("again"))], relaxed=True)
+    log.append(KEY, [draft_of(HumanMessage("again"))], durable=False)
     assert pragma(log, "synchronous") == normal
     for write in (
         lambda: say(log, KEY, "more"),
@@ -156,7 +156,7 @@ def test_acknowledged_writes_wait_for_the_disk(log):
         lambda: log.delete_state(KEY, "buffer"),
         lambda: log.forget(KEY),
     ):
-        log.append(KEY, [draft_of(HumanMessage("relaxed"))], relaxed=True)
+        log.append(KEY, [draft_of(HumanMessage("relaxed"))], durable=False)
         write()
         assert pragma(log, "synchronous") == full
 

@@ -194,7 +194,7 @@ def test_messages_are_stored_all_or_none(memory):
 def test_a_message_that_the_thread_has_is_not_stored_again(memory):
     said = [HumanMessage("Hi", id="q1"), AIMessage("Yes", id="a1")]
     first = memory.add_messages(said, thread_id="t", user_id="ana")
-    again = memory.add_messages(said, thread_id="t", user_id="ana", relaxed=True)
+    again = memory.add_messages(said, thread_id="t", user_id="ana", durable=False)
     assert [entry.id for entry in again] == [entry.id for entry in first]
     assert len(memory.history("t", user_id="ana").entries) == 2
 
