@@ -30,29 +30,20 @@ from langchain_convmem.ids import new_ulid
 from langchain_convmem.offline.extractive import ExtractiveSummarizer
 from langchain_convmem.protocols import Summarizer
 from langchain_convmem.records import Cover, Entry, ThreadKey
-from langchain_convmem.summarizing.checks import detail_list
+from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.summarizing.planning import SummarySettings, make_plan
-from langchain_convmem.summarizing.summarizers import as_summarizer, written_steps
+from langchain_convmem.summarizing.summarizers import as_summarizer, write_steps
 from langchain_convmem.turns.turn import entry_said
 from langchain_convmem.views.context import SUMMARY_SOURCE
 from langchain_convmem.views.summaries import SummaryWindow, shown_summary, window_of
 
 _logger = logging.getLogger("langchain_convmem")
 
-
 _PIECES = "summary"
-
-
 """Key of a summary message's `additional_kwargs`: its text without the fence."""
 
-
 _REMOVE_ALL = "__remove_all__"
-
-
 _KEY = ThreadKey(None, "messages")
-
-
-# -- Summaries of the beginnings of message lists, so that no beginning is summarised twice -------
 
 
 class SummaryCache:
@@ -73,11 +64,11 @@ class SummaryCache:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._most,)
 
-    def longest(self, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    def find_longest(self, names: Sequence[str]) -> tuple[int, tuple[str, ...]]:
         """Return how many messages the longest known beginning has, and its summary.
 
         Args:
-            names: The digests of a list's beginnings, of none of its messages first.
+            names: The compute_digests of a list's beginnings, of none of its messages first.
         """
         with self._lock:
             for count in range(len(names) - 1, -1, -1):
@@ -93,9 +84,6 @@ class SummaryCache:
             self._kept.move_to_end(name)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
-
-
-# -- `SummarizingMemory`: a step that compacts the messages that pass through it ------------------
 
 
 class SummarizingMemory(RunnableSerializable[Any, Any]):
@@ -128,16 +116,16 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     @field_validator("summarizer", mode="after")
     @classmethod
-    def _of_any_kind(cls, value: Any) -> Summarizer:
+    def _coerce_summarizer(cls, value: Any) -> Summarizer:
         return as_summarizer(value)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return what was passed in, compacted if that is due."""
-        return self._call_with_config(self._passed, input, config, **kwargs)
+        return self._call_with_config(self._compact, input, config, **kwargs)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return what was passed in, compacted if that is due."""
-        return await self._acall_with_config(self._apassed, input, config, **kwargs)
+        return await self._acall_with_config(self._acompact, input, config, **kwargs)
 
     def as_node(self) -> Runnable[Any, dict[str, Any]]:
         """Return a LangGraph node that replaces a state's messages where something was compacted.
@@ -151,15 +139,15 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
                 return {}
             return {self.messages_key: [RemoveMessage(_REMOVE_ALL), *after]}
 
-        def node(state: Any) -> dict[str, Any]:
-            before = self._messages_in(state)
-            return update(before, run(self._steps(before)))
+        def replace_messages(state: Any) -> dict[str, Any]:
+            before = self._read_messages(state)
+            return update(before, run(self._compact_steps(before)))
 
-        async def anode(state: Any) -> dict[str, Any]:
-            before = self._messages_in(state)
-            return update(before, await arun(self._steps(before)))
+        async def areplace_messages(state: Any) -> dict[str, Any]:
+            before = self._read_messages(state)
+            return update(before, await arun(self._compact_steps(before)))
 
-        return RunnableLambda(node, anode, name="summarize")
+        return RunnableLambda(replace_messages, areplace_messages, name="summarize")
 
     def as_summarizer(self) -> Runnable[Any, str]:
         """Return what LangChain's `SummarizationMiddleware` takes as its `summarizer`.
@@ -169,22 +157,24 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
         """
 
         def summarize(messages: Any) -> str:
-            return run(self._text_steps(messages))
+            return run(self._write_text_steps(messages))
 
         async def asummarize(messages: Any) -> str:
-            return await arun(self._text_steps(messages))
+            return await arun(self._write_text_steps(messages))
 
         return RunnableLambda(summarize, asummarize, name="convmem_summary")
 
     # -- shapes ----------------------------------------------------------------------------------
 
-    def _passed(self, value: Any) -> Any:
-        return self._shaped(value, run(self._steps(self._messages_in(value))))
+    def _compact(self, value: Any) -> Any:
+        return self._restore_shape(value, run(self._compact_steps(self._read_messages(value))))
 
-    async def _apassed(self, value: Any) -> Any:
-        return self._shaped(value, await arun(self._steps(self._messages_in(value))))
+    async def _acompact(self, value: Any) -> Any:
+        return self._restore_shape(
+            value, await arun(self._compact_steps(self._read_messages(value)))
+        )
 
-    def _messages_in(self, value: Any) -> list[BaseMessage]:
+    def _read_messages(self, value: Any) -> list[BaseMessage]:
         if isinstance(value, PromptValue):
             return value.to_messages()
         found = value
@@ -200,7 +190,7 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
             raise ConfigError(msg)
         return convert_to_messages(found)
 
-    def _shaped(self, value: Any, messages: list[BaseMessage]) -> Any:
+    def _restore_shape(self, value: Any, messages: list[BaseMessage]) -> Any:
         if isinstance(value, PromptValue):
             return ChatPromptValue(messages=messages)
         if isinstance(value, dict):
@@ -213,40 +203,40 @@ class SummarizingMemory(RunnableSerializable[Any, Any]):
 
     # -- compacting ------------------------------------------------------------------------------
 
-    def _steps(self, messages: list[BaseMessage]) -> Steps[list[BaseMessage]]:
-        parts = _Parts.of(messages)
-        names = digests(parts.summary, parts.said)
-        done, pieces = self.cache.longest(names)
+    def _compact_steps(self, messages: list[BaseMessage]) -> Steps[list[BaseMessage]]:
+        parts = _SplitMessages.from_messages(messages)
+        names = compute_digests(parts.summary, parts.said)
+        done, pieces = self.cache.find_longest(names)
         pieces = pieces or parts.summary
-        entries = _entries(pieces, parts.said[done:])
+        entries = _build_entries(pieces, parts.said[done:])
         plan = make_plan(_KEY, entries, self.settings)
         if plan is not None:
             try:
-                pieces = yield from self._pieces(plan.window)
+                pieces = yield from self._summarize_steps(plan.window)
                 done += plan.window.cover.ranges[-1][1]
                 self.cache.keep(names[done], pieces)
             except SummaryError as error:
                 _logger.warning("messages pass without a new summary: %s", error)
-        return parts.with_summary(pieces, done) if done else messages
+        return parts.replace_beginning(pieces, done) if done else messages
 
-    def _pieces(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
-        written = yield from written_steps(self.summarizer, window, self.settings)
-        details = detail_list(written.missing, (), self.settings.facts_tokens)
+    def _summarize_steps(self, window: SummaryWindow) -> Steps[tuple[str, ...]]:
+        written = yield from write_steps(self.summarizer, window, self.settings)
+        details = list_details(written.missing, (), self.settings.facts_tokens)
         return (written.text, details.text) if details.text else (written.text,)
 
-    def _text_steps(self, messages: Any) -> Steps[str]:
-        parts = _Parts.of(convert_to_messages(messages))
-        entries = _entries(parts.summary, parts.said)
+    def _write_text_steps(self, messages: Any) -> Steps[str]:
+        parts = _SplitMessages.from_messages(convert_to_messages(messages))
+        entries = _build_entries(parts.summary, parts.said)
         before = [entry for entry in entries if entry.role == "summary"]
         said = [entry for entry in entries if entry.role != "summary"]
         window = window_of(_KEY, entries, said, before[0] if before else None)
         if window.is_empty:
             return "\n".join(parts.summary)
-        return "\n".join((yield from self._pieces(window)))
+        return "\n".join((yield from self._summarize_steps(window)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _SplitMessages:
     """A list of messages, taken apart.
 
     Attributes:
@@ -260,7 +250,7 @@ class _Parts:
     said: Sequence[BaseMessage]
 
     @classmethod
-    def of(cls, messages: Sequence[BaseMessage]) -> _Parts:
+    def from_messages(cls, messages: Sequence[BaseMessage]) -> _SplitMessages:
         summary: tuple[str, ...] = ()
         said: list[BaseMessage] = []
         for message in messages:
@@ -271,14 +261,14 @@ class _Parts:
                 said.append(message)
         return cls(messages, summary, said)
 
-    def with_summary(self, pieces: tuple[str, ...], covered: int) -> list[BaseMessage]:
+    def replace_beginning(self, pieces: tuple[str, ...], covered: int) -> list[BaseMessage]:
         """Return the system messages, the summary, and what it does not cover."""
         gone = {id(message) for message in self.said[:covered]}
         kept = [one for one in self.messages if id(one) not in gone and not _is_summary(one)]
         head = next(
             (n for n, one in enumerate(kept) if not isinstance(one, SystemMessage)), len(kept)
         )
-        return [*kept[:head], _summary_message(pieces), *kept[head:]]
+        return [*kept[:head], _build_summary(pieces), *kept[head:]]
 
 
 def _is_summary(message: BaseMessage) -> bool:
@@ -286,16 +276,16 @@ def _is_summary(message: BaseMessage) -> bool:
     return told.get("source") == SUMMARY_SOURCE or told.get("lc_source") == "summarization"
 
 
-def _summary_message(pieces: tuple[str, ...]) -> SystemMessage:
+def _build_summary(pieces: tuple[str, ...]) -> SystemMessage:
     return SystemMessage(
         shown_summary(pieces),
-        id=f"summary-{digests(pieces, ())[0]}",
+        id=f"summary-{compute_digests(pieces, ())[0]}",
         additional_kwargs={"source": SUMMARY_SOURCE, _PIECES: list(pieces)},
     )
 
 
-def _entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:
-    """Return what a log would hold of a summary and the messages behind it."""
+def _build_entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]:
+    """Return what a log would hold of a summary and the messages after it."""
     before = Entry(
         id=new_ulid(),
         key=_KEY,
@@ -305,19 +295,16 @@ def _entries(summary: Sequence[str], said: Sequence[BaseMessage]) -> list[Entry]
         contents=tuple(summary),
         cover=Cover(()),
     )
-    spoken = [_entry(message, position) for position, message in enumerate(said, 1)]
+    spoken = [_build_entry(message, position) for position, message in enumerate(said, 1)]
     return [before, *spoken] if summary else spoken
 
 
-def _entry(message: BaseMessage, position: int) -> Entry:
+def _build_entry(message: BaseMessage, position: int) -> Entry:
     name = new_ulid()
     return entry_said(message, entry_id=name, key=_KEY, position=position, turn_id=name)
 
 
-# -- Summaries of the beginnings of message lists, so that no beginning is summarised twice -------
-
-
-def digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:
+def compute_digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:
     """Return the digest of each beginning of a list: of none of its messages, of one, of two ...
 
     Ids do not count: a chain may make its messages anew for each call.
@@ -329,12 +316,12 @@ def digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:
     digest = hashlib.blake2b(json.dumps(list(start)).encode(), digest_size=16)
     found = [digest.hexdigest()]
     for message in messages:
-        digest.update(json.dumps(_said(message), default=str, sort_keys=True).encode())
+        digest.update(json.dumps(_describe_message(message), default=str, sort_keys=True).encode())
         found.append(digest.hexdigest())
     return found
 
 
-def _said(message: BaseMessage) -> list[Any]:
+def _describe_message(message: BaseMessage) -> list[Any]:
     calls = message.tool_calls if isinstance(message, AIMessage) else None
     answers = message.tool_call_id if isinstance(message, ToolMessage) else None
     return [message.type, message.name, message.content, calls, answers]

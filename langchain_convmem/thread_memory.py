@@ -1,11 +1,11 @@
-"""One thread of a memory, as a conversation reads and writes it."""
+"""`MemoryThread`: one thread of a memory, as a conversation reads and writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -18,17 +18,27 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
 )
 from langchain_convmem.history import (
-    LiveThread,
     cut_reply_steps,
     fork_steps,
-    read_all_steps,
     read_live_steps,
 )
 from langchain_convmem.ids import new_ulid
 from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import ThreadView
-from langchain_convmem.records import Context, Control, Draft, Entry, Metadata, ThreadKey
-from langchain_convmem.turns.messages import Reconciled, check_question, reconcile
+from langchain_convmem.records import (
+    Context,
+    Control,
+    Draft,
+    Entry,
+    Metadata,
+    RetractReason,
+    ThreadKey,
+)
+from langchain_convmem.turns.messages import (
+    check_question,
+    mark_unstored,
+    reconcile_steps,
+)
 from langchain_convmem.turns.options import TurnOptions, current_context, read_user_id
 from langchain_convmem.turns.replies import with_free_ids
 from langchain_convmem.turns.tracing import OWN_TOKENS, TurnTrace, stamped
@@ -87,7 +97,7 @@ class MemoryThread:
         System messages steer the call that brings them. A list that holds replies and fits the
         thread is a chat that is shown again: see `reconcile`.
         """
-        steering = [_not_to_store(one) for one in sent if role_of(one) == "system"]
+        steering = [mark_unstored(one) for one in sent if role_of(one) == "system"]
         said = [one for one in sent if role_of(one) != "system"]
         if not said:
             return list(sent)
@@ -99,10 +109,7 @@ class MemoryThread:
         log = self.memory.log
         thread = yield from read_live_steps(log, self.key)
         shown = {entry.id for entry in thread.entries}
-        meant = self._compare(thread, said)
-        if meant is None:
-            thread = yield from read_all_steps(log, thread)
-            meant = cast("Reconciled", self._compare(thread, said))
+        thread, meant = yield from reconcile_steps(log, thread, said, self._to_stored_form)
         if meant.replaces is not None:
             if meant.replaces.id not in shown:
                 return said[-1:]  # the archive is not taken back
@@ -115,15 +122,7 @@ class MemoryThread:
         if len(meant.new) + len(meant.context_only) == len(said):
             return said  # nothing of it was ever said here
         aside = meant.context_only if meant.context_before is None else ()
-        return [*map(_not_to_store, aside), *meant.new]
-
-    def _compare(self, thread: LiveThread, said: Sequence[BaseMessage]) -> Reconciled | None:
-        return reconcile(
-            thread.entries,
-            said,
-            is_whole=thread.part is None,
-            stored_form=self._to_stored_form,
-        )
+        return [*map(mark_unstored, aside), *meant.new]
 
     def _to_stored_form(self, message: BaseMessage) -> BaseMessage | None:
         return self.memory.drafting.hooked(message) if is_remembered(message) else None
@@ -134,28 +133,26 @@ class MemoryThread:
         """Return the summary, what was said since, and what is asked with recalled lines."""
         look = self._look()
         with look.trace.internal():
-            return (yield from self._view_steps(look, asked))
-
-    def _view_steps(self, look: TurnView, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
-        turn_id = new_ulid()
-        human, kept = self._find_query(asked)
-        if human is not None and not (is_remembered(human) and is_remembered(kept)):
-            # Of a question that is not stored, nothing is: no call, no result, no reply.
-            look = replace(look, options=replace(look.options, remember=False))
-        first = next((one for one in asked if is_remembered(one)), None)
-        begins = kept if first is human else first
-        is_edit = begins is not None and begins.id in self.edited
-        locate = partial(self._locate, asked, begins, turn_id, is_edit)
-        context = yield from look.view_steps(locate)
-        again = _find_replaced(context.thread.entries, begins, is_edit=is_edit)
-        self.edited.clear()
-        note = _Note(look, context.view, human, kept, turn_id, context.turn.start - 1, again)
-        if not asked:
-            return ThreadView(tuple(context.view.messages), (), note)
-        query = "" if kept is None else "\n".join(text_pieces(kept))
-        context = context.with_recalled((yield from look.recall_steps(context, query)))
-        yield from look.trace.told("convmem.context", context.counts)
-        return _parted(context, asked, note)
+            human, kept = self._find_query(asked)
+            if human is not None and not (is_remembered(human) and is_remembered(kept)):
+                # Of a question that is not stored, nothing is: no call, no result, no reply.
+                look = replace(look, options=replace(look.options, remember=False))
+            first = next((one for one in asked if is_remembered(one)), None)
+            begins = kept if first is human else first
+            is_edit = begins is not None and begins.id in self.edited
+            turn_id = new_ulid()
+            locate = partial(self._locate, asked, begins, turn_id, is_edit)
+            context = yield from look.view_steps(locate)
+            again = _find_replaced(context.thread.entries, begins, is_edit=is_edit)
+            self.edited.clear()
+            start = context.turn.start
+            note = _Note(look, context.view, human, kept, turn_id, start - 1, again)
+            if not asked:
+                return ThreadView(tuple(context.view.messages), (), note)
+            query = "" if kept is None else "\n".join(text_pieces(kept))
+            context = context.with_recalled((yield from look.recall_steps(context, query)))
+            yield from look.trace.told("convmem.context", context.counts)
+        return _split_view(context, asked, note)
 
     def _look(self) -> TurnView:
         """Return how a send looks at the thread, by the config that it runs under.
@@ -217,49 +214,45 @@ class MemoryThread:
         note: _Note = view.note
         self.running.add(note.turn_id)
         self.memory.active_turns.begin(note.turn_id)
+        made = Metadata(timing={"creation": asked_ms})
         drafts = [
-            replace(draft, metadata=Metadata(timing={"creation": asked_ms}))
-            for draft in (yield from self._drafts(asked, note))
+            replace(draft, metadata=made) for draft in (yield from self._draft_steps(asked, note))
         ]
-        if drafts:
-            if note.again:
-                control = Control(tuple(note.again), "replaced")
-                drafts.insert(0, Draft(role="control", turn_id=note.turn_id, control=control))
-            try:
-                yield step(self.memory.log, "append", self.key, drafts)
-            except LogError as error:
-                msg = f"what was asked could not be stored ({error}); the model was not called"
-                raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
+        if not drafts:
+            return
+        if note.again:
+            drafts.insert(0, note.retract(note.again, "replaced"))
+        try:
+            yield step(self.memory.log, "append", self.key, drafts)
+        except LogError as error:
+            msg = f"what was asked could not be stored ({error}); the model was not called"
+            raise HistoryWriteError(msg, thread_id=self.key.thread_id) from error
 
     def add_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, timing: Mapping[str, int]
     ) -> Steps[None]:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
         note: _Note = view.note
-        with note.look.trace.internal():
-            yield from self._add_steps(said, note, timing)
-
-    def _add_steps(
-        self, said: Sequence[BaseMessage], note: _Note, timing: Mapping[str, int]
-    ) -> Steps[None]:
-        drafts = yield from self._drafts(said, note)
-        if drafts:
-            known, own = drafts[-1].metadata, note.look.trace.own_tokens.counts()
-            aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
-            metadata = replace(known, timing=dict(timing), aux=aux)
-            drafts[-1] = replace(drafts[-1], metadata=metadata)
-            try:
-                yield step(self.memory.log, "append", self.key, drafts)
-                yield from note.look.trace.report_stored(drafts)
-                yield from note.look.trace.report_own_models()
-            except LogError as error:
-                msg = f"the turn could not be stored ({error}); the reply is in `text`"
-                thread_id = self.key.thread_id
-                raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
-        self.running.discard(note.turn_id)
-        if drafts:
-            yield from self.memory.after_turn_steps(self.key, note.view, said)
-        self.memory.active_turns.end(note.turn_id)
+        trace = note.look.trace
+        with trace.internal():
+            drafts = yield from self._draft_steps(said, note)
+            if drafts:
+                known, own = drafts[-1].metadata, trace.own_tokens.counts()
+                aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
+                metadata = replace(known, timing=dict(timing), aux=aux)
+                drafts[-1] = replace(drafts[-1], metadata=metadata)
+                try:
+                    yield step(self.memory.log, "append", self.key, drafts)
+                    yield from trace.report_stored(drafts)
+                    yield from trace.report_own_models()
+                except LogError as error:
+                    msg = f"the turn could not be stored ({error}); the reply is in `text`"
+                    thread_id = self.key.thread_id
+                    raise HistoryWriteError(msg, thread_id=thread_id, text=said[-1].text) from error
+            self.running.discard(note.turn_id)
+            if drafts:
+                yield from self.memory.after_turn_steps(self.key, note.view, said)
+            self.memory.active_turns.end(note.turn_id)
 
     def failed_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
@@ -281,23 +274,23 @@ class MemoryThread:
         # With the control entry that took an earlier answer back: it counts again.
         stored = [one for one in entries if one.turn_id == note.turn_id]
         try:
-            rest = yield from self._drafts(map(_unnamed, said), note)
+            rest = yield from self._draft_steps(map(_drop_id, said), note)
             if rest:
                 stored += yield step(log, "append", self.key, rest)
         finally:  # also where the write hook refuses what was said
             if stored:
-                control = Control(tuple(entry.id for entry in stored), reason)
-                draft = Draft(role="control", turn_id=note.turn_id, control=control)
-                yield step(log, "append", self.key, [draft])
+                control = note.retract((entry.id for entry in stored), reason)
+                yield step(log, "append", self.key, [control])
 
-    def _drafts(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
+    def _draft_steps(self, messages: Iterable[BaseMessage], note: _Note) -> Steps[list[Draft]]:
         if not note.look.options.remember:
             return []
         kept = [message for message in messages if is_remembered(message)]
         names = {message.id for message in kept if message.id}
         taken = yield from self._find_taken_steps(names, note.again)
         fresh = list(map(make_storable, with_free_ids(kept, taken, lambda _: None)))
-        answers = dict(note.answers(kept))
+        # The write hook was asked about the user's message for the view.
+        answers = {number: note.kept for number, one in enumerate(kept) if one is note.human}
         drafts = self.memory.drafting.drafts(fresh, turn_id=note.turn_id, answers=answers)
         return [_mark_interrupted(draft) for draft in drafts]
 
@@ -318,24 +311,24 @@ class MemoryThread:
 
     def messages_steps(self) -> Steps[list[BaseMessage]]:
         """Return copies of all that was said, whatever summaries cover it."""
-        return [handed_out(entry) for entry in (yield from self._said())]
+        return [handed_out(entry) for entry in (yield from self._read_said_steps())]
 
-    def _said(self) -> Steps[list[Entry]]:
-        entries = yield from self._entries()
+    def _read_said_steps(self) -> Steps[list[Entry]]:
+        entries = yield from self._read_entries_steps()
         return [
             entry
             for entry in live_entries(entries)
             if entry.role != "summary" and entry.turn_id not in self.running
         ]
 
-    def _entries(self) -> Steps[list[Entry]]:
+    def _read_entries_steps(self) -> Steps[list[Entry]]:
         entries: list[Entry] = yield step(self.memory.log, "entries", self.key)
         return entries
 
     def undo_steps(self, turns: int) -> Steps[list[BaseMessage]]:
         """Take back the last exchanges; see `ConversationHistory.undo`."""
-        drafts, undone = undoing((yield from self._entries()), turns)
-        yield from self._appended(drafts)
+        drafts, undone = undoing((yield from self._read_entries_steps()), turns)
+        yield from self._append_steps(drafts)
         return [handed_out(entry) for entry in undone]
 
     def cut_steps(self, heard: int | str, message_id: str | None) -> Steps[BaseMessage | None]:
@@ -346,20 +339,20 @@ class MemoryThread:
 
     def mark_steps(self) -> Steps[Any]:
         """Return the id of the last message; None if nothing was said."""
-        said = yield from self._said()
+        said = yield from self._read_said_steps()
         return message_key(said[-1]) if said else None
 
     def rewind_steps(self, mark: Any) -> Steps[None]:
         """Take back what was said since a mark; see `ThreadMemory`."""
         try:
-            drafts = rewinding((yield from self._entries()), mark)
+            drafts = rewinding((yield from self._read_entries_steps()), mark)
         except LookupError as error:
             raise UnknownCheckpointError(
                 f"thread {self.key.thread_id!r} no longer shows the message of this checkpoint"
             ) from error
-        yield from self._appended(drafts)
+        yield from self._append_steps(drafts)
 
-    def _appended(self, drafts: Sequence[Draft]) -> Steps[None]:
+    def _append_steps(self, drafts: Sequence[Draft]) -> Steps[None]:
         if drafts:
             yield step(self.memory.log, "append", self.key, drafts)
 
@@ -395,11 +388,10 @@ class _Note(NamedTuple):
     position: int
     again: Collection[str] = ()
 
-    def answers(self, messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage | None]]:
-        """Yield what the write hook, asked for the view, answered to the user's message."""
-        for number, message in enumerate(messages):
-            if message is self.human:
-                yield number, self.kept
+    def retract(self, ids: Iterable[str], reason: RetractReason) -> Draft:
+        """Return a draft that takes entries back in this turn."""
+        control = Control(tuple(ids), reason)
+        return Draft(role="control", turn_id=self.turn_id, control=control)
 
 
 def _is_chat(said: Sequence[BaseMessage]) -> bool:
@@ -437,7 +429,7 @@ def _find_replaced(
     return [entry.id for entry in turn] if is_same and begins.id == turn[0].message_id else []
 
 
-def _parted(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:
+def _split_view(context: ModelContext, asked: Sequence[BaseMessage], note: _Note) -> ThreadView:
     """Return what was seen in two: what was said before, and what is asked."""
     names = {message.id for message in asked}
     messages = context.view.messages
@@ -463,11 +455,6 @@ def _mark_interrupted(draft: Draft) -> Draft:
     return replace(draft, metadata=replace(known, attributes=(*known.attributes, INTERRUPTED)))
 
 
-def _not_to_store(message: BaseMessage) -> BaseMessage:
-    marked = {**message.additional_kwargs, "remember": False}
-    return message.model_copy(update={"additional_kwargs": marked})
-
-
-def _unnamed(message: BaseMessage) -> BaseMessage:
+def _drop_id(message: BaseMessage) -> BaseMessage:
     # The same message may be sent again, and is no repetition then.
     return message.model_copy(update={"id": None})

@@ -94,7 +94,7 @@ def _store(
             memory.log,
             file,
             user_id=user_id,
-            drafting=memory.drafting,
+            drafting=memory.turn_memory.drafting,
             progress=lambda done, _, before=before: progress(before + done, total),  # type: ignore[misc]
         )
         reports.append(report)

@@ -165,7 +165,7 @@ def reindex(
     owner = None if all_users else user
     with open_memory(db, embeddings=chosen) as memory, terminal.show_progress() as add_stage:
         problems = memory.reindex(
-            user_id=owner, everything=all_users, progress=add_stage("embedding")
+            user_id=owner, all_users=all_users, progress=add_stage("embedding")
         )
         name = type(memory.embedder_of(user_id=user).embeddings).__name__
     for problem in problems:
@@ -275,9 +275,7 @@ def _switch(memory: ConversationMemory, user: str | None, terminal: Terminal) ->
         msg = "the weights are not installed; run 'convmem embedder --install' first"
         raise ConfigError(msg)
     with terminal.show_progress() as add_stage:
-        return memory.reindex(
-            user_id=user, everything=user is None, progress=add_stage("embedding")
-        )
+        return memory.reindex(user_id=user, all_users=user is None, progress=add_stage("embedding"))
 
 
 def _report(user: str, use: EmbedderUse, terminal: Terminal) -> None:

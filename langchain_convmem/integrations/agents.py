@@ -149,7 +149,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
             context_tokens=context_tokens,
             reserved_tokens=reserved_tokens,
         )
-        memory.check_options(self._options)
+        self._turn_memory = memory.turn_memory
+        self._turn_memory.check_options(self._options)
         self._profile = None if profile is None else resolved(profile)
 
     # -- a turn begins and ends -----------------------------------------------------------------
@@ -207,7 +208,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         if note is None:
             return None
         yield from sync.finish(note, state["messages"])
-        yield from self.memory.after_turn_steps(sync.context.key)
+        yield from self._turn_memory.after_turn_steps(sync.context.key)
         removed = remove_superseded(state["messages"], note)
         return {"messages": removed} if removed else None
 
@@ -261,7 +262,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         loop = yield from sync.catch_up(state["messages"], note)
         profile = self._profile or profile_for(request.model)
         trace = TurnTrace(get_config())
-        view = TurnView(self.memory, sync.context.key, self._read_options(), profile, trace)
+        view = TurnView(self._turn_memory, sync.context.key, self._read_options(), profile, trace)
         held, shown = rename_known(state["messages"], note), rename_known(request.messages, note)
         shown = loop.apply_edits(shown, held)
         ids = {message.id for message in held}
@@ -343,7 +344,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         key = read_key(config.get("configurable", {}), runtime.context, host="the agent")
         context, trace = NodeContext.of(config, key), TurnTrace(config)
         return StateSync(
-            self.memory.log, self.memory.drafting, context, is_one_turn=True, trace=trace
+            self.memory.log, self._turn_memory.drafting, context, is_one_turn=True, trace=trace
         )
 
     def _read_options(self) -> TurnOptions:

@@ -27,7 +27,8 @@ from langchain_convmem.memory import ConversationMemory
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.streams import carried_through
-from langchain_convmem.turns.messages import check_question, read_input, reconcile
+from langchain_convmem.turns.chains import ChainShape, read_chain
+from langchain_convmem.turns.messages import check_question, mark_unstored, read_input, reconcile
 from langchain_convmem.turns.options import TurnOptions, TurnSettings, read_key
 from langchain_convmem.turns.replies import INTERRUPTED, HeardReplies, read_reply, reply_messages
 from langchain_convmem.turns.state_sync import (
@@ -63,7 +64,6 @@ from langchain_convmem.views.codec import (
 )
 from langchain_convmem.views.live import live_entries
 from langchain_convmem.views.providers import Profile, resolved
-from langchain_convmem.wrap import ChainShape, chain_shape, read_chain
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -366,14 +366,14 @@ def _jobs(
 ) -> Jobs:
     _require_langgraph()
     chosen = TurnOptions.of(options, where="a node")
-    memory.check_options(chosen)
+    memory.turn_memory.check_options(chosen)
     if parts.get("profile") is not None:
         resolved(parts["profile"])
-    return Jobs(memory, chosen, **parts)
+    return Jobs(memory.turn_memory, chosen, **parts)
 
 
 def _shape(profile: Profile) -> ChainShape:
-    return ChainShape(slots=None, profile=profile, is_fixed=True)
+    return ChainShape(slots=None, profile=profile)
 
 
 def _run_traced(
@@ -454,7 +454,7 @@ def _require_langgraph() -> None:
 Update = dict[str, Any]
 
 
-_PLAIN = ChainShape(slots=None, profile="strict", is_fixed=True)
+_PLAIN = ChainShape(slots=None, profile="strict")
 
 
 """What is known of a model that a node does not see."""
@@ -535,7 +535,7 @@ class Jobs:
             recalls them itself, and the node `recall` need not.
     """
 
-    memory: ConversationMemory
+    memory: TurnMemory
     options: TurnOptions
     messages_key: str = "messages"
     follow_edits: bool = True
@@ -569,7 +569,7 @@ class Jobs:
         if not run.options.remember and not run.node.is_sent:
             # The next call stores what the state has new; what is not to be stored says so itself.
             new = [message for message in turn.now if message.id not in turn.known]
-            changes = [not_to_store(message) for message in new]
+            changes = [mark_unstored(message) for message in new]
         return {**update, self.messages_key: changes} if changes else update
 
     def _recalling_input(self, state: Any, run: NodeRun) -> Steps[Update]:
@@ -629,7 +629,7 @@ class Jobs:
         """Return the call of the model."""
         shape = _PLAIN
         if self.model is not None:
-            shape = chain_shape(self.model, config.get("configurable", {}), self.profile)
+            shape = ChainShape.of(self.model, config.get("configurable", {}), self.profile)
         context = yield from self.looking(state, config, trace, shape=shape)
         messages = value_in(state, self.messages_key)
         taken = None if messages is None else {message.id for message in messages}
@@ -922,12 +922,6 @@ def _is_content(value: Any) -> bool:
 def _describe(value: Any) -> str:
     """Return what a value is, without what it says."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
-
-
-def not_to_store(message: BaseMessage) -> BaseMessage:
-    """Return the message marked as one that is never stored."""
-    marked = {**message.additional_kwargs, "remember": False}
-    return message.model_copy(update={"additional_kwargs": marked})
 
 
 # -- A reply on its way from the model into the log, as plain text in the state -------------------

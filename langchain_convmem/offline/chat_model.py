@@ -32,66 +32,6 @@ from langchain_convmem.views.tokens import count_text_tokens, count_tokens
 MODEL_NAME = "convmem-offline (quotes its context; not a language model)"
 
 
-_WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    text: str
-    finish_reason: str
-    input_tokens: int
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return {"model_name": MODEL_NAME, "finish_reason": self.finish_reason}
-
-    @property
-    def output_tokens(self) -> int:
-        return count_text_tokens(self.text)
-
-
-def _until_stop(text: str, stop: Sequence[str]) -> str:
-    places = [text.find(word) for word in stop if word]
-    return text[: min((at for at in places if at >= 0), default=len(text))]
-
-
-def _within(text: str, max_tokens: int) -> str:
-    """Return as many whole words from the start of `text` as fit into `max_tokens`."""
-    words = _WORD.findall(text)
-    while words and count_text_tokens("".join(words)) > max_tokens:
-        words.pop()
-    return "".join(words)
-
-
-def _usage(input_tokens: int, output_tokens: int) -> UsageMetadata:
-    return UsageMetadata(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        total_tokens=input_tokens + output_tokens,
-    )
-
-
-def _chunks(reply: _Reply) -> Iterator[ChatGenerationChunk]:
-    """Yield the reply word by word; a last chunk without text closes it.
-
-    The first chunk carries the input tokens and the last the output tokens, so that the sum of
-    all chunks is the usage of the whole reply.
-    """
-    for number, word in enumerate(_WORD.findall(reply.text)):
-        usage = _usage(reply.input_tokens, 0) if number == 0 else None
-        yield ChatGenerationChunk(message=AIMessageChunk(content=word, usage_metadata=usage))
-    input_tokens = 0 if reply.text else reply.input_tokens
-    yield ChatGenerationChunk(
-        message=AIMessageChunk(
-            content="",
-            usage_metadata=_usage(input_tokens, reply.output_tokens),
-            response_metadata=reply.metadata,
-            chunk_position="last",
-        ),
-        generation_info={"finish_reason": reply.finish_reason},
-    )
-
-
 class OfflineChatModel(BaseChatModel):
     """Answers by quoting, word for word, what its context holds that fits the question best.
 
@@ -135,7 +75,7 @@ class OfflineChatModel(BaseChatModel):
             ls_model_name=str(kwargs.get("model", MODEL_NAME)),
             ls_model_type="chat",
         )
-        stops = self._stops(stop)
+        stops = self._list_stops(stop)
         if stops:
             params["ls_stop"] = stops
         max_tokens = kwargs.get("max_tokens", self.max_tokens)
@@ -169,19 +109,19 @@ class OfflineChatModel(BaseChatModel):
 
     # -- answering ----------------------------------------------------------------------------
 
-    def _stops(self, stop: Sequence[str] | None) -> list[str]:
+    def _list_stops(self, stop: Sequence[str] | None) -> list[str]:
         return [*(self.stop or ()), *(stop or ())]
 
-    def _reply(
+    def _write_reply(
         self,
         messages: Sequence[BaseMessage],
         stop: Sequence[str] | None,
         options: Mapping[str, Any],
-    ) -> _Reply:
-        text = _until_stop(answer(messages), self._stops(stop))
+    ) -> _QuotingReply:
+        text = _cut_at_stop(answer(messages), self._list_stops(stop))
         max_tokens = options.get("max_tokens", self.max_tokens)
-        kept = text if max_tokens is None else _within(text, max_tokens)
-        return _Reply(kept, "stop" if kept == text else "length", count_tokens(messages))
+        kept = text if max_tokens is None else _cut_to_tokens(text, max_tokens)
+        return _QuotingReply(kept, "stop" if kept == text else "length", count_tokens(messages))
 
     def _generate(
         self,
@@ -190,10 +130,10 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's hook
         **kwargs: Any,
     ) -> ChatResult:
-        reply = self._reply(messages, stop, kwargs)
+        reply = self._write_reply(messages, stop, kwargs)
         message = AIMessage(
             reply.text,
-            usage_metadata=_usage(reply.input_tokens, reply.output_tokens),
+            usage_metadata=_build_usage(reply.input_tokens, reply.output_tokens),
             response_metadata=reply.metadata,
         )
         info = {"finish_reason": reply.finish_reason}
@@ -206,7 +146,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _chunks(self._reply(messages, stop, kwargs)):
+        for chunk in _stream_chunks(self._write_reply(messages, stop, kwargs)):
             if run_manager is not None:
                 run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -218,8 +158,8 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        reply = await run_in_executor(None, self._reply, messages, stop, kwargs)
-        for chunk in _chunks(reply):
+        reply = await run_in_executor(None, self._write_reply, messages, stop, kwargs)
+        for chunk in _stream_chunks(reply):
             if run_manager is not None:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
@@ -227,8 +167,67 @@ class OfflineChatModel(BaseChatModel):
             await asyncio.sleep(0)
 
 
-# -- Phrases an answer out of quotes, and says what it is when asked ------------------------------
+@dataclass(frozen=True, slots=True)
+class _QuotingReply:
+    text: str
+    finish_reason: str
+    input_tokens: int
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {"model_name": MODEL_NAME, "finish_reason": self.finish_reason}
+
+    @property
+    def output_tokens(self) -> int:
+        return count_text_tokens(self.text)
+
+
+_WORD = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+\Z")
+
+
+def _cut_at_stop(text: str, stop: Sequence[str]) -> str:
+    places = [text.find(word) for word in stop if word]
+    return text[: min((at for at in places if at >= 0), default=len(text))]
+
+
+def _cut_to_tokens(text: str, max_tokens: int) -> str:
+    """Return as many whole words from the start of `text` as fit into `max_tokens`."""
+    words = _WORD.findall(text)
+    while words and count_text_tokens("".join(words)) > max_tokens:
+        words.pop()
+    return "".join(words)
+
+
+def _build_usage(input_tokens: int, output_tokens: int) -> UsageMetadata:
+    return UsageMetadata(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+    )
+
+
+def _stream_chunks(reply: _QuotingReply) -> Iterator[ChatGenerationChunk]:
+    """Yield the reply word by word; a last chunk without text closes it.
+
+    The first chunk carries the input tokens and the last the output tokens, so that the sum of
+    all chunks is the usage of the whole reply.
+    """
+    for number, word in enumerate(_WORD.findall(reply.text)):
+        usage = _build_usage(reply.input_tokens, 0) if number == 0 else None
+        yield ChatGenerationChunk(message=AIMessageChunk(content=word, usage_metadata=usage))
+    input_tokens = 0 if reply.text else reply.input_tokens
+    yield ChatGenerationChunk(
+        message=AIMessageChunk(
+            content="",
+            usage_metadata=_build_usage(input_tokens, reply.output_tokens),
+            response_metadata=reply.metadata,
+            chunk_position="last",
+        ),
+        generation_info={"finish_reason": reply.finish_reason},
+    )
+
+
+# -- What it answers ------------------------------------------------------------------------------
 
 IDENTITY = (
     "I am the offline chat model of langchain-convmem, not a language model: I have no weights "
@@ -236,12 +235,8 @@ IDENTITY = (
     "in the conversation and the memories I am given."
 )
 
-
 NOTHING_ANSWERS = "I found nothing in what I was given that answers this."
-
-
 NOTHING_FITS = "I can only quote, and I found nothing else in what I was given that fits this."
-
 
 _WHO_ARE_YOU = re.compile(
     r"\b(?:who|what)(?: exactly| on earth| kind of \w+| sort of \w+)? are you(?: really| exactly)?$"
@@ -253,17 +248,36 @@ _WHO_ARE_YOU = re.compile(
     r"|\btell me about yourself\b|^who (?:is|am) (?:this|speaking)$"
 )
 
-
 _GREETING = re.compile(
     r"(?:(?:hello|hi|hey|greetings|good (?:morning|afternoon|evening|day))"
     r"(?: there| again)?[\s,]*)+"
 )
 
-
 _QUOTING = re.compile(
     r"(?:[^\"\n]{1,60} said(?: on \d{4}-\d{2}-\d{2})?|(?:A tool|The tool [^\"\n]{1,60}) returned|"
     r"The summary says|The instructions say): \""
 )
+
+
+def answer(messages: Sequence[BaseMessage]) -> str:
+    """Return the answer to the latest user message, made of what `messages` hold.
+
+    One to three quotes with speaker and, where known, date, each on a line of its own, best first;
+    what this model is, when that is asked; or a sentence saying that nothing fits.
+    """
+    given = read_context(messages)
+    about_me = _describe_itself(given.question)
+    if about_me is not None:
+        return about_me
+    lines = [
+        line
+        for line in given.lines
+        if not (line.speaker == "Assistant" and is_own_answer(line.text))
+    ]
+    matches = find_matches(given.question, lines)
+    if matches:
+        return "\n".join(_quote(match) for match in matches)
+    return NOTHING_ANSWERS if _is_asking(given.question) or not given.question else NOTHING_FITS
 
 
 def is_own_answer(text: str) -> bool:
@@ -273,14 +287,18 @@ def is_own_answer(text: str) -> bool:
     return plain.startswith(openings) or bool(_QUOTING.match(plain))
 
 
-def _about_me(question: str) -> str | None:
+def _describe_itself(question: str) -> str | None:
     plain = " ".join(fold(question).split()).strip(" .,!?")
     if plain and _GREETING.fullmatch(plain):
         return "Hello. " + IDENTITY
     return IDENTITY if _WHO_ARE_YOU.search(plain) else None
 
 
-def _attribution(line: ContextLine) -> str:
+def _quote(match: Match) -> str:
+    return f'{_name_source(match.line)}: "{match.text}"'
+
+
+def _name_source(line: ContextLine) -> str:
     match line.source:
         case "summary":
             said = "The summary says"
@@ -293,31 +311,6 @@ def _attribution(line: ContextLine) -> str:
     return f"{said} on {line.date}" if line.date and line.source == "dialogue" else said
 
 
-def _quote(match: Match) -> str:
-    return f'{_attribution(match.line)}: "{match.text}"'
-
-
-def _asks(message: str) -> bool:
+def _is_asking(message: str) -> bool:
     pieces = [message[span.start : span.end] for span in split_sentences(message)]
     return any(is_question(piece, requests=True) for piece in pieces)
-
-
-def answer(messages: Sequence[BaseMessage]) -> str:
-    """Return the answer to the latest user message, made of what `messages` hold.
-
-    One to three quotes with speaker and, where known, date, each on a line of its own, best first;
-    what this model is, when that is asked; or a sentence saying that nothing fits.
-    """
-    given = read_context(messages)
-    about_me = _about_me(given.question)
-    if about_me is not None:
-        return about_me
-    lines = [
-        line
-        for line in given.lines
-        if not (line.speaker == "Assistant" and is_own_answer(line.text))
-    ]
-    matches = find_matches(given.question, lines)
-    if matches:
-        return "\n".join(_quote(match) for match in matches)
-    return NOTHING_ANSWERS if _asks(given.question) or not given.question else NOTHING_FITS

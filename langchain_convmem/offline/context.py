@@ -21,24 +21,13 @@ from langchain_convmem.views.lines import day_text
 from langchain_convmem.views.summaries import SUMMARY_NOTICE
 
 Source = Literal["dialogue", "summary", "system", "tool"]
-
-
-_ASSISTANT_TYPES = frozenset({"ai", "AIMessageChunk", "assistant"})
-
-
 _USER_TYPES = frozenset({"human", "HumanMessageChunk", "user"})
-
-
+_ASSISTANT_TYPES = frozenset({"ai", "AIMessageChunk", "assistant"})
 _TOOL_TYPES = frozenset({"tool", "ToolMessageChunk", "function", "FunctionMessageChunk"})
-
-
 _SYSTEM_TYPES = frozenset({"system", "SystemMessageChunk", "developer"})
-
-
 _YOU = frozenset({"user", "human"})
-
-
 _ASSISTANT = frozenset({"assistant", "ai"})
+_ROLE_NAMES = _YOU | _ASSISTANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,134 +62,16 @@ class Given:
     lines: tuple[ContextLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    message: BaseMessage
-    fenced: tuple[FencedText, ...]
-
-    @property
-    def has_fence(self) -> bool:
-        return any(text.is_fenced for text in self.fenced)
-
-    @property
-    def outside(self) -> str:
-        """Text behind the fences, or in blocks of its own: never a fence's notice."""
-        pieces = (text.after if text.is_fenced else text.before for text in self.fenced)
-        return "\n".join(piece.strip() for piece in pieces if piece.strip())
-
-
-def _texts(content: object) -> Iterable[str]:
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for block in content:
-            text = block.get("text") if isinstance(block, Mapping) else block
-            if isinstance(text, str):
-                yield text
-
-
-def _kind(message: BaseMessage) -> str:
-    role = getattr(message, "role", None)
-    return role if isinstance(role, str) else message.type
-
-
-def _date(message: BaseMessage) -> str | None:
-    try:
-        stamp_ms = line_time_ms(message)
-    except InvalidMessageError:
-        # A date only decorates a quote; a log would have refused this message.
-        return None
-    return None if stamp_ms is None else day_text(stamp_ms) or None
-
-
-def _speaker(name: str, asker: str | None) -> str:
-    plain = name.strip()
-    if plain.casefold() in _YOU or (asker is not None and plain == asker):
-        return "You"
-    return "Assistant" if plain.casefold() in _ASSISTANT else plain
-
-
-def _voice(message: BaseMessage, asker: str | None) -> tuple[str, Source]:
-    kind = _kind(message)
-    if kind in _USER_TYPES:
-        return _speaker(message.name or "user", asker), "dialogue"
-    if kind in _ASSISTANT_TYPES:
-        return _speaker(message.name or "assistant", None), "dialogue"
-    if kind in _TOOL_TYPES:
-        return message.name or "", "tool"
-    if kind in _SYSTEM_TYPES:
-        is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
-        return "", "summary" if is_summary else "system"
-    return _speaker(kind, asker), "dialogue"
-
-
-def _find_question(parts: Sequence[_Part]) -> tuple[int, str]:
-    """Return where the question stands (-1: nowhere) and its text."""
-    asked = [(at, part) for at, part in enumerate(parts) if _kind(part.message) in _USER_TYPES]
-    for at, part in reversed(asked):
-        if part.outside:
-            return at, part.outside
-    for at, part in reversed(asked):
-        before = "\n".join(text.before.strip() for text in part.fenced)
-        if before.strip():
-            return at, before.strip()
-    return -1, ""
-
-
-class _Collector:
-    def __init__(self, asker: str | None, names: Sequence[str]) -> None:
-        self._asker = asker
-        self._names = names
-        self._groups = 0
-        self.recalled: list[ContextLine] = []
-        self.others: list[ContextLine] = []
-
-    def read_fences(self, part: _Part) -> None:
-        for text in part.fenced:
-            for body in text.recalled:
-                self._read_recalled(body)
-            for body in text.summaries:
-                self._groups += 1
-                self._add("", read_summary(body), None, "summary")
-
-    def _read_recalled(self, body: str) -> None:
-        first = self._groups + 1
-        for line in read_fence(body, speakers=self._names):
-            self._groups = first + line.block
-            self.recalled.append(
-                ContextLine(
-                    _speaker(line.speaker, self._asker),
-                    line.text,
-                    line.date,
-                    "dialogue",
-                    self._groups,
-                )
-            )
-
-    def read_message(self, part: _Part) -> None:
-        """Take the message's own text; text around a fence is the notice of whoever put it."""
-        if part.has_fence and not part.outside:
-            return
-        speaker, source = _voice(part.message, self._asker)
-        # The messages of a history share group 0: each answers the one before it.
-        self._add(speaker, part.outside, _date(part.message), source, group=0)
-
-    def _add(
-        self, speaker: str, text: str, date: str | None, source: Source, group: int | None = None
-    ) -> None:
-        if text.strip():
-            number = self._groups if group is None else group
-            self.others.append(ContextLine(speaker, text.strip(), date, source, number))
-
-
 def read_context(messages: Sequence[BaseMessage]) -> Given:
     """Return the question and every quotable line of `messages`.
 
-    The question is the latest user message with text outside a fence; it is no line itself, nor
+    The question is the latest user message with text outside a fence; it is not a line itself, nor
     are notices in front of a fence.
     """
     parts = [
-        _Part(message, tuple(split_fences(text) for text in _texts(message.content)))
+        _MessageParts(
+            message, tuple(split_fences(text) for text in _collect_texts(message.content))
+        )
         for message in messages
     ]
     at, question = _find_question(parts)
@@ -213,30 +84,126 @@ def read_context(messages: Sequence[BaseMessage]) -> Given:
     return Given(question, tuple(collector.recalled + collector.others))
 
 
-# -- Reads the blocks of past dialogue that stand inside a `<recalled>` fence ---------------------
+@dataclass(frozen=True, slots=True)
+class _MessageParts:
+    message: BaseMessage
+    fenced: tuple[FencedText, ...]
 
+    @property
+    def has_fence(self) -> bool:
+        return any(text.is_fenced for text in self.fenced)
+
+    @property
+    def outside(self) -> str:
+        """Text after the fences, or in blocks of its own: never a fence's notice."""
+        pieces = (text.after if text.is_fenced else text.before for text in self.fenced)
+        return "\n".join(piece.strip() for piece in pieces if piece.strip())
+
+
+class _Collector:
+    def __init__(self, asker: str | None, names: Sequence[str]) -> None:
+        self._asker = asker
+        self._names = names
+        self._groups = 0
+        self.recalled: list[ContextLine] = []
+        self.others: list[ContextLine] = []
+
+    def read_fences(self, part: _MessageParts) -> None:
+        for text in part.fenced:
+            for body in text.recalled:
+                first = self._groups + 1
+                for line in read_fence(body, speakers=self._names):
+                    self._groups = first + line.block
+                    who = _name_speaker(line.speaker, self._asker)
+                    self.recalled.append(
+                        ContextLine(who, line.text, line.date, "dialogue", self._groups)
+                    )
+            for body in text.summaries:
+                self._groups += 1
+                self._add("", read_summary(body), None, "summary", self._groups)
+
+    def read_message(self, part: _MessageParts) -> None:
+        """Take the message's own text; text around a fence is the notice of whoever put it."""
+        if part.has_fence and not part.outside:
+            return
+        speaker, source = _name_voice(part.message, self._asker)
+        # The messages of a history share group 0: each answers the one before it.
+        self._add(speaker, part.outside, _read_date(part.message), source, group=0)
+
+    def _add(self, speaker: str, text: str, date: str | None, source: Source, group: int) -> None:
+        if text.strip():
+            self.others.append(ContextLine(speaker, text.strip(), date, source, group))
+
+
+def _find_question(parts: Sequence[_MessageParts]) -> tuple[int, str]:
+    """Return where the question stands (-1: nowhere) and its text."""
+    asked = [(at, part) for at, part in enumerate(parts) if _get_role(part.message) in _USER_TYPES]
+    for at, part in reversed(asked):
+        if part.outside:
+            return at, part.outside
+    for at, part in reversed(asked):
+        before = "\n".join(text.before.strip() for text in part.fenced)
+        if before.strip():
+            return at, before.strip()
+    return -1, ""
+
+
+def _name_voice(message: BaseMessage, asker: str | None) -> tuple[str, Source]:
+    kind = _get_role(message)
+    if kind in _USER_TYPES:
+        return _name_speaker(message.name or "user", asker), "dialogue"
+    if kind in _ASSISTANT_TYPES:
+        return _name_speaker(message.name or "assistant", None), "dialogue"
+    if kind in _TOOL_TYPES:
+        return message.name or "", "tool"
+    if kind in _SYSTEM_TYPES:
+        is_summary = message.additional_kwargs.get("source") == SUMMARY_SOURCE
+        return "", "summary" if is_summary else "system"
+    return _name_speaker(kind, asker), "dialogue"
+
+
+def _name_speaker(name: str, asker: str | None) -> str:
+    plain = name.strip()
+    if plain.casefold() in _YOU or (asker is not None and plain == asker):
+        return "You"
+    return "Assistant" if plain.casefold() in _ASSISTANT else plain
+
+
+def _get_role(message: BaseMessage) -> str:
+    role = getattr(message, "role", None)
+    return role if isinstance(role, str) else message.type
+
+
+def _read_date(message: BaseMessage) -> str | None:
+    try:
+        stamp_ms = line_time_ms(message)
+    except InvalidMessageError:
+        # A date only decorates a quote; a log would have refused this message.
+        return None
+    return None if stamp_ms is None else day_text(stamp_ms) or None
+
+
+def _collect_texts(content: object) -> Iterable[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for block in content:
+            text = block.get("text") if isinstance(block, Mapping) else block
+            if isinstance(text, str):
+                yield text
+
+
+# -- Fences in a message: recalled dialogue, summaries, sections of a prompt file -----------------
 
 _FENCE = re.compile(
     r"<(?P<tag>recalled|summary|context)(?:\s[^<>]*)?>(?P<body>.*?)(?:</(?P=tag)>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 
-
 _HEADER = re.compile(r"\[(?:(?P<date>\d{4}-\d{2}-\d{2})[^\]\n]*|undated)\]")
-
-
 _DEFUSED = re.compile(r"&lt;(?=\s*/?\s*recalled\b)", re.IGNORECASE)
-
-
 _DEFUSED_SUMMARY = re.compile(r"&lt;(?=\s*/?\s*summary\b)", re.IGNORECASE)
-
-
 _UTTERANCE = re.compile(r"(?P<speaker>[^\s:\[\]<>\"*#-][^:\n\[\]<>\"]{0,39}):(?: (?P<text>.*))?")
-
-
-_ROLE_NAMES = frozenset({"user", "assistant", "human", "ai"})
-
-
 _MAX_NAME_WORDS = 4
 
 
@@ -249,7 +216,7 @@ class FencedText:
         recalled: Bodies of `<recalled>` fences.
         summaries: Bodies of `<summary>` fences.
         contexts: Bodies of `<context>` fences: sections of a prompt file, nobody's words.
-        after: Text behind the last fence.
+        after: Text after the last fence.
     """
 
     before: str
@@ -298,33 +265,30 @@ def split_fences(text: str) -> FencedText:
     )
 
 
-def _without_notice(lines: list[str]) -> list[str]:
-    """Drop what stands in front of the first date header; without any header, nothing."""
-    headers = (at for at, line in enumerate(lines) if _HEADER.fullmatch(line))
-    return lines[next(headers, 0) :]
+def read_summary(body: str) -> str:
+    """Return the text inside a `<summary>` fence as it was written; the notice is left out."""
+    text = body.strip().removeprefix(SUMMARY_NOTICE).strip()
+    return _DEFUSED_SUMMARY.sub("<", text)
 
 
-def _looks_like_a_name(speaker: str) -> bool:
-    words = speaker.split()
-    return len(words) <= _MAX_NAME_WORDS and not words[0][0].islower()
+def read_fence(body: str, *, speakers: Collection[str] = ()) -> list[RecalledLine]:
+    """Return the utterances inside a `<recalled>` fence, in order; the notice is left out.
 
-
-def _certain_speakers(lines: list[str]) -> frozenset[str]:
-    """Return prefixes that open a block or come back: labels inside a text rarely do either."""
-    opening: set[str] = set()
-    seen: Counter[str] = Counter()
-    fresh = True
+    Args:
+        body: What stands between the tags.
+        speakers: Names known to speak, beside those the fence shows by itself.
+    """
+    lines = [line.rstrip() for line in body.strip().split("\n")]
+    # The notice stands in front of the first header.
+    lines = lines[next((at for at, line in enumerate(lines) if _HEADER.fullmatch(line)), 0) :]
+    reader = _FenceReader(speakers, _find_certain_speakers(lines))
     for line in lines:
-        found = _UTTERANCE.fullmatch(line)
-        if found and fresh:
-            opening.add(found["speaker"])
-        if found and _looks_like_a_name(found["speaker"]):
-            seen[found["speaker"]] += 1
-        fresh = bool(_HEADER.fullmatch(line))
-    return frozenset(opening | {name for name, count in seen.items() if count > 1})
+        reader.read(line)
+    reader.close()
+    return reader.done
 
 
-class _Reader:
+class _FenceReader:
     """Collects utterances line by line."""
 
     def __init__(self, speakers: Collection[str], certain: Collection[str]) -> None:
@@ -354,7 +318,7 @@ class _Reader:
         if name.casefold() in self._certain:
             return True
         # Between User and Assistant nobody else speaks: "Tip: ..." is a line of a long reply.
-        return self._open is not None and not self._between_roles and _looks_like_a_name(name)
+        return self._open is not None and not self._between_roles and _is_like_a_name(name)
 
     def close(self) -> None:
         if self._open:
@@ -365,22 +329,21 @@ class _Reader:
         self._open = None
 
 
-def read_summary(body: str) -> str:
-    """Return the text inside a `<summary>` fence as it was written; the notice is left out."""
-    text = body.strip().removeprefix(SUMMARY_NOTICE).strip()
-    return _DEFUSED_SUMMARY.sub("<", text)
-
-
-def read_fence(body: str, *, speakers: Collection[str] = ()) -> list[RecalledLine]:
-    """Return the utterances inside a `<recalled>` fence, in order; the notice is left out.
-
-    Args:
-        body: What stands between the tags.
-        speakers: Names known to speak, beside those the fence shows by itself.
-    """
-    lines = _without_notice([line.rstrip() for line in body.strip().split("\n")])
-    reader = _Reader(speakers, _certain_speakers(lines))
+def _find_certain_speakers(lines: list[str]) -> frozenset[str]:
+    """Return prefixes that open a block or come back: labels inside a text rarely do either."""
+    opening: set[str] = set()
+    seen: Counter[str] = Counter()
+    fresh = True
     for line in lines:
-        reader.read(line)
-    reader.close()
-    return reader.done
+        found = _UTTERANCE.fullmatch(line)
+        if found and fresh:
+            opening.add(found["speaker"])
+        if found and _is_like_a_name(found["speaker"]):
+            seen[found["speaker"]] += 1
+        fresh = bool(_HEADER.fullmatch(line))
+    return frozenset(opening | {name for name, count in seen.items() if count > 1})
+
+
+def _is_like_a_name(speaker: str) -> bool:
+    words = speaker.split()
+    return len(words) <= _MAX_NAME_WORDS and not words[0][0].islower()

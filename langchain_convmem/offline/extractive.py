@@ -10,11 +10,10 @@ from langchain_convmem.records import SummaryRequest
 from langchain_convmem.views.facts import KnownFacts, Said, facts_in, sentences
 from langchain_convmem.views.tokens import count_text_tokens
 
-__all__ = ["ExtractiveSummarizer"]
-
 _LINE = re.compile(r"(?P<speaker>[^\n:]{1,60}): (?P<text>.*)", re.DOTALL)
 _DAY = re.compile(r"\(\d{4}-\d\d-\d\d\)")
 _WEIGHTS = {"promise": 3.0, "id": 2.0, "date": 1.5, "number": 1.5, "name": 1.0}
+
 _QUESTION_WEIGHT = 0.5
 """What a question tells is worth less: its answer tells it again, or nobody does."""
 
@@ -22,8 +21,42 @@ _WANTED_WEIGHT = 2.0
 """What an earlier attempt left out is worth more."""
 
 
+class ExtractiveSummarizer:
+    """Summarises by quoting: the sentences with most names, numbers, dates, ids and promises.
+
+    Needs no model, key or network; deterministic; thread-safe. It shortens, but it does not
+    understand: what a conversation means, a model tells better.
+    """
+
+    name = "extractive"
+    """What stands with its summaries."""
+
+    def summarize(self, request: SummaryRequest) -> str:
+        """Return the sentences that tell most of what was said before and now, as they fit."""
+        found = _list_candidates(request)
+        room, chosen, known = request.max_tokens, set[int](), set[str]()
+        while True:
+            number = _find_best(found, chosen, known, room)
+            if number is None:
+                break
+            chosen.add(number)
+            known.update(found[number].worth)
+            room -= found[number].tokens
+        if not chosen and found:
+            # Nothing was told: the beginning says what it was about.
+            chosen = {0}
+        return _join_lines(found[number] for number in sorted(chosen))
+
+    async def asummarize(self, request: SummaryRequest) -> str:
+        """Return what `summarize` does; it takes milliseconds."""
+        return self.summarize(request)
+
+    def __repr__(self) -> str:
+        return "ExtractiveSummarizer()"
+
+
 @dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Candidate:
     """A sentence with its place and its facts.
 
     Attributes:
@@ -39,41 +72,9 @@ class _Sentence:
     worth: dict[str, float]
 
 
-class ExtractiveSummarizer:
-    """Summarises by quoting: the sentences with most names, numbers, dates, ids and promises.
-
-    Needs no model, key or network; deterministic; thread-safe. It shortens, but it does not
-    understand: what a conversation means, a model tells better.
-    """
-
-    name = "extractive"
-    """What stands with its summaries."""
-
-    def summarize(self, request: SummaryRequest) -> str:
-        """Return the sentences that tell most of what was said before and now, as they fit."""
-        found = _candidates(request)
-        room, chosen, known = request.max_tokens, set[int](), set[str]()
-        while True:
-            number = _best(found, chosen, known, room)
-            if number is None:
-                break
-            chosen.add(number)
-            known.update(found[number].worth)
-            room -= found[number].tokens
-        if not chosen and found:
-            # Nothing was told: the beginning says what it was about.
-            chosen = {0}
-        return _text(found[number] for number in sorted(chosen))
-
-    async def asummarize(self, request: SummaryRequest) -> str:
-        """Return what `summarize` does; it takes milliseconds."""
-        return self.summarize(request)
-
-    def __repr__(self) -> str:
-        return "ExtractiveSummarizer()"
-
-
-def _best(found: Sequence[_Sentence], chosen: set[int], known: set[str], room: int) -> int | None:
+def _find_best(
+    found: Sequence[_Candidate], chosen: set[int], known: set[str], room: int
+) -> int | None:
     """Return the sentence that tells most new for its length; None if none fits and tells."""
     best, highest = None, 0.0
     for number, sentence in enumerate(found):
@@ -85,24 +86,17 @@ def _best(found: Sequence[_Sentence], chosen: set[int], known: set[str], room: i
     return best
 
 
-def _candidates(request: SummaryRequest) -> list[_Sentence]:
+def _list_candidates(request: SummaryRequest) -> list[_Candidate]:
     said = [
-        *_said(request.previous.splitlines()),
-        *_said(request.transcript.splitlines()),
+        *_read_said(request.previous.splitlines()),
+        *_read_said(request.transcript.splitlines()),
     ]
     pieces = [Said(text, one.speaker) for one in said for text in sentences(one.text)]
     facts = KnownFacts(facts_in(pieces))
-    return [_sentence(one, facts, request.missing) for one in pieces]
+    return [_weigh_sentence(one, facts, request.missing) for one in pieces]
 
 
-def _sentence(said: Said, facts: KnownFacts, missing: Sequence[str]) -> _Sentence:
-    weight = _WANTED_WEIGHT if any(text.endswith(said.text) for text in missing) else 1.0
-    tokens = count_text_tokens(f"{said.speaker}: {said.text}\n")
-    worth = {key: weight * value for key, value in _worth(said.text, facts).items()}
-    return _Sentence(said.speaker, said.text, tokens, worth)
-
-
-def _said(lines: Iterable[str]) -> Iterator[Said]:
+def _read_said(lines: Iterable[str]) -> Iterator[Said]:
     """Yield what the lines of a transcript or a summary say, and who says it."""
     speaker = ""
     for line in lines:
@@ -116,13 +110,20 @@ def _said(lines: Iterable[str]) -> Iterator[Said]:
         yield Said(plain, speaker)
 
 
-def _worth(text: str, facts: KnownFacts) -> dict[str, float]:
+def _weigh_sentence(said: Said, facts: KnownFacts, missing: Sequence[str]) -> _Candidate:
+    weight = _WANTED_WEIGHT if any(text.endswith(said.text) for text in missing) else 1.0
+    tokens = count_text_tokens(f"{said.speaker}: {said.text}\n")
+    worth = {key: weight * value for key, value in _weigh_facts(said.text, facts).items()}
+    return _Candidate(said.speaker, said.text, tokens, worth)
+
+
+def _weigh_facts(text: str, facts: KnownFacts) -> dict[str, float]:
     share = _QUESTION_WEIGHT if text.rstrip().endswith(("?", "\uff1f")) else 1.0
     told = facts.told_in(text)
     return {f"{fact.kind}:{fact.key}": share * _WEIGHTS[fact.kind] for fact in told}
 
 
-def _text(chosen: Iterable[_Sentence]) -> str:
+def _join_lines(chosen: Iterable[_Candidate]) -> str:
     """Return sentences as lines, those that follow each other from one speaker in one."""
     lines: list[str] = []
     last: str | None = None

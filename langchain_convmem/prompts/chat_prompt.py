@@ -30,11 +30,11 @@ from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.prompts.parser import (
     ExampleRole,
-    alternation_problem,
-    example_problems,
-    example_roles,
+    find_alternation_problem,
+    find_example_problems,
+    read_example_roles,
 )
-from langchain_convmem.prompts.scanner import heading, join_blocks
+from langchain_convmem.prompts.scanner import format_heading, join_blocks
 from langchain_convmem.prompts.variables import (
     Failed,
     VariableFunction,
@@ -46,6 +46,239 @@ from langchain_convmem.views.summaries import shown_summary
 
 if TYPE_CHECKING:
     from langchain_convmem.prompts.prompt_file import PromptFile
+
+_VARIABLE_PREFIX = "variable_"
+
+
+class Layout(NamedTuple):
+    """What stands where; see `PromptFile.to_chat_prompt`."""
+
+    sections: Sequence[str] | None
+    history: bool
+    volatile: Literal["tail", "head"]
+    include_titles: bool
+    include_summary: bool
+
+
+class Evaluation(NamedTuple):
+    """How variables get their values; see `evaluate_steps`."""
+
+    functions: Mapping[str, VariableFunction]
+    strict: bool
+    failed: Failed | None
+
+
+def build_chat_prompt(
+    prompt: PromptFile, layout: Layout, evaluation: Evaluation
+) -> ChatPromptTemplate:
+    """Return the chat prompt of a file: system message, examples, `history`, `input`.
+
+    Raises:
+        ConfigError: See `PromptFile.to_chat_prompt`.
+    """
+    if layout.volatile not in ("tail", "head"):
+        raise ConfigError(f"volatile must be 'tail' or 'head', got {layout.volatile!r}")
+    order = _order_titles(prompt, layout.sections)
+    roles = _require_roles(prompt, order)
+    plain = [title for title in order if title not in roles]
+    late = [one for one in plain if layout.volatile == "tail" and one in prompt.occurrences]
+    early = [title for title in plain if title not in late]
+    system = SectionsMessagePromptTemplate(
+        sections=_build_text(prompt, early, has_headings=layout.include_titles),
+        summary_heading=_format_summary_heading(prompt, layout),
+    )
+    examples = [
+        SectionsMessagePromptTemplate(
+            sections=_build_text(prompt, [title], has_headings=False), role=roles[title]
+        )
+        for title in order
+        if title in roles
+    ]
+    tail = _build_text(prompt, late, has_headings=layout.include_titles)
+    return _assemble(
+        [system, *examples],
+        InputPlaceholder(variable_name="input", sections=tail),
+        layout,
+        partials=_build_variables(prompt, order, evaluation),
+        metadata=prompt.trace_metadata or None,
+    )
+
+
+def _assemble(
+    messages: Iterable[BaseMessagePromptTemplate],
+    last: InputPlaceholder,
+    layout: Layout,
+    *,
+    partials: dict[str, Any],
+    metadata: dict[str, Any] | None,
+) -> ChatPromptTemplate:
+    past = [MessagesPlaceholder("history", optional=True)] if layout.history else []
+    optional = {"history": layout.history, "recalled": True, "summary": layout.include_summary}
+    return ChatPromptTemplate(
+        [*messages, *past, last],
+        partial_variables={**partials, **({"history": []} if past else {})},
+        optional_variables=[name for name, is_there in optional.items() if is_there],
+        metadata=metadata,
+    )
+
+
+def _order_titles(prompt: PromptFile, sections: Sequence[str] | None) -> list[str]:
+    if sections is None:
+        return list(prompt.sections)
+    for title in sections:
+        if title not in prompt.sections:
+            msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
+            raise ConfigError(msg)
+    return list(sections)
+
+
+def _require_roles(prompt: PromptFile, order: Iterable[str]) -> dict[str, ExampleRole]:
+    roles = read_example_roles(prompt.metadata)
+    problems = [message for _, message in find_example_problems(prompt.metadata, prompt.sections)]
+    problem = problems[0] if problems else find_alternation_problem(order, roles)
+    if problem is not None:
+        raise ConfigError(f"{prompt.name}: {problem}")
+    return roles
+
+
+def _format_summary_heading(prompt: PromptFile, layout: Layout) -> str | None:
+    if not layout.include_summary:
+        return None
+    return format_heading(prompt.summary_title) if layout.include_titles else ""
+
+
+def _build_text(prompt: PromptFile, titles: Iterable[str], *, has_headings: bool) -> SectionText:
+    titles = list(titles)
+    return SectionText(
+        headings=[format_heading(title) if has_headings else "" for title in titles],
+        bodies=[_name_pieces(prompt, title) for title in titles],
+    )
+
+
+def _name_pieces(prompt: PromptFile, title: str) -> list[str]:
+    """Return the section's pieces, with safe names of template variables at odd places."""
+    pieces = split_pieces(prompt.sections[title], prompt.occurrences.get(title, ()))
+    return [_VARIABLE_PREFIX + part if at % 2 else part for at, part in enumerate(pieces)]
+
+
+def _build_variables(
+    prompt: PromptFile, titles: Iterable[str], evaluation: Evaluation
+) -> dict[str, Any]:
+    names = dict.fromkeys(
+        found.function_name for title in titles for found in prompt.occurrences.get(title, ())
+    )
+    return {
+        _VARIABLE_PREFIX + name: RunTimeVariable(
+            function_name=name,
+            function=evaluation.functions.get(name),
+            strict=evaluation.strict,
+            failed=evaluation.failed,
+        )
+        for name in names
+    }
+
+
+# -- Messages made of sections, as LangChain's message templates ----------------------------------
+
+Role: TypeAlias = Literal["system", "human", "ai"]
+
+_MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
+    "system": SystemMessage,
+    "human": HumanMessage,
+    "ai": AIMessage,
+}
+
+_FENCE = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
+
+
+class SectionText(Serializable):
+    """Sections as a part of a message, under their headings."""
+
+    headings: list[str]
+    """What stands over each section, line end included."""
+
+    bodies: list[list[str]]
+    """For each section: literal text at even places, names of template variables at odd ones."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Return True: all is text."""
+        return True
+
+    @property
+    def variables(self) -> list[str]:
+        """Names of the template variables, each once, in order."""
+        return list(dict.fromkeys(name for body in self.bodies for name in body[1::2]))
+
+    def fill_blocks(self, values: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return pairs of heading and text."""
+        texts = (fill_pieces(body, values) for body in self.bodies)
+        return list(zip(self.headings, texts, strict=True))
+
+    def evaluate_steps(self, given: Mapping[str, Any]) -> Steps[dict[str, str]]:
+        """Return the values of the variables in one format, by name."""
+        values: dict[str, str] = {}
+        for name in self.variables:
+            value = given[name]
+            is_late = isinstance(value, LateValue)
+            values[name] = (yield from value.evaluate_steps()) if is_late else str(value)
+        return values
+
+    def show_outline(self) -> list[tuple[str, str]]:
+        """Return pairs of heading and text with `{name}` for what is filled in later."""
+        return self.fill_blocks({name: f"{{{name}}}" for name in self.variables})
+
+
+class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
+    """A message made of sections; no message at all when all its parts are blank."""
+
+    sections: SectionText
+
+    role: Role = "system"
+
+    summary_heading: str | None = None
+    """What stands over the summary, which comes last; None has no place for one."""
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Return the module path, which the base class replaces by its own."""
+        return cls.__module__.split(".")
+
+    @property
+    def input_variables(self) -> list[str]:
+        """Names of the run-time variables; `summary` is optional and not among them."""
+        return self.sections.variables
+
+    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the message, or nothing.
+
+        Args:
+            **kwargs: A value for each input variable; `summary` may be missing, None or blank.
+
+        Raises:
+            ConfigError: If `summary` is not a string, or a variable's function is asynchronous.
+        """
+        return run(self._build_steps(kwargs))
+
+    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
+        """Return the message, or nothing; asynchronous functions are awaited."""
+        return await arun(self._build_steps(kwargs))
+
+    def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
+        """Return the text with `{name}` for what is filled in later."""
+        return self._join(self.sections.show_outline(), "{summary}")
+
+    def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
+        summary = _read_summary(given)
+        values = yield from self.sections.evaluate_steps(given)
+        blocks = self.sections.fill_blocks(values)
+        text = self._join(blocks, shown_summary([summary]) if summary.strip() else "")
+        return [_MESSAGES[self.role](text)] if text else []
+
+    def _join(self, blocks: Sequence[tuple[str, str]], summary: str) -> str:
+        if self.summary_heading is None:
+            return join_blocks(blocks)
+        return join_blocks([*blocks, (self.summary_heading, summary)])
 
 
 class InputPlaceholder(MessagesPlaceholder):
@@ -78,23 +311,65 @@ class InputPlaceholder(MessagesPlaceholder):
         Raises:
             ConfigError: If a variable's function is asynchronous.
         """
-        return run(self._message_steps(kwargs))
+        return run(self._build_steps(kwargs))
 
     async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
         """Return the same; asynchronous functions are awaited."""
-        return await arun(self._message_steps(kwargs))
+        return await arun(self._build_steps(kwargs))
 
     def pretty_repr(self, html: bool = False) -> str:
         """Return the sections with `{name}` for what is filled in later, and the placeholder."""
-        text = _fenced(join_blocks(self.sections.outline()))
+        text = _fence(join_blocks(self.sections.show_outline()))
         return "\n\n".join(part for part in (text, super().pretty_repr(html)) if part)
 
-    def _message_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
-        values = yield from self.sections.value_steps(given)
+    def _build_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
+        values = yield from self.sections.evaluate_steps(given)
         # What the file says is left as it is; only a value could end the block against its will.
         defused = {name: _FENCE.sub("&lt;", value) for name, value in values.items()}
-        texts = [_fenced(join_blocks(self.sections.blocks(defused))), _recalled_of(given)]
-        return _folded(_messages_of(given[self.variable_name]), [text for text in texts if text])
+        texts = [_fence(join_blocks(self.sections.fill_blocks(defused))), _read_recalled(given)]
+        return _fold_in(_read_messages(given[self.variable_name]), [text for text in texts if text])
+
+
+def _read_summary(given: Mapping[str, Any]) -> str:
+    summary = given.get("summary")
+    if summary is not None and not isinstance(summary, str):
+        msg = f"summary must be a string, got {type(summary).__name__}"
+        raise ConfigError(msg)
+    return summary or ""
+
+
+def _read_recalled(given: Mapping[str, Any]) -> str:
+    recalled = given.get("recalled") or ""
+    if isinstance(recalled, str):
+        return recalled
+    texts = (str(message.text) for message in _read_messages(recalled))
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _read_messages(value: Any) -> list[BaseMessage]:
+    return convert_to_messages([value] if isinstance(value, str | BaseMessage) else value)
+
+
+def _fence(text: str) -> str:
+    return f"<context>\n{text}\n</context>" if text else ""
+
+
+def _fold_in(messages: list[BaseMessage], texts: Iterable[str]) -> list[BaseMessage]:
+    """Return the messages with the texts in front of the last human message, or after all."""
+    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]
+    if not blocks:
+        return messages
+    places = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
+    if not places:
+        return [*messages, HumanMessage(blocks)]
+    spoken = messages[places[-1]]
+    content = [spoken.content] if isinstance(spoken.content, str) else spoken.content
+    own = [{"type": "text", "text": one} if isinstance(one, str) else one for one in content if one]
+    folded = spoken.model_copy(update={"content": [*blocks, *own]})
+    return [*messages[: places[-1]], folded, *messages[places[-1] + 1 :]]
+
+
+# -- Variables whose values are made when a prompt is formatted -----------------------------------
 
 
 class RunTimeVariable(Serializable):
@@ -130,263 +405,12 @@ class RunTimeVariable(Serializable):
         """Return the value for one format of the prompt."""
         return LateValue(self)
 
-    def value_steps(self) -> Steps[str]:
+    def evaluate_steps(self) -> Steps[str]:
         """Return the value of this moment; see `evaluate_steps`."""
         name = self.function_name
         own = {} if self.function is None else {name: self.function}
         values = yield from evaluate_steps([name], own, strict=self.strict, failed=self.failed)
         return values[name]
-
-
-class SectionText(Serializable):
-    """Sections as a part of a message, under their headings."""
-
-    headings: list[str]
-    """What stands over each section, line end included."""
-
-    bodies: list[list[str]]
-    """For each section: literal text at even places, names of template variables at odd ones."""
-
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """Return True: all is text."""
-        return True
-
-    @property
-    def variables(self) -> list[str]:
-        """Names of the template variables, each once, in order."""
-        return list(dict.fromkeys(name for body in self.bodies for name in body[1::2]))
-
-    def blocks(self, values: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return pairs of heading and text."""
-        texts = (fill_pieces(body, values) for body in self.bodies)
-        return list(zip(self.headings, texts, strict=True))
-
-    def value_steps(self, given: Mapping[str, Any]) -> Steps[dict[str, str]]:
-        """Return the values of the variables in one format, by name."""
-        values: dict[str, str] = {}
-        for name in self.variables:
-            value = given[name]
-            is_late = isinstance(value, LateValue)
-            values[name] = (yield from value.steps()) if is_late else str(value)
-        return values
-
-    def outline(self) -> list[tuple[str, str]]:
-        """Return pairs of heading and text with `{name}` for what is filled in later."""
-        return self.blocks({name: f"{{{name}}}" for name in self.variables})
-
-
-class SectionsMessagePromptTemplate(BaseMessagePromptTemplate):
-    """A message made of sections; no message at all when all its parts are blank."""
-
-    sections: SectionText
-
-    role: Role = "system"
-
-    summary_heading: str | None = None
-    """What stands over the summary, which comes last; None has no place for one."""
-
-    @classmethod
-    def get_lc_namespace(cls) -> list[str]:
-        """Return the module path, which the base class replaces by its own."""
-        return cls.__module__.split(".")
-
-    @property
-    def input_variables(self) -> list[str]:
-        """Names of the run-time variables; `summary` is optional and not among them."""
-        return self.sections.variables
-
-    def format_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the message, or nothing.
-
-        Args:
-            **kwargs: A value for each input variable; `summary` may be missing, None or blank.
-
-        Raises:
-            ConfigError: If `summary` is no string, or a variable's function is asynchronous.
-        """
-        return run(self._message_steps(kwargs))
-
-    async def aformat_messages(self, **kwargs: Any) -> list[BaseMessage]:
-        """Return the message, or nothing; asynchronous functions are awaited."""
-        return await arun(self._message_steps(kwargs))
-
-    def pretty_repr(self, html: bool = False) -> str:  # noqa: ARG002 - LangChain's signature
-        """Return the text with `{name}` for what is filled in later."""
-        return self._joined(self.sections.outline(), "{summary}")
-
-    def _message_steps(self, given: Mapping[str, Any]) -> Steps[list[BaseMessage]]:
-        summary = _summary_of(given)
-        values = yield from self.sections.value_steps(given)
-        blocks = self.sections.blocks(values)
-        text = self._joined(blocks, shown_summary([summary]) if summary.strip() else "")
-        return [_MESSAGES[self.role](text)] if text else []
-
-    def _joined(self, blocks: Sequence[tuple[str, str]], summary: str) -> str:
-        if self.summary_heading is None:
-            return join_blocks(blocks)
-        return join_blocks([*blocks, (self.summary_heading, summary)])
-
-
-# -- Prompt files as LangChain chat prompts -------------------------------------------------------
-
-
-CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (
-    ChatPromptTemplate,
-    InputPlaceholder,
-    MessagesPlaceholder,
-    RunTimeVariable,
-    SectionText,
-    SectionsMessagePromptTemplate,
-)
-
-
-"""What `langchain_core.load.load` must be allowed to make for a prompt of `build_chat_prompt`."""
-
-
-_VARIABLE_PREFIX = "variable_"
-
-
-class Layout(NamedTuple):
-    """What stands where; see `PromptFile.to_chat_prompt`."""
-
-    sections: Sequence[str] | None
-    history: bool
-    volatile: Literal["tail", "head"]
-    include_titles: bool
-    include_summary: bool
-
-
-class Evaluation(NamedTuple):
-    """How variables get their values; see `evaluate_steps`."""
-
-    functions: Mapping[str, VariableFunction]
-    strict: bool
-    failed: Failed | None
-
-
-def build_chat_prompt(
-    prompt: PromptFile, layout: Layout, evaluation: Evaluation
-) -> ChatPromptTemplate:
-    """Return the chat prompt of a file: system message, examples, `history`, `input`.
-
-    Raises:
-        ConfigError: See `PromptFile.to_chat_prompt`.
-    """
-    if layout.volatile not in ("tail", "head"):
-        raise ConfigError(f"volatile must be 'tail' or 'head', got {layout.volatile!r}")
-    order = _order(prompt, layout.sections)
-    roles = _example_roles(prompt, order)
-    plain = [title for title in order if title not in roles]
-    late = [one for one in plain if layout.volatile == "tail" and one in prompt.occurrences]
-    early = [title for title in plain if title not in late]
-    system = SectionsMessagePromptTemplate(
-        sections=_text(prompt, early, has_headings=layout.include_titles),
-        summary_heading=_summary_heading(prompt, layout),
-    )
-    examples = [
-        SectionsMessagePromptTemplate(
-            sections=_text(prompt, [title], has_headings=False), role=roles[title]
-        )
-        for title in order
-        if title in roles
-    ]
-    tail = _text(prompt, late, has_headings=layout.include_titles)
-    return _assembled(
-        [system, *examples],
-        InputPlaceholder(variable_name="input", sections=tail),
-        layout,
-        partials=_variables(prompt, order, evaluation),
-        metadata=prompt.trace_metadata or None,
-    )
-
-
-def _assembled(
-    messages: Iterable[BaseMessagePromptTemplate],
-    last: InputPlaceholder,
-    layout: Layout,
-    *,
-    partials: dict[str, Any],
-    metadata: dict[str, Any] | None,
-) -> ChatPromptTemplate:
-    past = [MessagesPlaceholder("history", optional=True)] if layout.history else []
-    optional = {"history": layout.history, "recalled": True, "summary": layout.include_summary}
-    return ChatPromptTemplate(
-        [*messages, *past, last],
-        partial_variables={**partials, **({"history": []} if past else {})},
-        optional_variables=[name for name, is_there in optional.items() if is_there],
-        metadata=metadata,
-    )
-
-
-def _order(prompt: PromptFile, sections: Sequence[str] | None) -> list[str]:
-    if sections is None:
-        return list(prompt.sections)
-    for title in sections:
-        if title not in prompt.sections:
-            msg = f"{prompt.name} has no section {title!r}; it has {list(prompt.sections)}"
-            raise ConfigError(msg)
-    return list(sections)
-
-
-def _example_roles(prompt: PromptFile, order: Iterable[str]) -> dict[str, ExampleRole]:
-    roles = example_roles(prompt.metadata)
-    problems = [message for _, message in example_problems(prompt.metadata, prompt.sections)]
-    problem = problems[0] if problems else alternation_problem(order, roles)
-    if problem is not None:
-        raise ConfigError(f"{prompt.name}: {problem}")
-    return roles
-
-
-def _summary_heading(prompt: PromptFile, layout: Layout) -> str | None:
-    if not layout.include_summary:
-        return None
-    return heading(prompt.summary_title) if layout.include_titles else ""
-
-
-def _text(prompt: PromptFile, titles: Iterable[str], *, has_headings: bool) -> SectionText:
-    titles = list(titles)
-    return SectionText(
-        headings=[heading(title) if has_headings else "" for title in titles],
-        bodies=[_named(prompt, title) for title in titles],
-    )
-
-
-def _named(prompt: PromptFile, title: str) -> list[str]:
-    """Return the section's pieces, with safe names of template variables at odd places."""
-    pieces = split_pieces(prompt.sections[title], prompt.occurrences.get(title, ()))
-    return [_VARIABLE_PREFIX + part if at % 2 else part for at, part in enumerate(pieces)]
-
-
-def _variables(prompt: PromptFile, titles: Iterable[str], evaluation: Evaluation) -> dict[str, Any]:
-    names = dict.fromkeys(
-        found.function_name for title in titles for found in prompt.occurrences.get(title, ())
-    )
-    return {
-        _VARIABLE_PREFIX + name: RunTimeVariable(
-            function_name=name,
-            function=evaluation.functions.get(name),
-            strict=evaluation.strict,
-            failed=evaluation.failed,
-        )
-        for name in names
-    }
-
-
-# -- Messages made of sections, as LangChain's message templates ----------------------------------
-
-
-Role: TypeAlias = Literal["system", "human", "ai"]
-
-
-_MESSAGES: Mapping[Role, Callable[[str], BaseMessage]] = {
-    "system": SystemMessage,
-    "human": HumanMessage,
-    "ai": AIMessage,
-}
-
-
-_FENCE = re.compile(r"<(?=\s*/?\s*context\b)", re.IGNORECASE)
 
 
 class LateValue:
@@ -401,50 +425,22 @@ class LateValue:
         self._variable = variable
         self._value: str | None = None
 
-    def steps(self) -> Steps[str]:
+    def evaluate_steps(self) -> Steps[str]:
         """Return the value."""
         if self._value is None:
-            self._value = yield from self._variable.value_steps()
+            self._value = yield from self._variable.evaluate_steps()
         return self._value
 
     def __str__(self) -> str:
-        return run(self.steps())
+        return run(self.evaluate_steps())
 
 
-def _summary_of(given: Mapping[str, Any]) -> str:
-    summary = given.get("summary")
-    if summary is not None and not isinstance(summary, str):
-        msg = f"summary must be a string, got {type(summary).__name__}"
-        raise ConfigError(msg)
-    return summary or ""
-
-
-def _recalled_of(given: Mapping[str, Any]) -> str:
-    recalled = given.get("recalled") or ""
-    if isinstance(recalled, str):
-        return recalled
-    texts = (str(message.text) for message in _messages_of(recalled))
-    return "\n\n".join(text for text in texts if text.strip())
-
-
-def _messages_of(value: Any) -> list[BaseMessage]:
-    return convert_to_messages([value] if isinstance(value, str | BaseMessage) else value)
-
-
-def _fenced(text: str) -> str:
-    return f"<context>\n{text}\n</context>" if text else ""
-
-
-def _folded(messages: list[BaseMessage], texts: Iterable[str]) -> list[BaseMessage]:
-    """Return the messages with the texts in front of the last human message, or behind all."""
-    blocks: list[str | dict[Any, Any]] = [{"type": "text", "text": text} for text in texts]
-    if not blocks:
-        return messages
-    places = [at for at, one in enumerate(messages) if isinstance(one, HumanMessage)]
-    if not places:
-        return [*messages, HumanMessage(blocks)]
-    spoken = messages[places[-1]]
-    content = [spoken.content] if isinstance(spoken.content, str) else spoken.content
-    own = [{"type": "text", "text": one} if isinstance(one, str) else one for one in content if one]
-    folded = spoken.model_copy(update={"content": [*blocks, *own]})
-    return [*messages[: places[-1]], folded, *messages[places[-1] + 1 :]]
+CHAT_PROMPT_TYPES: tuple[type[Serializable], ...] = (
+    ChatPromptTemplate,
+    InputPlaceholder,
+    MessagesPlaceholder,
+    RunTimeVariable,
+    SectionText,
+    SectionsMessagePromptTemplate,
+)
+"""What `langchain_core.load.load` must be allowed to make for a prompt of `build_chat_prompt`."""

@@ -21,21 +21,20 @@ from langchain_convmem.prompts.diagnostics import Diagnostic
 from langchain_convmem.prompts.parser import ParsedPrompt
 from langchain_convmem.prompts.variables import Occurrence, clean_name
 
-__all__ = ["CompiledForm", "CompiledPrompt", "Source", "compile_prompt", "read_compiled"]
-
 CompiledForm: TypeAlias = Literal["json", "binary"]
-
 _FORMAT = "langchain-convmem prompt"
 _VERSION = 1
 _OCCURRENCE_KEYS = ("functionName", "indexStart", "indexEnd")
 _FOREIGN_KEYS = {"metadata", "variables", "prompts"}
+
 # Its first byte is never the first of UTF-8 text.
 _MAGIC = b"\x89convmem"
+
 _HEADER = struct.Struct("<8sH")
 _AGAIN = "compile its source again"
 
 
-class Source(NamedTuple):
+class PromptSource(NamedTuple):
     """What a prompt was parsed from.
 
     Attributes:
@@ -51,7 +50,7 @@ class CompiledPrompt(NamedTuple):
     """What a compiled file holds."""
 
     prompt: ParsedPrompt
-    source: Source
+    source: PromptSource
 
 
 class _Damage(Exception):  # noqa: N818 - never leaves this file
@@ -60,11 +59,11 @@ class _Damage(Exception):  # noqa: N818 - never leaves this file
 
 def compile_prompt(compiled: CompiledPrompt, form: CompiledForm) -> bytes:
     """Return the bytes of a compiled file."""
-    content = _to_plain(compiled)
+    content = _dump_plain(compiled)
     if form == "json":
-        return _encoded(json.dumps(content, ensure_ascii=False, indent=4) + "\n")
+        return _encode(json.dumps(content, ensure_ascii=False, indent=4) + "\n")
     compact = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return _HEADER.pack(_MAGIC, _VERSION) + zlib.compress(_encoded(compact))
+    return _HEADER.pack(_MAGIC, _VERSION) + zlib.compress(_encode(compact))
 
 
 def read_compiled(data: bytes, path: str, *, max_bytes: int) -> CompiledPrompt | None:
@@ -84,21 +83,17 @@ def read_compiled(data: bytes, path: str, *, max_bytes: int) -> CompiledPrompt |
     if not is_binary and PurePath(path).suffix.lower() != ".json":
         return None
     try:
-        content = _json(_unpacked(data, max_bytes) if is_binary else data)
-        return _from_plain(content, path)
+        content = _parse_json(_unpack(data, max_bytes) if is_binary else data)
+        return _load_plain(content, path)
     except _Damage as damage:
-        msg = f"{path}: this is no compiled prompt that can be read: {damage}"
+        msg = f"{path}: this is not a readable compiled prompt: {damage}"
         raise PromptSyntaxError(msg, path=path) from damage
 
 
-# -- writing ---------------------------------------------------------------------------------
+# -- Writing --------------------------------------------------------------------------------------
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _to_plain(compiled: CompiledPrompt) -> dict[str, Any]:
+def _dump_plain(compiled: CompiledPrompt) -> dict[str, Any]:
     prompt, source = compiled
     return {
         "format": _FORMAT,
@@ -123,10 +118,14 @@ def _to_plain(compiled: CompiledPrompt) -> dict[str, Any]:
     }
 
 
-# -- reading ---------------------------------------------------------------------------------
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
-def _unpacked(data: bytes, max_bytes: int) -> bytes:
+# -- Reading --------------------------------------------------------------------------------------
+
+
+def _unpack(data: bytes, max_bytes: int) -> bytes:
     if len(data) < _HEADER.size:
         raise _Damage(f"it is cut off; {_AGAIN}")
     _, version = _HEADER.unpack_from(data)
@@ -149,43 +148,39 @@ def _check_version(version: object) -> None:
         raise _Damage(f"it has format version {version!r:.20}, and {reads}; {_AGAIN}")
 
 
-def _json(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise _Damage(f"it is no JSON ({error}); {_AGAIN}") from error
+        raise _Damage(f"it is not JSON ({error}); {_AGAIN}") from error
 
 
-def _from_plain(content: Any, path: str) -> CompiledPrompt:
+def _load_plain(content: Any, path: str) -> CompiledPrompt:
     if not isinstance(content, dict):
-        raise _Damage(f"it is no JSON object; {_AGAIN}")
+        raise _Damage(f"it is not a JSON object; {_AGAIN}")
     is_foreign = "format" not in content
     if is_foreign and (not content or set(content) - _FOREIGN_KEYS):
-        raise _Damage(f"it has not the keys of one; {_AGAIN}")
+        raise _Damage(f"it does not have the keys of one; {_AGAIN}")
     if not is_foreign:
         _check_format(content)
-    sections = _texts(content, "prompts")
-    occurrences = _occurrences(content, sections, in_utf16=is_foreign)
-    definitions = _texts(content, "variableDefinitions")
-    source = _texts(content, "source")
-    place = _beside(path, source.get("name", ""))
+    sections = _read_texts(content, "prompts")
+    occurrences = _read_occurrences(content, sections, in_utf16=is_foreign)
+    definitions = _read_texts(content, "variableDefinitions")
+    source = _read_texts(content, "source")
+    place = _name_source(path, source.get("name", ""))
     prompt = ParsedPrompt(
-        metadata=_texts(content, "metadata"),
-        constants=_texts(content, "constants"),
-        variable_definitions=_named(sections, occurrences) if is_foreign else definitions,
+        metadata=_read_texts(content, "metadata"),
+        constants=_read_texts(content, "constants"),
+        variable_definitions=_derive_definitions(sections, occurrences)
+        if is_foreign
+        else definitions,
         sections=sections,
         occurrences=occurrences,
-        diagnostics=tuple(_diagnostic(one, place) for one in _list(content, "diagnostics")),
+        diagnostics=tuple(
+            _read_diagnostic(one, place) for one in _read_list(content, "diagnostics")
+        ),
     )
-    return CompiledPrompt(prompt, Source(source.get("name", ""), source.get("sha256", "")))
-
-
-def _beside(path: str, source_name: str) -> str:
-    """Return what diagnostics call the source: their lines are lines of it."""
-    try:
-        return str(PurePath(path).with_name(source_name))
-    except ValueError:
-        return path
+    return CompiledPrompt(prompt, PromptSource(source.get("name", ""), source.get("sha256", "")))
 
 
 def _check_format(content: Mapping[str, Any]) -> None:
@@ -194,50 +189,58 @@ def _check_format(content: Mapping[str, Any]) -> None:
     _check_version(content.get("version"))
 
 
-def _texts(content: Mapping[str, Any], key: str) -> dict[str, str]:
+def _name_source(path: str, source_name: str) -> str:
+    """Return what diagnostics call the source: their lines are lines of it."""
+    try:
+        return str(PurePath(path).with_name(source_name))
+    except ValueError:
+        return path
+
+
+def _read_texts(content: Mapping[str, Any], key: str) -> dict[str, str]:
     value = content.get(key, {})
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise _Damage(f"'{key}' is no object of strings; {_AGAIN}")
+        raise _Damage(f"'{key}' is not an object of strings; {_AGAIN}")
     return value
 
 
-def _list(content: Mapping[str, Any], key: str) -> list[Any]:
+def _read_list(content: Mapping[str, Any], key: str) -> list[Any]:
     value = content.get(key, [])
     if not isinstance(value, list):
-        raise _Damage(f"'{key}' is no list; {_AGAIN}")
+        raise _Damage(f"'{key}' is not a list; {_AGAIN}")
     return value
 
 
-def _occurrences(
+def _read_occurrences(
     content: Mapping[str, Any], sections: Mapping[str, str], *, in_utf16: bool
 ) -> dict[str, tuple[Occurrence, ...]]:
     variables = content.get("variables", {})
     if not isinstance(variables, dict) or not variables.keys() <= sections.keys():
-        raise _Damage(f"'variables' is no object of the titles of 'prompts'; {_AGAIN}")
+        raise _Damage(f"'variables' is not an object of the titles of 'prompts'; {_AGAIN}")
     found = {}
     for title in variables:
         text = sections[title]
-        units = _utf16_units(text) if in_utf16 and not text.isascii() else {}
-        places = [_occurrence(one, units) for one in _list(variables, title)]
+        units = _count_utf16_units(text) if in_utf16 and not text.isascii() else {}
+        places = [_read_occurrence(one, units) for one in _read_list(variables, title)]
         _check_places(title, places, text)
         if places:
             found[title] = tuple(places)
     return found
 
 
-def _utf16_units(text: str) -> dict[int, int]:
-    """Return code points by UTF-16 units: how many of each stand in front of a character."""
-    units = accumulate((1 + (char > "\uffff") for char in text), initial=0)
-    return {unit: point for point, unit in enumerate(units)}
-
-
-def _occurrence(found: Any, units: Mapping[int, int]) -> Occurrence:
+def _read_occurrence(found: Any, units: Mapping[int, int]) -> Occurrence:
     # No `match`: there may be thousands of them, and it takes five times as long.
     if isinstance(found, dict):
         name, start, end = map(found.get, _OCCURRENCE_KEYS)
         if isinstance(name, str) and type(start) is int and type(end) is int:
             return Occurrence(name, units.get(start, start), units.get(end, end))
-    raise _Damage(f"{found!r:.80} is no occurrence of a variable; {_AGAIN}")
+    raise _Damage(f"{found!r:.80} is not an occurrence of a variable; {_AGAIN}")
+
+
+def _count_utf16_units(text: str) -> dict[int, int]:
+    """Return code points by UTF-16 units: how many of each stand in front of a character."""
+    units = accumulate((1 + (char > "\uffff") for char in text), initial=0)
+    return {unit: point for point, unit in enumerate(units)}
 
 
 def _check_places(title: str, places: list[Occurrence], text: str) -> None:
@@ -249,7 +252,7 @@ def _check_places(title: str, places: list[Occurrence], text: str) -> None:
         behind = end
 
 
-def _named(
+def _derive_definitions(
     sections: Mapping[str, str], occurrences: Mapping[str, tuple[Occurrence, ...]]
 ) -> dict[str, str]:
     """Return the definitions of variables, told by where they stand."""
@@ -260,7 +263,7 @@ def _named(
     }
 
 
-def _diagnostic(found: Any, path: str) -> Diagnostic:
+def _read_diagnostic(found: Any, path: str) -> Diagnostic:
     match found:
         case {
             "level": "error" | "warning" | "info" as level,
@@ -269,4 +272,4 @@ def _diagnostic(found: Any, path: str) -> Diagnostic:
             "message": str(message),
         }:
             return Diagnostic(level, message, line, column, name=path)
-    raise _Damage(f"{found!r:.80} is no diagnostic; {_AGAIN}")
+    raise _Damage(f"{found!r:.80} is not a diagnostic; {_AGAIN}")

@@ -1,7 +1,7 @@
 """What is wrong with a prompt file, and where: one value per finding, printed as compilers do.
 
 Lines and columns count from 1, columns in code points of the source line. A byte order mark at
-the start of the text is no column.
+the start of the text is not a column.
 """
 
 from __future__ import annotations
@@ -18,17 +18,10 @@ from langchain_convmem.errors import PromptSyntaxError
 from langchain_convmem.prompts.variables import Occurrence
 
 Level: TypeAlias = Literal["error", "warning", "info"]
-
-
 """`error`: what was written has no effect; `warning`: hardly meant so; `info`: worth knowing."""
 
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
-
-
 _SHOWN_COLUMNS = 120
-
-
 _CUT = "..."
 
 
@@ -53,11 +46,11 @@ class Diagnostic:
     name: str = "<text>"
 
     def __str__(self) -> str:
-        place = f"{_printable(self.name)}:{self.line}:{self.column}"
-        text = f"{place}: {self.level}: {_printable(self.message)}"
+        place = f"{_make_printable(self.name)}:{self.line}:{self.column}"
+        text = f"{place}: {self.level}: {_make_printable(self.message)}"
         if not self.source_line.strip():
             return text
-        shown, caret = _excerpt(self.source_line, self.column)
+        shown, caret = _cut_excerpt(self.source_line, self.column)
         return f"{text}\n    {shown}\n    {caret}"
 
     def to_error(self) -> PromptSyntaxError:
@@ -88,58 +81,55 @@ class Findings:
     def _starts(self) -> list[int]:
         return [0, *(end.end() for end in _LINE_END.finditer(self._text))]
 
-    def line_of(self, position: int) -> int:
+    def find_line(self, position: int) -> int:
         """Return the line of the character at `position`, from 1."""
         return bisect_right(self._starts, position)
 
-    def place_of(self, position: int) -> tuple[int, int]:
+    def find_place(self, position: int) -> tuple[int, int]:
         """Return line and column of the character at `position`, both from 1."""
-        line = self.line_of(position)
+        line = self.find_line(position)
         return line, position - self._starts[line - 1] + 1
 
     def add(self, level: Level, message: str, position: int) -> None:
         """Add a finding at a position of the text, in code points."""
-        line, column = self.place_of(position)
+        line, column = self.find_place(position)
         source_line = self._lines[line - 1]
         self._found.append(Diagnostic(level, message, line, column, source_line, self._name))
 
-    def error(self, message: str, position: int) -> None:
+    def add_error(self, message: str, position: int) -> None:
         """Add an error: something that was written has no effect."""
         self.add("error", message, position)
 
-    def warning(self, message: str, position: int) -> None:
+    def add_warning(self, message: str, position: int) -> None:
         """Add a warning: something is hardly meant the way it was taken."""
         self.add("warning", message, position)
 
-    def info(self, message: str, position: int) -> None:
+    def add_info(self, message: str, position: int) -> None:
         """Add a note."""
         self.add("info", message, position)
 
-    def in_order(self) -> tuple[Diagnostic, ...]:
+    def sort(self) -> tuple[Diagnostic, ...]:
         """Return all findings by place in the source; those of one place as they were added."""
         return tuple(sorted(self._found, key=lambda found: (found.line, found.column)))
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     # A prompt file may come from anywhere, and a terminal obeys escape sequences.
     return "".join(char if char.isprintable() or char == "\t" else "\ufffd" for char in text)
 
 
-def _excerpt(source_line: str, column: int) -> tuple[str, str]:
+def _cut_excerpt(source_line: str, column: int) -> tuple[str, str]:
     """Return the part of the line around the column, and the line that carries the caret."""
     start = max(0, min(column - 1 - _SHOWN_COLUMNS // 2, len(source_line) - _SHOWN_COLUMNS))
     end = start + _SHOWN_COLUMNS
     lead = _CUT if start else ""
     tail = _CUT if end < len(source_line) else ""
-    shown = _printable(source_line[start:end])
-    return f"{lead}{shown}{tail}", _padding(lead + shown[: column - 1 - start]) + "^"
+    shown = _make_printable(source_line[start:end])
+    return f"{lead}{shown}{tail}", "".join(map(_measure, lead + shown[: column - 1 - start])) + "^"
 
 
-def _padding(text: str) -> str:
-    return "".join(_pad(char) for char in text)
-
-
-def _pad(char: str) -> str:
+def _measure(char: str) -> str:
+    """Return white space as wide as a character is in a terminal."""
     if char == "\t":
         return char
     if unicodedata.combining(char):
@@ -151,8 +141,6 @@ def _pad(char: str) -> str:
 
 
 OnProblem: TypeAlias = Callable[[Diagnostic], object]
-
-
 """Is told what went wrong in a call that goes on."""
 
 
@@ -185,8 +173,8 @@ def report_failure(  # noqa: PLR0917 - the first four are bound beforehand
     )
     findings = Findings(f"{name}#{title}", sections[title])
     reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-    findings.error(
+    findings.add_error(
         f"the function '{function_name}' failed, so its value is empty: {reason}",
         start,
     )
-    on_problem(findings.in_order()[0])
+    on_problem(findings.sort()[0])

@@ -23,20 +23,14 @@ from langchain_convmem.prompts.variables import (
     Occurrence,
     clean_lines,
     clean_name,
+    find_open_placeholder,
     find_placeholders,
-    open_placeholder,
     unquote,
 )
 
-_META, _CONST, _VAR = _SPECIAL = ("meta", "const", "var")
-
-
+_SPECIAL = _META, _CONST, _VAR = ("meta", "const", "var")
 _PROMPT = "prompt"
-
-
 _BETWEEN = "\n\n"
-
-
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -51,7 +45,48 @@ class ParsedPrompt(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-class Block(NamedTuple):
+def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedPrompt:
+    """Parse a prompt file's text; raises nothing, whatever the text.
+
+    Args:
+        text: The text; line ends may be of any kind, a leading byte order mark is skipped.
+        name: What diagnostics call the text.
+        functions: Names of the functions that variables may use.
+    """
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    findings = Findings(name, text)
+    preamble, blocks = _split_blocks(read_lines(text, find_comments(text, findings)))
+    _report_preamble(preamble, findings)
+    special: dict[str, dict[str, _Field]] = {kind: {} for kind in _SPECIAL}
+    for block in blocks:
+        _report_title(block, findings)
+        if block.title and block.kind in special:
+            _read_fields(block.lines, special[block.kind], findings)
+    prompts = [block for block in blocks if block.is_prompt and block.has_effect]
+    _report_merges(prompts, findings)
+    if not prompts:
+        _report_no_prompt(blocks, findings)
+    variables = _check_variables(special[_VAR], special[_CONST], functions, findings)
+    _check_fillings(special[_META], (), findings)
+    _check_fillings(special[_CONST], variables, findings)
+    names = _Names([*special[_CONST], *special[_VAR]])
+    for block in prompts:
+        _report_body(block, names, findings)
+    written = {key: field.written for key, field in special[_CONST].items()}
+    sections, occurrences = _merge(prompts, Filler(written, variables), findings)
+    metadata = _list_values(special[_META])
+    _report_examples(text, metadata, sections, findings)
+    return ParsedPrompt(
+        metadata=metadata,
+        constants=_list_values(special[_CONST]),
+        variable_definitions=variables,
+        sections=sections,
+        occurrences=occurrences,
+        diagnostics=findings.sort(),
+    )
+
+
+class _TitledBlock(NamedTuple):
     """A title and the lines below it, up to the next title.
 
     Attributes:
@@ -83,70 +118,10 @@ class Block(NamedTuple):
         return bool(self.title and self.kind) and has_content
 
 
-class _Names:
-    """What placeholders may name."""
-
-    def __init__(self, defined: Iterable[str]) -> None:
-        self.defined = set(defined)
-        self._by_letters = {_letters(name): name for name in self.defined}
-
-    def suggestion(self, name: str) -> str:
-        """Return '; did you mean ...?' for a name that differs in case or separators only."""
-        near = self._by_letters.get(_letters(name))
-        return "" if near is None else f"; did you mean '{near}'?"
-
-
-def _letters(name: str) -> str:
-    return "".join(char for char in name.casefold() if char.isalnum())
-
-
-def parse_prompt(text: str, *, name: str, functions: Collection[str]) -> ParsedPrompt:
-    """Parse a prompt file's text; raises nothing, whatever the text.
-
-    Args:
-        text: The text; line ends may be of any kind, a leading byte order mark is skipped.
-        name: What diagnostics call the text.
-        functions: Names of the functions that variables may use.
-    """
-    text = text.removeprefix(_BYTE_ORDER_MARK)
-    findings = Findings(name, text)
-    preamble, blocks = split_blocks(read_lines(text, find_comments(text, findings)))
-    _report_preamble(preamble, findings)
-    special: dict[str, dict[str, Field]] = {kind: {} for kind in _SPECIAL}
-    for block in blocks:
-        _report_title(block, findings)
-        if block.title and block.kind in special:
-            read_fields(block.lines, special[block.kind], findings)
-    prompts = [block for block in blocks if block.is_prompt and block.has_effect]
-    _report_merges(prompts, findings)
-    if not prompts:
-        _report_no_prompt(blocks, findings)
-    variables = check_variables(special[_VAR], special[_CONST], functions, findings)
-    check_fillings(special[_META], (), findings)
-    check_fillings(special[_CONST], variables, findings)
-    names = _Names([*special[_CONST], *special[_VAR]])
-    for block in prompts:
-        _report_body(block, names, findings)
-    written = {key: field.written for key, field in special[_CONST].items()}
-    sections, occurrences = _merge(prompts, Filler(written, variables), findings)
-    return ParsedPrompt(
-        metadata=_values(special[_META]),
-        constants=_values(special[_CONST]),
-        variable_definitions=variables,
-        sections=sections,
-        occurrences=occurrences,
-        diagnostics=findings.in_order(),
-    )
-
-
-def _values(fields: Mapping[str, Field]) -> dict[str, str]:
-    return {key: field.value for key, field in fields.items()}
-
-
-def split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[Block]]:
+def _split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[_TitledBlock]]:
     """Return the lines in front of the first title, and the blocks."""
     preamble: list[Line] = []
-    blocks: list[Block] = []
+    blocks: list[_TitledBlock] = []
     below = preamble
     for line in lines:
         title = read_title(line.text)
@@ -154,11 +129,11 @@ def split_blocks(lines: Iterable[Line]) -> tuple[list[Line], list[Block]]:
             below.append(line)
         else:
             below = []
-            blocks.append(Block(unquote(title), _kind(title), line, below))
+            blocks.append(_TitledBlock(unquote(title), _classify_title(title), line, below))
     return preamble, blocks
 
 
-def _kind(title: str) -> str:
+def _classify_title(title: str) -> str:
     if not is_starred(title):
         return _PROMPT
     is_paired = len(title) > 1 and title.startswith("*") and title.endswith("*")
@@ -166,73 +141,8 @@ def _kind(title: str) -> str:
     return kind if kind in _SPECIAL else ""
 
 
-def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
-    ignored = [line for line in lines if line.text.strip()]
-    if ignored:
-        message = "text in front of the first title is ignored"
-        findings.warning(message, ignored[0].position)
-    for line in ignored:
-        report_title_lookalike(line, findings)
-
-
-def _report_title(block: Block, findings: Findings) -> None:
-    title = block.title
-    if not title:
-        message = "this title is empty; the text below it is dropped"
-        findings.warning(message, block.position)
-    elif not block.kind:
-        message = (
-            f"there is no special section '{title}'; it is dropped with all below it. "
-            "There are '*Meta*', '*Const*' and '*Var*'; a prompt section's title has no stars"
-        )
-        findings.error(message, block.position)
-    elif not block.has_effect:
-        message = f"'{title}' has no text below it; it is dropped"
-        findings.warning(message, block.position)
-    elif block.is_prompt and "*" in title:
-        message = "only stars around the whole title make a section special"
-        findings.warning(message, block.position)
-
-
-def _report_merges(prompts: Iterable[Block], findings: Findings) -> None:
-    first: dict[str, int] = {}
-    for block in prompts:
-        title, position = block.title, block.position
-        if title in first:
-            before = findings.line_of(first[title])
-            findings.warning(f"'{title}' continues the section of line {before}", position)
-        first.setdefault(title, position)
-
-
-def _report_no_prompt(blocks: list[Block], findings: Findings) -> None:
-    if blocks:
-        findings.warning("there is no prompt section with text in it", 0)
-    else:
-        message = "there is no section; a section starts with its title alone on a line: __ Role __"
-        findings.error(message, 0)
-
-
-def _report_body(block: Block, names: _Names, findings: Findings) -> None:
-    for line in block.lines:
-        report_title_lookalike(line, findings)
-        if "{{" in line.text:
-            _report_placeholders(line, names, findings)
-
-
-def _report_placeholders(line: Line, names: _Names, findings: Findings) -> None:
-    for name, start, _, quoted in find_placeholders(line.text):
-        if not quoted and name not in names.defined:
-            hint = names.suggestion(name)
-            message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
-            findings.warning(message, line.at(start))
-    opened = open_placeholder(line.text)
-    if opened >= 0:
-        message = "this placeholder is not closed by '}}' on its line; it stays"
-        findings.warning(message, line.at(opened))
-
-
 def _merge(
-    prompts: Iterable[Block], filler: Filler, findings: Findings
+    prompts: Iterable[_TitledBlock], filler: Filler, findings: Findings
 ) -> tuple[dict[str, str], dict[str, tuple[Occurrence, ...]]]:
     """Return the cleaned and filled sections, and where variables stand in them.
 
@@ -246,7 +156,7 @@ def _merge(
         body, occurrences = filler.fill(clean_lines(line.text for line in block.lines))
         if filler.is_full and not was_full:
             message = f"constants fill in more than {MAX_FILLED} characters; the rest of them stay"
-            findings.error(message, block.position)
+            findings.add_error(message, block.position)
         title = block.title
         bodies.setdefault(title, []).append(body)
         for function_name, start, end in occurrences:
@@ -258,20 +168,104 @@ def _merge(
     return sections, {title: tuple(found[title]) for title in sections if title in found}
 
 
-# -- Which lines are titles, and which only look like one -----------------------------------------
+def _list_values(fields: Mapping[str, _Field]) -> dict[str, str]:
+    return {key: field.value for key, field in fields.items()}
 
+
+# -- What is said about blocks and their text -----------------------------------------------------
+
+
+def _report_preamble(lines: Iterable[Line], findings: Findings) -> None:
+    ignored = [line for line in lines if line.text.strip()]
+    if ignored:
+        message = "text in front of the first title is ignored"
+        findings.add_warning(message, ignored[0].position)
+    for line in ignored:
+        _report_title_lookalike(line, findings)
+
+
+def _report_title(block: _TitledBlock, findings: Findings) -> None:
+    title = block.title
+    if not title:
+        message = "this title is empty; the text below it is dropped"
+        findings.add_warning(message, block.position)
+    elif not block.kind:
+        message = (
+            f"there is no special section '{title}'; it is dropped with all below it. "
+            "There are '*Meta*', '*Const*' and '*Var*'; a prompt section's title has no stars"
+        )
+        findings.add_error(message, block.position)
+    elif not block.has_effect:
+        message = f"'{title}' has no text below it; it is dropped"
+        findings.add_warning(message, block.position)
+    elif block.is_prompt and "*" in title:
+        message = "only stars around the whole title make a section special"
+        findings.add_warning(message, block.position)
+
+
+def _report_merges(prompts: Iterable[_TitledBlock], findings: Findings) -> None:
+    first: dict[str, int] = {}
+    for block in prompts:
+        title, position = block.title, block.position
+        if title in first:
+            before = findings.find_line(first[title])
+            findings.add_warning(f"'{title}' continues the section of line {before}", position)
+        first.setdefault(title, position)
+
+
+def _report_no_prompt(blocks: list[_TitledBlock], findings: Findings) -> None:
+    if blocks:
+        findings.add_warning("there is no prompt section with text in it", 0)
+    else:
+        message = "there is no section; a section starts with its title alone on a line: __ Role __"
+        findings.add_error(message, 0)
+
+
+def _report_body(block: _TitledBlock, names: _Names, findings: Findings) -> None:
+    for line in block.lines:
+        _report_title_lookalike(line, findings)
+        if "{{" in line.text:
+            _report_placeholders(line, names, findings)
+
+
+def _report_placeholders(line: Line, names: _Names, findings: Findings) -> None:
+    for name, start, _, quoted in find_placeholders(line.text):
+        if not quoted and name not in names.defined:
+            hint = names.suggest(name)
+            message = f"'{name}' is neither a constant nor a variable; it stays{hint}"
+            findings.add_warning(message, line.locate(start))
+    opened = find_open_placeholder(line.text)
+    if opened >= 0:
+        message = "this placeholder is not closed by '}}' on its line; it stays"
+        findings.add_warning(message, line.locate(opened))
+
+
+class _Names:
+    """What placeholders may name."""
+
+    def __init__(self, defined: Iterable[str]) -> None:
+        self.defined = set(defined)
+        self._by_letters = {_fold_letters(name): name for name in self.defined}
+
+    def suggest(self, name: str) -> str:
+        """Return '; did you mean ...?' for a name that differs in case or separators only."""
+        near = self._by_letters.get(_fold_letters(name))
+        return "" if near is None else f"; did you mean '{near}'?"
+
+
+def _fold_letters(name: str) -> str:
+    return "".join(char for char in name.casefold() if char.isalnum())
+
+
+# -- Titles, and lines that only look like one ----------------------------------------------------
 
 _MARK = "__"
-
-
 _OPENER = re.compile(r"(?<!\w)__[ \t]+[^ \t_]")
-
-
 _CLOSER = re.compile(r"[ \t]__(?!\w)")
 
 
 def read_title(line: str) -> str | None:
-    """Return the cleaned title, empty for an empty one; None if the line is no title.
+    """Return the cleaned title, empty for an empty one; None if the line is not a title.
 
     Quoted text in it is still in its quotes.
     """
@@ -282,7 +276,7 @@ def read_title(line: str) -> str | None:
         return None
     inner = text[2:-2]
     # A row of underscores is a line to write on; `__init__ and __main__` is a sentence.
-    if _MARK in _unquoted(inner) or inner[:1] == "_" or inner[-1:] == "_":
+    if _MARK in _mask_quotes(inner) or inner[:1] == "_" or inner[-1:] == "_":
         return None
     return clean_name(inner)
 
@@ -292,40 +286,39 @@ def is_starred(title: str) -> bool:
     return title.startswith("*") or title.endswith("*")
 
 
-def report_title_lookalike(line: Line, findings: Findings) -> None:
+def _report_title_lookalike(line: Line, findings: Findings) -> None:
     """Report a line that may be meant as a title but is none; it stays what it is."""
     if _MARK not in line.text or not line.text.strip(" \t_"):
         return
-    text = _unquoted(line.text)
+    text = _mask_quotes(line.text)
     opener = _OPENER.search(text)
     lead = text.strip()
     if opener is not None and _CLOSER.search(text, opener.end()) is not None:
         message = "a title stands alone on its line; this one is taken as text"
-        findings.error(message, line.at(opener.start()))
+        findings.add_error(message, line.locate(opener.start()))
     elif lead.startswith(_MARK) and lead.endswith(_MARK):
         message = "this line is taken as text: a title holds no further underscores"
-        findings.warning(message, line.position)
+        findings.add_warning(message, line.position)
     elif opener is not None and text[: opener.start()].strip() == "":
-        findings.warning(
+        findings.add_warning(
             "this title is not closed by '__' on its line; it is taken as text", line.position
         )
     elif lead.startswith(_MARK) and lead.find(_MARK, 2) > 0:
-        message = "this line is taken as text: behind a title nothing may follow"
-        findings.info(message, line.position)
+        message = "this line is taken as text: nothing may follow a title"
+        findings.add_info(message, line.position)
 
 
-def _unquoted(text: str) -> str:
+def _mask_quotes(text: str) -> str:
     """Return `text` with quoted text made unsuspicious; offsets stay."""
     return QUOTED.sub(lambda quoted: "x" * len(quoted.group()), text) if "{{" in text else text
 
 
-# -- The key-value lines of the special sections Meta, Const and Var ------------------------------
-
+# -- The fields of the special sections Meta, Const and Var ---------------------------------------
 
 _COMMENT_MARKS = ("/*", "*/")
 
 
-class Field(NamedTuple):
+class _Field(NamedTuple):
     """The value of a key.
 
     Attributes:
@@ -339,12 +332,12 @@ class Field(NamedTuple):
     written: str
 
 
-def read_fields(lines: Iterable[Line], into: dict[str, Field], findings: Findings) -> None:
+def _read_fields(lines: Iterable[Line], into: dict[str, _Field], findings: Findings) -> None:
     """Add the fields of a special section to `into`; a later value of a key wins."""
     for line in lines:
         if not line.text.strip():
             continue
-        parts = split_field(line.text)
+        parts = _split_field(line.text)
         if parts is None:
             _report_no_field(line, findings)
             continue
@@ -352,19 +345,19 @@ def read_fields(lines: Iterable[Line], into: dict[str, Field], findings: Finding
         if not _check(key, written, line, findings):
             continue
         if key in into:
-            before = findings.line_of(into[key].position)
+            before = findings.find_line(into[key].position)
             message = f"'{key}' is set again: it replaces the value of line {before}"
-            findings.warning(message, line.position)
-        into[key] = Field(unquote(written), line.position, written)
+            findings.add_warning(message, line.position)
+        into[key] = _Field(unquote(written), line.position, written)
 
 
-def is_field(line: Line) -> bool:
-    """Tell whether `read_fields` takes the line."""
-    parts = split_field(line.text)
-    return parts is not None and _problem(*parts) == ""
+def _is_field(line: Line) -> bool:
+    """Tell whether `_read_fields` takes the line."""
+    parts = _split_field(line.text)
+    return parts is not None and _find_problem(*parts) == ""
 
 
-def split_field(line: str) -> tuple[str, str] | None:
+def _split_field(line: str) -> tuple[str, str] | None:
     """Return the key, and the value as it was written; either may be empty. None for no field."""
     text = line.strip()
     key, equals, value = text.removeprefix("-").partition("=")
@@ -375,35 +368,35 @@ def split_field(line: str) -> tuple[str, str] | None:
 
 def _report_no_field(line: Line, findings: Findings) -> None:
     message = "this line is ignored: a field is written '- key = value'"
-    findings.warning(message, line.position)
-    report_title_lookalike(line, findings)
+    findings.add_warning(message, line.position)
+    _report_title_lookalike(line, findings)
 
 
 def _check(key: str, written: str, line: Line, findings: Findings) -> bool:
-    problem = _problem(key, written)
+    problem = _find_problem(key, written)
     if "=" not in line.text:
         message = "':' is taken as '='; a field is written '- key = value'"
-        findings.info(message, line.position)
+        findings.add_info(message, line.position)
     if problem:
-        findings.error(f"{problem}; it is dropped", line.position)
+        findings.add_error(f"{problem}; it is dropped", line.position)
     elif written.startswith("="):
         message = f"the value of '{key}' starts with '='; one '=' is enough"
-        findings.warning(message, line.position)
+        findings.add_warning(message, line.position)
     return not problem
 
 
-def _problem(key: str, written: str) -> str:
+def _find_problem(key: str, written: str) -> str:
     """Return why such a field is dropped, or nothing."""
     if not key:
         return "this field has no key in front of '='"
     if any(mark in key for mark in _COMMENT_MARKS):
         return f"the key '{key}' holds the mark of a comment"
-    return "" if written else f"'{key}' has no value behind '=' on its line"
+    return "" if written else f"'{key}' has no value after '=' on its line"
 
 
-def check_variables(
-    variables: dict[str, Field],
-    constants: dict[str, Field],
+def _check_variables(
+    variables: dict[str, _Field],
+    constants: dict[str, _Field],
     functions: Iterable[str],
     findings: Findings,
 ) -> dict[str, str]:
@@ -413,74 +406,76 @@ def check_variables(
     for name, (function, position, _) in variables.items():
         if name in constants:
             message = f"'{name}' is a constant too, and the constant is filled in"
-            findings.warning(message, position)
+            findings.add_warning(message, position)
         if function in known:
             usable[name] = function
         elif function.isidentifier():
-            hint = _suggestion(function, known)
+            hint = _suggest_function(function, known)
             message = f"there is no function '{function}' for the variable '{name}'{hint}"
-            findings.error(message, position)
+            findings.add_error(message, position)
         else:
-            message = f"'{function}' is no function name: letters, digits and '_', as in 'getDate'"
-            findings.error(message, position)
+            message = (
+                f"'{function}' is not a function name: letters, digits and '_', as in 'getDate'"
+            )
+            findings.add_error(message, position)
     return usable
 
 
-def check_fillings(fields: dict[str, Field], filled: Collection[str], findings: Findings) -> None:
+def _check_fillings(fields: dict[str, _Field], filled: Collection[str], findings: Findings) -> None:
     """Report placeholders in values, except those of `filled` names: they stay as they are."""
     for name, (_, position, written) in fields.items():
         for placeholder in find_placeholders(written):
             if not placeholder.quoted and placeholder.name not in filled:
                 text = written[placeholder.start : placeholder.end]
                 message = f"{text} in the value of '{name}' stays: only sections are filled in"
-                findings.warning(message, position)
+                findings.add_warning(message, position)
 
 
-def _suggestion(function: str, known: Iterable[str]) -> str:
+def _suggest_function(function: str, known: Iterable[str]) -> str:
     near = get_close_matches(function, sorted(known), n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-# -- Which sections are turns of an example dialogue ----------------------------------------------
-
+# -- Sections that are turns of an example dialogue -----------------------------------------------
 
 ExampleRole: TypeAlias = Literal["human", "ai"]
 
-
 _KEYS: Mapping[str, ExampleRole] = {"*HumanExamples*": "human", "*AIExamples*": "ai"}
-
-
 """Keys of the Meta section whose values are titles, separated by commas."""
 
 
-def example_roles(metadata: Mapping[str, str]) -> dict[str, ExampleRole]:
+def read_example_roles(metadata: Mapping[str, str]) -> dict[str, ExampleRole]:
     """Return who speaks in which section: title -> role."""
-    return {title: role for key, role in _KEYS.items() for title in _titles(metadata, key)}
+    return {title: role for key, role in _KEYS.items() for title in _split_titles(metadata, key)}
 
 
-def _titles(metadata: Mapping[str, str], key: str) -> list[str]:
+def _split_titles(metadata: Mapping[str, str], key: str) -> list[str]:
     titles = (title.strip() for title in metadata.get(key, "").split(","))
     return [title for title in titles if title]
 
 
-def example_problems(metadata: Mapping[str, str], sections: Iterable[str]) -> list[tuple[str, str]]:
+def find_example_problems(
+    metadata: Mapping[str, str], sections: Iterable[str]
+) -> list[tuple[str, str]]:
     """Return what is wrong with the examples of a file: pairs of a key and a sentence."""
-    roles = example_roles(metadata)
+    roles = read_example_roles(metadata)
     known = dict.fromkeys(sections)
     problems = [
         (key, f"'{title}' is named by {key}, but there is no such section with text")
         for key in _KEYS
-        for title in _titles(metadata, key)
+        for title in _split_titles(metadata, key)
         if title not in known
     ]
     used = [key for key in _KEYS if key in metadata]
-    if len(used) == len(_KEYS) and set.intersection(*(set(_titles(metadata, key)) for key in used)):
+    if len(used) == len(_KEYS) and set.intersection(
+        *(set(_split_titles(metadata, key)) for key in used)
+    ):
         problems.append((used[-1], "a section cannot be an example of both human and AI"))
-    disorder = alternation_problem(known, roles)
+    disorder = find_alternation_problem(known, roles)
     return problems if disorder is None else [*problems, (used[-1], disorder)]
 
 
-def alternation_problem(titles: Iterable[str], roles: Mapping[str, ExampleRole]) -> str | None:
+def find_alternation_problem(titles: Iterable[str], roles: Mapping[str, ExampleRole]) -> str | None:
     """Return what is wrong with the order of the examples among `titles`; None if it is right.
 
     Turns must alternate, from a human's to one of the AI: providers refuse other dialogues.
@@ -491,15 +486,11 @@ def alternation_problem(titles: Iterable[str], roles: Mapping[str, ExampleRole])
     return f"examples must alternate human, ai, in the order of sections; got {', '.join(spoken)}"
 
 
-def diagnose_examples(
-    text: str, *, name: str, metadata: Mapping[str, str], sections: Iterable[str]
-) -> tuple[Diagnostic, ...]:
-    """Return an error for each problem, at the line that holds the key."""
-    findings = Findings(name, text)
-    positions = {key: max(text.find(key), 0) for key in _KEYS}
-    for key, message in example_problems(metadata, sections):
-        findings.error(message, positions[key])
-    return findings.in_order()
+def _report_examples(
+    text: str, metadata: Mapping[str, str], sections: Iterable[str], findings: Findings
+) -> None:
+    for key, message in find_example_problems(metadata, sections):
+        findings.add_error(message, max(text.find(key), 0))
 
 
 # -- What every character of a prompt file is -----------------------------------------------------
@@ -525,7 +516,7 @@ class Span(NamedTuple):
     Attributes:
         kind: What it is.
         start: First code point, from 0; a byte order mark does not count.
-        end: One behind the last code point.
+        end: One after the last code point.
         diagnosed_at: For what is dropped: line and column of the diagnostic that says so.
     """
 
@@ -537,22 +528,22 @@ class Span(NamedTuple):
 
 def read_spans(text: str) -> list[Span]:
     """Return what every part of a prompt file's text is: they follow each other without a gap."""
-    text = text.removeprefix("\ufeff")
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     findings = Findings("<text>", text)
     comments = find_comments(text, findings)
-    preamble, blocks = split_blocks(read_lines(text, comments))
+    preamble, blocks = _split_blocks(read_lines(text, comments))
     ignored = [line for line in preamble if line.text.strip()]
     kept = [(line, SpanKind.DROPPED, ignored[0].position) for line in ignored]
     for block in blocks:
-        kept += _kinds(block)
+        kept += _classify_lines(block)
     spans = [Span(SpanKind.COMMENT, start, end) for start, end in comments]
     for line, kind, position in kept:
-        place = findings.place_of(position) if kind is SpanKind.DROPPED else None
+        place = findings.find_place(position) if kind is SpanKind.DROPPED else None
         spans += [Span(kind, start, end, place) for start, end in line.ranges]
-    return _with_blanks(sorted(spans, key=attrgetter("start")), len(text))
+    return _fill_blanks(sorted(spans, key=attrgetter("start")), len(text))
 
 
-def _kinds(block: Block) -> Iterator[tuple[Line, SpanKind, int]]:
+def _classify_lines(block: _TitledBlock) -> Iterator[tuple[Line, SpanKind, int]]:
     """Return what the lines of the block are, and where the diagnostic stands if one is dropped."""
     if not block.has_effect:
         lines = [line for line in block.lines if line.text.strip()]
@@ -563,11 +554,11 @@ def _kinds(block: Block) -> Iterator[tuple[Line, SpanKind, int]]:
         if block.is_prompt:
             yield line, SpanKind.SECTION, 0
         elif line.text.strip():
-            kind = SpanKind.FIELD if is_field(line) else SpanKind.DROPPED
+            kind = SpanKind.FIELD if _is_field(line) else SpanKind.DROPPED
             yield line, kind, line.position
 
 
-def _with_blanks(spans: Iterable[Span], length: int) -> list[Span]:
+def _fill_blanks(spans: Iterable[Span], length: int) -> list[Span]:
     whole: list[Span] = []
     behind = 0
     for span in [*spans, Span(SpanKind.BLANK, length, length)]:

@@ -8,16 +8,16 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.errors import ConfigError, PromptSyntaxError
 from langchain_convmem.prompts.compiled import (
     CompiledForm,
     CompiledPrompt,
-    Source,
+    PromptSource,
     compile_prompt,
     read_compiled,
 )
@@ -30,21 +30,25 @@ from langchain_convmem.prompts.diagnostics import (
 )
 from langchain_convmem.prompts.parser import (
     ParsedPrompt,
-    diagnose_examples,
     is_starred,
     parse_prompt,
     read_title,
 )
-from langchain_convmem.prompts.scanner import SUMMARY_TITLE_KEY, find_comments, heading, join_blocks
+from langchain_convmem.prompts.scanner import (
+    SUMMARY_TITLE_KEY,
+    find_comments,
+    format_heading,
+    join_blocks,
+)
 from langchain_convmem.prompts.variables import (
     Failed,
     Filler,
     Occurrence,
     VariableFunction,
     check_functions,
+    combine_functions,
     evaluate_steps,
     fill_pieces,
-    overridden,
     registered_functions,
     split_pieces,
     unquote,
@@ -53,17 +57,10 @@ from langchain_convmem.prompts.variables import (
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
 
-
 _LOG = logging.getLogger(__name__)
 
-
-# -- Files of prompts -----------------------------------------------------------------------------
-
-
 MAX_BYTES = 1 << 20
-
-
-# -- `PromptFile` ---------------------------------------------------------------------------------
+"""Largest source that `PromptFile.load` reads unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -95,7 +92,7 @@ class PromptFile:
     occurrences: Mapping[str, tuple[Occurrence, ...]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = field(default=(), compare=False)
     functions: Mapping[str, VariableFunction] = field(default_factory=dict)
-    source: Source = field(default=Source(), compare=False)
+    source: PromptSource = field(default=PromptSource(), compare=False)
 
     @classmethod
     def load(
@@ -127,10 +124,9 @@ class PromptFile:
                 in strict mode also as in `parse`.
             ConfigError: If `path` leads out of `base`; see also `parse`.
         """
-        own = _checked(functions)
-        limits = Limits(max_bytes, None if base is None else Path(base))
-        parsed, source = load_file(Path(path), own, limits, strict=strict)
-        return cls._made(parsed, str(path), own, source, strict=strict)
+        own = _copy_functions(functions)
+        parsed, source = _load_file(Path(path), own, max_bytes, base, strict=strict)
+        return cls._create(parsed, str(path), own, source, strict=strict)
 
     @classmethod
     def parse(
@@ -152,19 +148,19 @@ class PromptFile:
         Raises:
             PromptSyntaxError: In strict mode, if there is a diagnostic of level `error`; its
                 message shows the line and a caret.
-            ConfigError: If `functions` holds what is no function without arguments.
+            ConfigError: If `functions` holds something that is not a function without arguments.
         """
-        own = _checked(functions)
-        source = Source(sha256=digest(text.encode("utf-8", "surrogatepass")))
-        return cls._made(parse_source(text, name, own), name, own, source, strict=strict)
+        own = _copy_functions(functions)
+        source = PromptSource(sha256=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+        return cls._create(_parse_source(text, name, own), name, own, source, strict=strict)
 
     @classmethod
-    def _made(
+    def _create(
         cls,
         parsed: ParsedPrompt,
         name: str,
         own: dict[str, VariableFunction],
-        source: Source,
+        source: PromptSource,
         *,
         strict: bool,
     ) -> PromptFile:
@@ -182,7 +178,7 @@ class PromptFile:
         Raises:
             ConfigError: If no file says this; that happens only to what was made by hand.
         """
-        return write_prompt(self._plain())
+        return _write_prompt(self._get_parsed())
 
     def compile(self, form: CompiledForm = "binary") -> bytes:
         """Return what `save` writes: all but the functions, and the hash of the source.
@@ -190,7 +186,7 @@ class PromptFile:
         Args:
             form: `"json"` to be read by people, `"binary"` for the smaller one.
         """
-        return compile_prompt(CompiledPrompt(self._plain(), self.source), form)
+        return compile_prompt(CompiledPrompt(self._get_parsed(), self.source), form)
 
     def save(self, path: str | Path) -> None:
         """Write the compiled form, for `load`: others see the whole file or what was there before.
@@ -204,9 +200,9 @@ class PromptFile:
             OSError: If it cannot be written.
         """
         place = Path(path)
-        write_whole(place, self.compile(form_of(place)))
+        _write_whole(place, self.compile(_find_form(place)))
 
-    def _plain(self) -> ParsedPrompt:
+    def _get_parsed(self) -> ParsedPrompt:
         return ParsedPrompt(
             metadata=dict(self.metadata),
             constants=dict(self.constants),
@@ -285,7 +281,7 @@ class PromptFile:
             titles: Which sections, in this order; a title that the file does not have is skipped
                 and logged as a warning.
             include_titles: Put each title as `**Title:**` over its section.
-            include_summary: Put the summary behind the sections, under `summary_title` if there
+            include_summary: Put the summary after the sections, under `summary_title` if there
                 is one and titles are included.
             summary: The summary; a blank one leaves no trace.
             strict: See `render`.
@@ -361,7 +357,11 @@ class PromptFile:
         return build_chat_prompt(
             self,
             Layout(titles, history, volatile, include_titles, include_summary),
-            Evaluation(overridden(self.functions, functions), strict, self._failed(on_problem)),
+            Evaluation(
+                combine_functions(self.functions, functions),
+                strict,
+                self._build_reporter(on_problem),
+            ),
         )
 
     def _format_steps(
@@ -371,20 +371,16 @@ class PromptFile:
         include_titles: bool,
         summary: str,
     ) -> Steps[str]:
-        known = [title for title in _as_titles(titles) if self._has(title)]
+        known = []
+        for title in _as_titles(titles):
+            if title in self.sections:
+                known.append(title)
+            else:
+                _LOG.warning("%s has no section %r; it is skipped", self.name, title)
         texts = yield from texts_of(known)
-        blocks = [(heading(title), texts[title]) for title in known]
-        blocks.append((heading(self.summary_title), summary))
+        blocks = [(format_heading(title), texts[title]) for title in known]
+        blocks.append((format_heading(self.summary_title), summary))
         return join_blocks(blocks if include_titles else [("", text) for _, text in blocks])
-
-    def _has(self, title: str) -> bool:
-        if title in self.sections:
-            return True
-        _LOG.warning("%s has no section %r; it is skipped", self.name, title)
-        return False
-
-    def _pieces(self, title: str) -> list[str]:
-        return split_pieces(self.sections[title], self.occurrences.get(title, ()))
 
     def _render_steps(
         self,
@@ -393,20 +389,25 @@ class PromptFile:
         on_problem: OnProblem | None,
         titles: Iterable[str],
     ) -> Steps[dict[str, str]]:
-        own = overridden(self.functions, functions)
-        pieces = {title: self._pieces(title) for title in titles}
+        own = combine_functions(self.functions, functions)
+        pieces = {
+            title: split_pieces(self.sections[title], self.occurrences.get(title, ()))
+            for title in titles
+        }
         names = dict.fromkeys(name for parts in pieces.values() for name in parts[1::2])
-        failed = self._failed(on_problem)
+        failed = self._build_reporter(on_problem)
         values = yield from evaluate_steps(names, own, strict=strict, failed=failed)
         return {title: fill_pieces(parts, values) for title, parts in pieces.items()}
 
-    def _failed(self, on_problem: OnProblem | None) -> Failed | None:
+    def _build_reporter(self, on_problem: OnProblem | None) -> Failed | None:
         if on_problem is None:
             return None
         return partial(report_failure, on_problem, self.name, self.sections, self.occurrences)
 
 
-def _checked(functions: Mapping[str, VariableFunction] | None) -> dict[str, VariableFunction]:
+def _copy_functions(
+    functions: Mapping[str, VariableFunction] | None,
+) -> dict[str, VariableFunction]:
     own = dict(functions or {})
     check_functions(own)
     return own
@@ -417,86 +418,38 @@ def _as_titles(titles: Iterable[str]) -> list[str]:
     return [titles] if isinstance(titles, str) else list(titles)
 
 
-# -- Files of prompts -----------------------------------------------------------------------------
-
-
-"""Largest source that `PromptFile.load` reads unless told otherwise."""
-
+# -- Reading files, and writing compiled ones -----------------------------------------------------
 
 _COMPILED_GROWTH = 32
-
-
 """So many times as large may a compiled file be: constants are filled in there."""
-
 
 _FORMS: dict[str, CompiledForm] = {".json": "json", ".bytes": "binary"}
 
 
-class Limits(NamedTuple):
-    """What may be read: how many bytes, and below which folder (None: anywhere)."""
-
-    max_bytes: int
-    base: Path | None
-
-
-def digest(data: bytes) -> str:
-    """Return the hash that tells sources apart."""
-    return sha256(data).hexdigest()
-
-
-def form_of(path: Path) -> CompiledForm:
-    """Return the compiled form that goes by the path's suffix.
-
-    Raises:
-        ConfigError: If it is another suffix; so a source is never overwritten by mistake.
-    """
-    form = _FORMS.get(path.suffix.lower())
-    if form is None:
-        suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in _FORMS.items())
-        msg = f"{path}: the name of a compiled prompt ends in {suffixes}"
-        raise ConfigError(msg)
-    return form
-
-
-def parse_source(text: str, name: str, own: Collection[str]) -> ParsedPrompt:
-    """Parse a source; `own` are the functions of it alone."""
-    parsed = parse_prompt(text, name=name, functions={*own, *registered_functions()})
-    examples = diagnose_examples(
-        text.removeprefix("\ufeff"),
-        name=name,
-        metadata=parsed.metadata,
-        sections=parsed.sections,
-    )
-    found = sorted((*parsed.diagnostics, *examples), key=lambda one: (one.line, one.column))
-    return parsed._replace(diagnostics=tuple(found))
-
-
-def load_file(
-    path: Path, own: Collection[str], limits: Limits, *, strict: bool
-) -> tuple[ParsedPrompt, Source]:
+def _load_file(
+    path: Path, own: Collection[str], max_bytes: int, base: str | Path | None, *, strict: bool
+) -> tuple[ParsedPrompt, PromptSource]:
     """Read a file, source or compiled; arguments and errors as in `PromptFile.load`."""
     name = str(path)
-    place = path if limits.base is None else _confined(path, limits.base)
-    data = _limited(place, name, limits.max_bytes)
-    compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * limits.max_bytes)
+    place = path if base is None else _confine(path, Path(base))
+    data = _read_bytes(place, name, max_bytes)
+    compiled = read_compiled(data, name, max_bytes=_COMPILED_GROWTH * max_bytes)
     if compiled is None:
-        return parse_source(_decode(data, name), name, own), Source(path.name, digest(data))
+        return _parse_source(_decode(data, name), name, own), PromptSource(
+            path.name, sha256(data).hexdigest()
+        )
     prompt, source = compiled
-    stale = _stale(source, place, name, "error" if strict else "warning")
-    missing = _missing(prompt, {*own, *registered_functions()}, name)
+    stale = _find_stale(source, place, name, "error" if strict else "warning")
+    missing = _find_missing(prompt, {*own, *registered_functions()}, name)
     return prompt._replace(diagnostics=(*stale, *missing, *prompt.diagnostics)), source
 
 
-def _missing(prompt: ParsedPrompt, known: Collection[str], name: str) -> list[Diagnostic]:
-    """Return an error for each function that a compiled prompt needs and nobody has."""
-    places = (place for found in prompt.occurrences.values() for place in found)
-    return [
-        Diagnostic("error", f"there is no function '{function}' here", 1, 1, name=name)
-        for function in sorted({place.function_name for place in places} - set(known))
-    ]
+def _parse_source(text: str, name: str, own: Collection[str]) -> ParsedPrompt:
+    """Parse a source; `own` are the functions of it alone."""
+    return parse_prompt(text, name=name, functions={*own, *registered_functions()})
 
 
-def _confined(path: Path, base: Path) -> Path:
+def _confine(path: Path, base: Path) -> Path:
     """Return the file's place below `base`, symbolic links followed."""
     if path.is_absolute() or path.drive or ".." in path.parts:
         msg = f"{path}: only relative paths without '..' are loaded from the folder {base}"
@@ -508,7 +461,7 @@ def _confined(path: Path, base: Path) -> Path:
     return place
 
 
-def _limited(place: Path, name: str, max_bytes: int) -> bytes:
+def _read_bytes(place: Path, name: str, max_bytes: int) -> bytes:
     is_compiled = place.suffix.lower() in _FORMS
     most = max_bytes * _COMPILED_GROWTH if is_compiled else max_bytes
     with place.open("rb") as file:
@@ -522,36 +475,56 @@ def _limited(place: Path, name: str, max_bytes: int) -> bytes:
     return data
 
 
-def _stale(source: Source, place: Path, name: str, level: Level) -> list[Diagnostic]:
-    beside = place.parent / source.name
-    # The name comes from the file, which may come from anywhere: it must not lead elsewhere.
-    if not source.sha256 or beside.name != source.name or beside.parent != place.parent:
-        return []
-    if beside.is_symlink() or not beside.is_file() or _hash_of(beside) == source.sha256:
-        return []
-    message = f"'{source.name}' beside it has changed since this was compiled; compile it again"
-    return [Diagnostic(level, message, 1, 1, name=name)]
-
-
-def _hash_of(path: Path) -> str:
-    with path.open("rb") as file:
-        found = sha256()
-        while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
-
-
 def _decode(data: bytes, path: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         findings = Findings(path, data.decode("utf-8", "replace").removeprefix("\ufeff"))
         position = len(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
-        findings.error(f"a prompt file is UTF-8 text, and this is not: {error.reason}", position)
-        raise findings.in_order()[0].to_error() from error
+        findings.add_error(
+            f"a prompt file is UTF-8 text, and this is not: {error.reason}", position
+        )
+        raise findings.sort()[0].to_error() from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def _find_stale(source: PromptSource, place: Path, name: str, level: Level) -> list[Diagnostic]:
+    beside = place.parent / source.name
+    # The name comes from the file, which may come from anywhere: it must not lead elsewhere.
+    if not source.sha256 or beside.name != source.name or beside.parent != place.parent:
+        return []
+    if beside.is_symlink() or not beside.is_file():
+        return []
+    with beside.open("rb") as file:
+        if file_digest(file, "sha256").hexdigest() == source.sha256:
+            return []
+    message = f"'{source.name}' beside it has changed since this was compiled; compile it again"
+    return [Diagnostic(level, message, 1, 1, name=name)]
+
+
+def _find_missing(prompt: ParsedPrompt, known: Collection[str], name: str) -> list[Diagnostic]:
+    """Return an error for each function that a compiled prompt needs and nobody has."""
+    places = (place for found in prompt.occurrences.values() for place in found)
+    return [
+        Diagnostic("error", f"there is no function '{function}' here", 1, 1, name=name)
+        for function in sorted({place.function_name for place in places} - set(known))
+    ]
+
+
+def _find_form(path: Path) -> CompiledForm:
+    """Return the compiled form that goes by the path's suffix.
+
+    Raises:
+        ConfigError: If it is another suffix; so a source is never overwritten by mistake.
+    """
+    form = _FORMS.get(path.suffix.lower())
+    if form is None:
+        suffixes = " or ".join(f"{suffix} ({form})" for suffix, form in _FORMS.items())
+        msg = f"{path}: the name of a compiled prompt ends in {suffixes}"
+        raise ConfigError(msg)
+    return form
+
+
+def _write_whole(path: Path, data: bytes) -> None:
     """Write a file so that others see all of it or what was there before.
 
     Raises:
@@ -568,16 +541,13 @@ def write_whole(path: Path, data: bytes) -> None:
         raise
 
 
-# -- r"""A parsed prompt file back to a prompt file's text, in one canonical form -----------------
-
+# -- Back to a prompt file's text, in one canonical form ------------------------------------------
 
 _MARKS = re.compile(r"\{+|_{2,}|/?\*+/?|/{2,}")
-
-
 """What may mean something in a line; all of it is quoted in a line that needs quotes at all."""
 
 
-def write_prompt(prompt: ParsedPrompt) -> str:
+def _write_prompt(prompt: ParsedPrompt) -> str:
     """Return a text that `parse_prompt` reads as the same prompt, diagnostics apart.
 
     Raises:
@@ -590,10 +560,10 @@ def write_prompt(prompt: ParsedPrompt) -> str:
         "Const": prompt.constants,
         "Var": prompt.variable_definitions,
     }
-    blocks = [_special(title, fields) for title, fields in special.items() if fields]
+    blocks = [_write_special(title, fields) for title, fields in special.items() if fields]
     for title, body in prompt.sections.items():
-        lines = _body_lines(body, prompt.occurrences.get(title, ()), filler)
-        blocks.append("\n".join([_title(title), *lines, ""]))
+        lines = _write_body(body, prompt.occurrences.get(title, ()), filler)
+        blocks.append("\n".join([_write_title(title), *lines, ""]))
     text = "\n".join(blocks)
     _check(prompt, text)
     return text
@@ -609,20 +579,20 @@ def _check(prompt: ParsedPrompt, text: str) -> None:
         raise ConfigError(msg)
 
 
-def _special(title: str, fields: Mapping[str, str]) -> str:
-    lines = [_plain_or_quoted(f"- {key} = {value}") for key, value in fields.items()]
+def _write_special(title: str, fields: Mapping[str, str]) -> str:
+    lines = [_quote_if_needed(f"- {key} = {value}") for key, value in fields.items()]
     return "\n".join([f"__* {title} *__", *lines, ""])
 
 
-def _title(title: str) -> str:
+def _write_title(title: str) -> str:
     line = f"__ {title} __"
     is_title = read_title(line) == title and unquote(title) == title and not is_starred(title)
     if is_title and _is_plain(line):
         return line
-    return f"__ {_quoted(title)} __"
+    return f"__ {_quote(title)} __"
 
 
-def _body_lines(text: str, occurrences: Iterable[Occurrence], filler: Filler) -> list[str]:
+def _write_body(text: str, occurrences: Iterable[Occurrence], filler: Filler) -> list[str]:
     """Return the lines of a section; placeholders of variables are written as they stand."""
     lines: list[str] = []
     ahead = list(reversed(list(occurrences)))
@@ -633,32 +603,32 @@ def _body_lines(text: str, occurrences: Iterable[Occurrence], filler: Filler) ->
         while ahead and ahead[-1].end <= end:
             name, start, stop = ahead.pop()
             inside.append(Occurrence(name, start - offset, stop - offset))
-        lines.append(_body_line(line, inside, filler))
+        lines.append(_write_line(line, inside, filler))
         offset = end + 1
     return lines
 
 
-def _body_line(line: str, occurrences: list[Occurrence], filler: Filler) -> str:
+def _write_line(line: str, occurrences: list[Occurrence], filler: Filler) -> str:
     is_text = _is_plain(line) and read_title(line) is None
     if is_text and ("{{" not in line or filler.fill(line) == (line, occurrences)):
         return line
     parts: list[str] = []
     behind = 0
     for _, start, end in occurrences:
-        parts += [_quoted(line[behind:start]), line[start:end]]
+        parts += [_quote(line[behind:start]), line[start:end]]
         behind = end
-    return "".join([*parts, _quoted(line[behind:])])
+    return "".join([*parts, _quote(line[behind:])])
 
 
-def _plain_or_quoted(line: str) -> str:
-    return line if _is_plain(line) and unquote(line) == line else _quoted(line)
+def _quote_if_needed(line: str) -> str:
+    return line if _is_plain(line) and unquote(line) == line else _quote(line)
 
 
 def _is_plain(line: str) -> bool:
     """Tell whether nothing in the line opens, closes or is a comment."""
     findings = Findings("", line)
-    return not find_comments(line, findings) and not findings.in_order()
+    return not find_comments(line, findings) and not findings.sort()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return _MARKS.sub(lambda mark: f'{{{{"{mark.group()}"}}}}', text)

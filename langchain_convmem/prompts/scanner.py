@@ -19,15 +19,11 @@ from langchain_convmem.prompts.diagnostics import Findings
 from langchain_convmem.prompts.variables import QUOTED
 
 Range: TypeAlias = tuple[int, int]
-
-
 """Positions of a piece of the text in code points, half-open."""
 
 
 # Without groups: with them, the search for the first character of a mark takes ten times as long.
 _MARK = re.compile(rf"{QUOTED.pattern}|://[^ \t\r\n]*|//[^\r\n]*|/\*|\*/")
-
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -39,7 +35,7 @@ class Line(NamedTuple):
         start: Position of the first of them in the source.
         pieces: If comments were taken out, pairs for each piece left: where it starts in `text`,
             and its position in the source.
-        end: Position behind the line and its line end.
+        end: Position after the line and its line end.
     """
 
     text: str
@@ -47,8 +43,8 @@ class Line(NamedTuple):
     pieces: tuple[tuple[int, int], ...]
     end: int
 
-    def at(self, offset: int) -> int:
-        """Return the source position of `text[offset]`; just behind the end is allowed."""
+    def locate(self, offset: int) -> int:
+        """Return the source position of `text[offset]`; just after the end is allowed."""
         if not self.pieces:
             return self.start + offset
         piece = bisect_right(self.pieces, offset, key=itemgetter(0)) - 1
@@ -68,8 +64,8 @@ class Line(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Source position of the first character that is no white space."""
-        return self.at(len(self.text) - len(self.text.lstrip()))
+        """Source position of the first character that is not white space."""
+        return self.locate(len(self.text) - len(self.text.lstrip()))
 
 
 def find_comments(text: str, findings: Findings) -> list[Range]:
@@ -86,22 +82,22 @@ def find_comments(text: str, findings: Findings) -> list[Range]:
             _note_glued(text, start, start + 2, findings)
             comments.append((start, position))
         elif kind == "/*" and position <= last_close:
-            position = _block_end(text, start, findings)
+            position = _find_block_end(text, start, findings)
             comments.append((start, position))
         elif kind == "/*" and not is_open:
             is_open = True
-            findings.error("this comment is not closed by '*/'; it stays in the text", start)
+            findings.add_error("this comment is not closed by '*/'; it stays in the text", start)
         elif kind == "*/":
-            findings.warning("'*/' closes no comment; it stays in the text", start)
+            findings.add_warning("'*/' closes no comment; it stays in the text", start)
     return comments
 
 
-def _block_end(text: str, start: int, findings: Findings) -> int:
+def _find_block_end(text: str, start: int, findings: Findings) -> int:
     body = start + 2
     close = text.index("*/", body)
     nested = text.find("/*", body, close)
     if nested >= 0:
-        findings.error("comments cannot be nested: the first '*/' ends the comment", nested)
+        findings.add_error("comments cannot be nested: the first '*/' ends the comment", nested)
     _note_glued(text, start, close + 2, findings)
     return close + 2
 
@@ -111,7 +107,7 @@ def _note_glued(text: str, start: int, end: int, findings: Findings) -> None:
     after = text[end : end + 1]
     if before.isalnum() and after.strip():
         message = "a comment starts inside a word here; it is taken out of the text"
-        findings.info(f'{message}; {{{{"//"}}}} would write it there', start)
+        findings.add_info(f'{message}; {{{{"//"}}}} would write it there', start)
 
 
 def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
@@ -119,7 +115,7 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
     ahead = deque(comments)
     pieces: list[Range] = []
     begin = 0
-    for end, behind in _line_ends(text):
+    for end, behind in _find_line_ends(text):
         while ahead and ahead[0][0] < end:
             opened, closed = ahead.popleft()
             pieces.append((begin, opened))
@@ -130,20 +126,20 @@ def read_lines(text: str, comments: Iterable[Range]) -> Iterator[Line]:
             yield Line(text[begin:end], begin, (), behind)
         else:
             pieces.append((begin, end))
-            line = _joined(text, [piece for piece in pieces if piece[0] < piece[1]], behind)
+            line = _join_line(text, [piece for piece in pieces if piece[0] < piece[1]], behind)
             if line.text.strip():
                 yield line
             pieces = []
         begin = behind
 
 
-def _line_ends(text: str) -> Iterator[Range]:
+def _find_line_ends(text: str) -> Iterator[Range]:
     for newline in _LINE_END.finditer(text):
         yield newline.span()
     yield len(text), len(text)
 
 
-def _joined(text: str, pieces: list[Range], end: int) -> Line:
+def _join_line(text: str, pieces: list[Range], end: int) -> Line:
     texts = [text[begin:stop] for begin, stop in pieces]
     offsets = accumulate((len(piece) for piece in texts), initial=0)
     starts = [begin for begin, _ in pieces]
@@ -155,12 +151,10 @@ def _joined(text: str, pieces: list[Range], end: int) -> Line:
 
 
 SUMMARY_TITLE_KEY = "*MessageSummaryTitle*"
-
-
 """Key of the Meta section whose value is the title over a conversation's summary."""
 
 
-def heading(title: str | None) -> str:
+def format_heading(title: str | None) -> str:
     """Return the line over a section, with its line end; nothing for None."""
     return "" if title is None else f"**{title}:**\n"
 

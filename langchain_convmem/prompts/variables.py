@@ -1,6 +1,7 @@
-"""Run-time variables: functions without arguments, known by name, called whenever they are needed.
+"""Variables of prompt files: the functions behind them, and where `{{ name }}` stands in a text.
 
-A variable function is foreign code: whatever it raises is caught here, at one place, and recorded.
+A variable function takes no arguments, is known by name, and is called whenever its value is
+needed. It is foreign code: whatever it raises is caught here, at one place, and recorded.
 """
 
 from __future__ import annotations
@@ -18,23 +19,13 @@ from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError
 
 VariableFunction: TypeAlias = Callable[[], str] | Callable[[], Awaitable[str]]
-
-
 """Returns the text that takes the place of a variable; called anew for every render."""
 
-
 Failed: TypeAlias = Callable[[str, Exception], None]
-
-
 """Is told the name of a variable function, and what it raised."""
 
-
 F = TypeVar("F", bound=VariableFunction)
-
-
 _LOG = logging.getLogger(__name__)
-
-
 _REGISTRY: dict[str, VariableFunction] = {}
 
 
@@ -82,13 +73,14 @@ def check_functions(functions: Mapping[str, VariableFunction]) -> None:
     """Refuse what cannot serve as variable functions.
 
     Raises:
-        ConfigError: If a name is no identifier, or its function needs an argument or is none.
+        ConfigError: If a name is not an identifier, or what it names cannot be called without
+            arguments.
     """
     for name, function in functions.items():
         if not name.isidentifier():
-            msg = f"{name!r} is no name for a variable function: use letters, digits and '_'"
+            msg = f"{name!r} is not a name for a variable function: use letters, digits and '_'"
             raise ConfigError(msg)
-        if not callable(function) or not _takes_nothing(function):
+        if not callable(function) or not _needs_nothing(function):
             msg = (
                 f"the variable function {name!r} must be a function that can be called without "
                 f"arguments, got {function!r}"
@@ -102,7 +94,7 @@ def _is_asynchronous(function: VariableFunction) -> bool:
     )
 
 
-def overridden(
+def combine_functions(
     functions: Mapping[str, VariableFunction], own: Mapping[str, VariableFunction] | None
 ) -> Mapping[str, VariableFunction]:
     """Return the functions with those of one call in front.
@@ -116,7 +108,7 @@ def overridden(
     return {**functions, **own}
 
 
-def _takes_nothing(function: VariableFunction) -> bool:
+def _needs_nothing(function: VariableFunction) -> bool:
     try:
         inspect.signature(function).bind()
     except TypeError:
@@ -153,11 +145,11 @@ def evaluate_steps(
             TypeError if it returns no string.
     """
     found = {name: functions.get(name, _REGISTRY.get(name)) for name in names}
-    yield Step(partial(_refuse_asynchronous, found), _no_refusal)
+    yield Step(partial(_refuse_asynchronous, found), _refuse_nothing)
     values: dict[str, str] = {}
     for name, function in found.items():
         try:
-            values[name] = _text(name, (yield _call(name, function)))
+            values[name] = _require_text(name, (yield _call(name, function)))
         except Exception as error:
             if strict:
                 raise
@@ -179,7 +171,7 @@ def _refuse_asynchronous(functions: Mapping[str, VariableFunction | None]) -> No
             raise ConfigError(msg)
 
 
-async def _no_refusal() -> None:
+async def _refuse_nothing() -> None:
     """Asynchronous runs take functions of both kinds."""
 
 
@@ -189,10 +181,10 @@ def _call(name: str, function: VariableFunction | None) -> Step:
         raise LookupError(msg)
     if _is_asynchronous(function):
         return Step(function, cast("Callable[[], Awaitable[str]]", function))
-    return Step(function, partial(asyncio.to_thread, _in_thread, function))
+    return Step(function, partial(asyncio.to_thread, _call_in_thread, function))
 
 
-def _in_thread(function: VariableFunction) -> Any:
+def _call_in_thread(function: VariableFunction) -> Any:
     try:
         return function()
     except StopIteration as stop:
@@ -200,7 +192,7 @@ def _in_thread(function: VariableFunction) -> Any:
         raise RuntimeError("a variable function raised StopIteration") from stop
 
 
-def _text(name: str, value: object) -> str:
+def _require_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         msg = f"variable function {name!r} must return a string, got {type(value).__name__}"
         raise TypeError(msg)
@@ -219,20 +211,13 @@ def get_time() -> str:
     return time.strftime("%H:%M:%S")
 
 
-# -- r"""`{{ name }}` in a text, and the cleaning of white space ----------------------------------
-
+# -- `{{ name }}` in a text, and the cleaning of white space --------------------------------------
 
 MAX_FILLED = 1 << 24
-
-
 """Code points that constants may fill into one file: a small file cannot grow without limit."""
 
-
 QUOTED = re.compile(r'\{\{[ \t]*"[^"\s](?:[^"\r\n]*[^"\s])?"[ \t]*\}\}')
-
-
 """Quoted text; it starts and ends with a visible character, so it cannot undo cleaning."""
-
 
 _BLANK_RUN = re.compile(r"[ \t]+")
 
@@ -243,7 +228,7 @@ class Placeholder(NamedTuple):
     Attributes:
         name: The name; of quoted text, with the quotes.
         start: First code point, an opening brace.
-        end: One behind the last closing brace.
+        end: One after the last closing brace.
         quoted: The text that stands between quotes; empty if it is a name.
     """
 
@@ -259,7 +244,7 @@ class Occurrence(NamedTuple):
     Attributes:
         function_name: The function whose value goes there.
         start: First code point, an opening brace.
-        end: One behind the last closing brace.
+        end: One after the last closing brace.
     """
 
     function_name: str
@@ -275,7 +260,7 @@ def clean_name(text: str) -> str:
 def clean_lines(lines: Iterable[str]) -> str:
     """Return the lines as a section's text: indentation kept, other white space tokens saved.
 
-    Runs of blanks and tabs behind the first visible character become one blank, white space at
+    Runs of blanks and tabs after the first visible character become one blank, white space at
     line ends goes, and so do blank lines at both ends; several blank lines become one.
     """
     cleaned: list[str] = []
@@ -317,7 +302,7 @@ def find_placeholders(text: str) -> Iterator[Placeholder]:
         start = text.find("{{", close + 2)
 
 
-def open_placeholder(line: str) -> int:
+def find_open_placeholder(line: str) -> int:
     """Return the offset of a `{{` that is not closed on its line, or -1."""
     behind = 0
     for placeholder in find_placeholders(line):
@@ -357,16 +342,16 @@ class Filler:
         occurrences: list[Occurrence] = []
         behind = length = 0
         for placeholder in find_placeholders(text):
-            value, inner = self._value(placeholder, text)
+            value, inner = self._look_up(placeholder, text)
             lead = text[behind : placeholder.start]
             length += len(lead)
-            occurrences += [_moved(occurrence, length) for occurrence in inner]
+            occurrences += [_shift(occurrence, length) for occurrence in inner]
             parts += [lead, value]
             length += len(value)
             behind = placeholder.end
         return "".join([*parts, text[behind:]]), occurrences
 
-    def _value(self, placeholder: Placeholder, text: str) -> tuple[str, list[Occurrence]]:
+    def _look_up(self, placeholder: Placeholder, text: str) -> tuple[str, list[Occurrence]]:
         """Return what takes the placeholder's place."""
         name, start, end, quoted = placeholder
         if quoted:
@@ -382,7 +367,7 @@ class Filler:
         return written, []
 
 
-def _moved(occurrence: Occurrence, by: int) -> Occurrence:
+def _shift(occurrence: Occurrence, by: int) -> Occurrence:
     function_name, start, end = occurrence
     return Occurrence(function_name, start + by, end + by)
 

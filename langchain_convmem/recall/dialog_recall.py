@@ -1,11 +1,12 @@
-"""`DialogRecall`: what finds dialog lines, wherever their vectors stand."""
+"""`DialogRecall`: finds dialog lines, wherever their vectors are kept."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, Unpack
 
 from langchain_convmem.effects import Steps, arun, run
 from langchain_convmem.protocols import MessageLog
@@ -18,31 +19,15 @@ from langchain_convmem.recall.options import (
 )
 from langchain_convmem.recall.settings import RecallSettings
 from langchain_convmem.records import Owner, Recall, ThreadKey
-from langchain_convmem.views.drafts import Drafting
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-__all__ = ["DialogRecall", "EmbedderUse", "Progress"]
-
-Progress = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 """Called with how many segments are indexed and how many there are to index."""
 
-
-class EmbedderUse(NamedTuple):
-    """What embeds the lines of an owner.
-
-    Attributes:
-        embeddings: The embedder.
-        segments: How many segments their lines have; None where nobody counts.
-        pending: How many of these wait to be embedded, and are found by their words.
-        problems: What keeps lines from being embedded, one sentence each.
-    """
-
-    embeddings: Embeddings
-    segments: int | None = None
-    pending: int = 0
-    problems: tuple[str, ...] = ()
+QueryHook: TypeAlias = Callable[[str], str]
+"""Gets a question before it is searched for, and returns what to search for; blank for nothing."""
 
 
 class DialogRecall(ABC):
@@ -57,6 +42,18 @@ class DialogRecall(ABC):
     """What embeds lines and questions."""
     settings: RecallSettings
     """What counts where a call says nothing."""
+
+    query_hooks: tuple[QueryHook, ...] = ()
+    """What each question passes first, in this order."""
+
+    def bind_query_hook(self, hook: QueryHook) -> Self:
+        """Return this recall, over the same indexes, with a hook that each question passes first.
+
+        Where the hook leaves nothing of a question, nothing is found.
+        """
+        recall = copy(self)
+        recall.query_hooks = (hook, *self.query_hooks)
+        return recall
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return itself: copies of what holds a recall share its indexes."""
@@ -87,7 +84,20 @@ class DialogRecall(ABC):
     ) -> Steps[Recall]:
         """Return the steps of a recall, for `run` or `arun` or as part of a longer job."""
         request = checked_request(owner, query, self.settings, **options)
+        if self.query_hooks:
+            request = self._pass_hooks(request)
+        if not request.wish.query:
+            return (yield from self.silent_steps(request))
         return (yield from self.answer_steps(request))
+
+    def _pass_hooks(self, request: Request) -> Request:
+        """Return a request with what the hooks leave of its question; empty where that is blank."""
+        query, before = request.wish.query, request.wish.before
+        for hook in self.query_hooks:
+            query = hook(query) if query.strip() else ""
+            before = hook(before) if before and before.strip() else None
+        wish = replace(request.wish, query=query if query.strip() else "", before=before)
+        return request._replace(wish=wish)
 
     def buffer_steps(
         self,
@@ -149,69 +159,24 @@ class DialogRecall(ABC):
         """Have what was just stored of an owner embedded soon; does nothing where none waits."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """End what goes on behind; another recall may start it again. Idempotent."""
+        """End the work in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
         """Return the steps that drop what the log has forgotten of an owner; they raise nothing."""
 
 
-class CarefulRecall(DialogRecall):
-    """A recall that asks the write hook about each question; otherwise as the one it is made of."""
+class EmbedderUse(NamedTuple):
+    """What embeds the lines of an owner.
 
-    def __init__(self, inner: DialogRecall, drafting: Drafting) -> None:
-        """Put the hook of `drafting` in front of `inner`."""
-        self.inner = inner
-        self.log = inner.log
-        self.embeddings = inner.embeddings
-        self.settings = inner.settings
-        self._drafting = drafting
+    Attributes:
+        embeddings: The embedder.
+        segments: How many segments their lines have; None where nobody counts.
+        pending: How many of these wait to be embedded, and are found by their words.
+        problems: What keeps lines from being embedded, one sentence each.
+    """
 
-    def __repr__(self) -> str:
-        return f"CarefulRecall({self.inner!r})"
-
-    def answer_steps(self, request: Request) -> Steps[Recall]:
-        """Return the steps of a recall; where the hook leaves nothing to ask, it finds nothing."""
-        query = self._drafting.question(request.wish.query)
-        if not query.strip():
-            return (yield from self.inner.silent_steps(request))
-        before = request.wish.before
-        before = None if before is None else self._drafting.question(before)
-        asked = request._replace(wish=replace(request.wish, query=query, before=before))
-        return (yield from self.inner.answer_steps(asked))
-
-    def silent_steps(self, request: Request) -> Steps[Recall]:
-        """Return the steps of an answer without a question."""
-        return self.inner.silent_steps(request)
-
-    def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead."""
-        return self.inner.refresh(owner, progress)
-
-    async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead, without blocking the event loop."""
-        return await self.inner.arefresh(owner, progress)
-
-    def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew after a change of the embedder."""
-        return self.inner.reindex(owner, progress)
-
-    async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew, without blocking the event loop."""
-        return await self.inner.areindex(owner, progress)
-
-    def embedder_of(self, owner: Owners) -> EmbedderUse:
-        """Return what embeds the lines of an owner."""
-        return self.inner.embedder_of(owner)
-
-    def embed_behind(self, owner: Owner) -> None:
-        """Have what was just stored embedded behind."""
-        self.inner.embed_behind(owner)
-
-    def close(self) -> None:
-        """End what goes on behind."""
-        self.inner.close()
-
-    def forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that drop what was forgotten."""
-        return self.inner.forgotten_steps(owner)
+    embeddings: Embeddings
+    segments: int | None = None
+    pending: int = 0
+    problems: tuple[str, ...] = ()

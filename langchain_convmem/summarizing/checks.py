@@ -16,26 +16,20 @@ from langchain_convmem.views.summaries import SummaryWindow
 from langchain_convmem.views.tokens import count_text_tokens
 
 _TITLE = "Details, word for word:"
-
-
 _KINDS = ("promise", "id", "date", "number", "name")
-
-
 _ENOUGH_FACTS = 5
-
-
 _MOST_WANTED = 40
 
 
-def facts_of(window: SummaryWindow) -> list[Fact]:
+def list_facts(window: SummaryWindow) -> list[Fact]:
     """Return what the summary of a window must tell, that of the summary before it included."""
     previous = "" if window.previous is None else "\n".join(window.previous.contents)
     told = [Said(line.removeprefix("- ")) for line in previous.splitlines() if line != _TITLE]
-    said = (piece for turn in window.turns for entry in turn.entries for piece in _said_by(entry))
+    said = (piece for turn in window.turns for entry in turn.entries for piece in _list_said(entry))
     return facts_in([*told, *said])
 
 
-def _said_by(entry: Entry) -> list[Said]:
+def _list_said(entry: Entry) -> list[Said]:
     name = None if entry.message is None else entry.message.name
     speaker = name or DEFAULT_SPEAKERS.get(entry.role, "")
     return [Said(text, speaker, entry.position) for text in entry.contents]
@@ -46,13 +40,13 @@ def is_empty_talk(facts: Sequence[Fact], missing: Sequence[Fact]) -> bool:
     return len(facts) >= _ENOUGH_FACTS and len(missing) == len(facts)
 
 
-def most_wanted(missing: Sequence[Fact]) -> tuple[str, ...]:
+def pick_missing(missing: Sequence[Fact]) -> tuple[str, ...]:
     """Return what a summariser is told that it left out: the most telling, in their sentences."""
-    sentences = dict.fromkeys(_as_said(fact) for fact in _by_kind(missing))
+    sentences = dict.fromkeys(_as_said(fact) for fact in _sort_by_kind(missing))
     return tuple(sentences)[:_MOST_WANTED]
 
 
-def _by_kind(facts: Iterable[Fact]) -> list[Fact]:
+def _sort_by_kind(facts: Iterable[Fact]) -> list[Fact]:
     return sorted(facts, key=lambda fact: _KINDS.index(fact.kind))
 
 
@@ -62,7 +56,7 @@ def _as_said(fact: Fact) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """The list behind a summary.
+    """The list of details after a summary.
 
     Attributes:
         text: The list; empty where nothing is listed.
@@ -73,7 +67,7 @@ class Details:
     left: tuple[Fact, ...]
 
 
-def detail_list(missing: Sequence[Fact], reachable: Collection[str], max_tokens: int) -> Details:
+def list_details(missing: Sequence[Fact], reachable: Collection[str], max_tokens: int) -> Details:
     """Return the sentences that tell what is missing, as far as they fit, latest first to go in.
 
     Args:
@@ -86,7 +80,7 @@ def detail_list(missing: Sequence[Fact], reachable: Collection[str], max_tokens:
     left = list(missing)
     untold_ids = {id(fact) for fact in left}
     places = {id(fact): place for place, fact in enumerate(missing)}
-    for fact in sorted(_by_kind(reversed(missing)), key=lambda fact: fact.key in reachable):
+    for fact in sorted(_sort_by_kind(reversed(missing)), key=lambda fact: fact.key in reachable):
         line = f"- {_as_said(fact)}"
         cost = count_text_tokens(f"\n{line}")
         if id(fact) in untold_ids and cost <= room:

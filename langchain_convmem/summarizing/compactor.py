@@ -1,8 +1,9 @@
-"""Compacting a thread: plan, summarise, check, commit. Nothing is written before all is well.
+"""`Compactor`: plans a summary, has it written, checks it and commits it.
 
 A failure at any point leaves the thread as it was. What is said while a summariser works stays
-whole, behind the summary; what is undone, replaced or forgotten meanwhile makes the summary stale,
-and it is not written.
+whole, after the summary; what is undone, replaced or forgotten meanwhile makes the summary stale,
+and it is not written. Leases keep all threads, loops and processes at one summary at a time;
+background jobs run compactions outside a turn.
 """
 
 from __future__ import annotations
@@ -14,23 +15,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from langchain_convmem.effects import Steps, step
 from langchain_convmem.errors import StaleWindowError, SummaryError
 from langchain_convmem.ids import new_ulid, now_ms
 from langchain_convmem.protocols import MessageLog, Summarizer, ThreadState
 from langchain_convmem.records import Entry, StateDocument, ThreadKey
-from langchain_convmem.summarizing.checks import detail_list
+from langchain_convmem.summarizing.checks import list_details
 from langchain_convmem.summarizing.planning import (
     ROLLED,
-    Plan,
+    SummaryPlan,
     SummarySettings,
     make_plan,
-    remade_plan,
+    make_plan_again,
 )
-from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, Written, written_steps
+from langchain_convmem.summarizing.summarizers import PROMPT_VERSION, WrittenSummary, write_steps
 from langchain_convmem.views.drafts import Drafting
 from langchain_convmem.views.facts import Fact
 from langchain_convmem.views.summaries import (
@@ -40,17 +40,11 @@ from langchain_convmem.views.summaries import (
     summary_draft,
 )
 
-ReadThread: TypeAlias = "Callable[[ThreadKey], Steps[Sequence[Entry]]]"
-
-
+ReadThread: TypeAlias = Callable[[ThreadKey], Steps[Sequence[Entry]]]
 """Reads the entries of a thread that its next view needs, by position."""
 
-
-Findable: TypeAlias = "Callable[[ThreadKey, Sequence[Fact]], Steps[list[bool]]]"
-
-
-"""Tells which facts recall finds by the sentence that they were said in."""
-
+Findable: TypeAlias = Callable[[ThreadKey, Sequence[Fact]], Steps[list[bool]]]
+"""Says which facts recall finds by the sentence that they were said in."""
 
 _logger = logging.getLogger("langchain_convmem")
 
@@ -97,14 +91,14 @@ class Compactor:
         Raises:
             LogError: If the log cannot be read or written.
         """
-        if (yield from self._planned_on_top(key, force=force)) is None:
+        if (yield from self._plan_on_top(key, force=force)) is None:
             return SummaryReport(key=key, outcome="not_due")
-        make = _MakePlan(partial(self._planned, key, force=force), is_forced=force)
-        return (yield from self._under_lease(key, make, self.summarizer))
+        by, planning = self.summarizer, self._plan(key, force=force)
+        return (yield from self._compact_under_lease(key, planning, by, even_resting=force))
 
     def is_due_steps(self, key: ThreadKey) -> Steps[bool]:
         """Return whether there is something to compact in a thread now."""
-        return (yield from self._planned_on_top(key, force=False)) is not None
+        return (yield from self._plan_on_top(key, force=False)) is not None
 
     def redo_steps(self, key: ThreadKey, by: Summarizer | None = None) -> Steps[SummaryReport]:
         """Write the live summary of a thread anew, of what it covers; see `compact_steps`.
@@ -113,36 +107,44 @@ class Compactor:
             key: The thread.
             by: Writes it; by default who writes the others.
         """
-        make = _MakePlan(partial(self._remade, key), is_forced=True)
-        return (yield from self._under_lease(key, make, by or self.summarizer))
-
-    def _remade(self, key: ThreadKey) -> Steps[Plan | None]:
-        entries: list[Entry] = yield step(self._log, "entries", key)
-        return remade_plan(key, entries)
+        by = by or self.summarizer
+        planning = self._plan_again(key)
+        return (yield from self._compact_under_lease(key, planning, by, even_resting=True))
 
     # -- plan ------------------------------------------------------------------------------------
 
-    def _planned_on_top(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
+    def _plan_on_top(self, key: ThreadKey, *, force: bool) -> Steps[SummaryPlan | None]:
         """Return the plan of a summary on top of the live one, which takes the live part alone."""
         entries = yield from self._read(key)
         return make_plan(key, entries, self.settings, force=force)
 
-    def _planned(self, key: ThreadKey, *, force: bool) -> Steps[Plan | None]:
-        plan = yield from self._planned_on_top(key, force=force)
+    def _plan(self, key: ThreadKey, *, force: bool) -> Steps[SummaryPlan | None]:
+        plan = yield from self._plan_on_top(key, force=force)
         every_so_many = self.settings.rebuild_every
         if plan is None or not every_so_many or plan.rolled < every_so_many:
             return plan
         entries: list[Entry] = yield step(self._log, "entries", key)
         return make_plan(key, entries, self.settings, force=force, rebuild=True)
 
-    def _under_lease(self, key: ThreadKey, make: _MakePlan, by: Summarizer) -> Steps[SummaryReport]:
-        lease = yield from self._leases.take(key, even_resting=make.is_forced)
+    def _plan_again(self, key: ThreadKey) -> Steps[SummaryPlan | None]:
+        entries: list[Entry] = yield step(self._log, "entries", key)
+        return make_plan_again(key, entries)
+
+    def _compact_under_lease(
+        self,
+        key: ThreadKey,
+        planning: Steps[SummaryPlan | None],
+        by: Summarizer,
+        *,
+        even_resting: bool,
+    ) -> Steps[SummaryReport]:
+        lease = yield from self._leases.take(key, even_resting=even_resting)
         if lease is None:
             return SummaryReport(key=key, outcome="busy")
         try:
             # Planned under the lease: another one may have compacted the thread before.
-            plan = yield from make.steps()
-            report = yield from self._carried_out(lease, plan, by)
+            plan = yield from planning
+            report = yield from self._execute(lease, plan, by)
         except BaseException as error:
             # Whoever was cancelled, or stopped by a signal, learned nothing about the summariser.
             ended: Ended = "failed" if isinstance(error, Exception) else "stopped"
@@ -154,15 +156,17 @@ class Compactor:
 
     # -- summarise, check, commit ----------------------------------------------------------------
 
-    def _carried_out(self, lease: Lease, plan: Plan | None, by: Summarizer) -> Steps[SummaryReport]:
+    def _execute(
+        self, lease: Lease, plan: SummaryPlan | None, by: Summarizer
+    ) -> Steps[SummaryReport]:
         key = lease.key
         if plan is None or plan.window.is_empty:
             return SummaryReport(key=key, outcome="not_due")
         try:
-            written = yield from written_steps(by, plan.window, self.settings)
-            pieces, report = yield from self._checked(key, written)
+            written = yield from write_steps(by, plan.window, self.settings)
+            pieces, report = yield from self._check(key, written)
             report = replace(report, covered=len(plan.window.entry_ids))
-            entry = yield from self._committed(lease, plan, pieces, report, author=by.name)
+            entry = yield from self._commit(lease, plan, pieces, report, author=by.name)
         except StaleWindowError as error:
             return SummaryReport(key=key, outcome="stale", problem=str(error))
         except SummaryError as error:
@@ -170,8 +174,8 @@ class Compactor:
             return SummaryReport(key=key, outcome="failed", problem=str(error))
         return replace(report, summary=entry)
 
-    def _checked(
-        self, key: ThreadKey, written: Written
+    def _check(
+        self, key: ThreadKey, written: WrittenSummary
     ) -> Steps[tuple[tuple[str, ...], SummaryReport]]:
         """Return the pieces of a summary, and what they tell of what they should."""
         missing = written.missing
@@ -179,7 +183,7 @@ class Compactor:
         if self._findable is not None and missing:
             found = yield from self._findable(key, missing)
         reachable = {fact.key for fact, is_found in zip(missing, found, strict=True) if is_found}
-        details = detail_list(missing, reachable, self.settings.facts_tokens)
+        details = list_details(missing, reachable, self.settings.facts_tokens)
         lost = tuple(fact.text for fact in details.left if fact.key not in reachable)
         report = SummaryReport(
             key=key,
@@ -194,10 +198,10 @@ class Compactor:
         pieces = (written.text, details.text) if details.text else (written.text,)
         return pieces, report
 
-    def _committed(
+    def _commit(
         self,
         lease: Lease,
-        plan: Plan,
+        plan: SummaryPlan,
         pieces: Sequence[str],
         report: SummaryReport,
         *,
@@ -225,10 +229,10 @@ class Compactor:
         record = {"summary": report.to_record(plan.rolled)}
         draft = replace(draft, metadata=replace(draft.metadata, aux=record))
         [added] = yield step(self._log, "append", lease.key, [draft])
-        yield from self._kept(plan.window, added)
+        yield from self._check_kept(plan.window, added)
         return cast("Entry", added)
 
-    def _kept(self, window: SummaryWindow, summary: Entry) -> Steps[None]:
+    def _check_kept(self, window: SummaryWindow, summary: Entry) -> Steps[None]:
         """Erase a summary again if what it tells of was erased while it was written.
 
         Raises:
@@ -244,19 +248,7 @@ class Compactor:
             raise
 
 
-class _MakePlan(NamedTuple):
-    """How the plan under a lease is made."""
-
-    steps: Callable[[], Steps[Plan | None]]
-    is_forced: bool
-
-
-# -- What came of an attempt to compact a thread --------------------------------------------------
-
-
 Outcome = Literal["written", "not_due", "busy", "stale", "failed"]
-
-
 """`busy`: another one is at it, or the thread rests after a failure; `stale`: what was summarised
 has changed meanwhile, and nothing was written."""
 
@@ -307,19 +299,13 @@ class SummaryReport:
         }
 
 
-# -- At most one summary of a thread in the making, over all threads, loops and processes ---------
-
+# -- Leases: at most one summary of a thread in the making, over all threads, loops and processes -
 
 Ended = Literal["done", "failed", "stopped"]
-
-
 """How the work under a lease ended. `stopped`: by a cancellation, which tells nothing of the
 summariser; failures before it still count, and the thread does not rest."""
 
-
 _DOCUMENT = "summary:lease"
-
-
 _LONGEST_PAUSE_MS = 3_600_000
 
 
@@ -367,13 +353,13 @@ class Leases:
             self._held.add(key)
         lease = None
         try:
-            lease = yield from self._taken(key, even_resting=even_resting)
+            lease = yield from self._take_free(key, even_resting=even_resting)
         finally:
             if lease is None:
                 self._drop(key)
         return lease
 
-    def _taken(self, key: ThreadKey, *, even_resting: bool) -> Steps[Lease | None]:
+    def _take_free(self, key: ThreadKey, *, even_resting: bool) -> Steps[Lease | None]:
         if self._state is None:
             failures, rests_until = self._resting.get(key, (0, 0))
             is_free = even_resting or rests_until <= self._clock()
@@ -387,13 +373,13 @@ class Leases:
             return None
         lease = Lease(key, int(value.get("failures", 0)))
         lease.version = None if found is None else found.version
-        return lease if (yield from self._written(lease, self._claim(lease))) else None
+        return lease if (yield from self._write(lease, self._claim(lease))) else None
 
     def renew(self, lease: Lease) -> Steps[bool]:
         """Hold the lease anew; say whether it was still held."""
         if self._state is None:
             return True
-        return (yield from self._written(lease, self._claim(lease)))
+        return (yield from self._write(lease, self._claim(lease)))
 
     def give_back(self, lease: Lease, ended: Ended) -> Steps[None]:
         """End the lease; after a failure the thread rests, each time twice as long."""
@@ -407,7 +393,7 @@ class Leases:
             else:
                 # Fails if another one took over meanwhile, who then decides.
                 told = {"holder": "", "failures": failures, "rests_until_ms": rests_until}
-                yield from self._written(lease, told)
+                yield from self._write(lease, told)
         finally:
             self._drop(lease.key)
 
@@ -415,7 +401,7 @@ class Leases:
         until = self._clock() + round(self._settings.lease_s * 1000)
         return {"holder": lease.holder, "until_ms": until, "failures": lease.failures}
 
-    def _written(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
+    def _write(self, lease: Lease, value: dict[str, Any]) -> Steps[bool]:
         written: StateDocument | None = yield step(
             self._state, "set_state", lease.key, _DOCUMENT, value, expected=lease.version
         )
@@ -428,7 +414,7 @@ class Leases:
             self._held.discard(key)
 
 
-# -- Compactions behind the back of the conversation ----------------------------------------------
+# -- Compactions outside a turn -------------------------------------------------------------------
 
 
 class BackgroundJobs:
@@ -456,7 +442,7 @@ class BackgroundJobs:
     def submit(self, key: ThreadKey) -> bool:
         """Have the job done for a thread; say whether it will be.
 
-        A job that waits serves everyone who asks; behind one that runs there is one more.
+        A job that waits serves everyone who asks; after one that runs there is one more.
         """
         with self._lock:
             if self._pid != os.getpid():

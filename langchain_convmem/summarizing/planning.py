@@ -1,53 +1,29 @@
-"""When a thread is compacted, and how much of it: the numbers of a summarizing memory."""
+"""When a thread is compacted, and how much of it: `SummarySettings`, and the plan of a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
-from langchain_core.messages import BaseMessage
-
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.records import Entry, ThreadKey
-from langchain_convmem.views.live import (
-    covered_by,
-    live_entries,
-    live_summary,
-    summary_chain,
-)
-from langchain_convmem.views.summaries import (
-    SummaryWindow,
-    closing_points,
-    said_since,
-    window_of,
-)
+from langchain_convmem.views.live import covered_by, live_entries, live_summary, summary_chain
+from langchain_convmem.views.summaries import SummaryWindow, closing_points, said_since, window_of
 from langchain_convmem.views.tokens import count_tokens
 
 Measure: TypeAlias = Literal["tokens", "messages", "fraction"]
-
-
 """What is counted: tokens, messages, or tokens as a share of the model's window."""
 
-
 Amount: TypeAlias = tuple[Measure, float]
-
-
 """So much of a measure: `("tokens", 6000)`, `("messages", 40)`, `("fraction", 0.6)`."""
 
-
 Clause: TypeAlias = Mapping[Measure, float]
-
-
 """Amounts that must all be reached, by their measure."""
 
-
 Trigger: TypeAlias = Amount | Clause | Sequence[Amount | Clause]
-
-
 """When to compact: an amount, amounts that must all be reached, or a list of which one suffices."""
-
 
 _MEASURES = ("tokens", "messages", "fraction")
 
@@ -64,7 +40,7 @@ class Size:
     tokens: int
     messages: int
 
-    def of(self, measure: str, window_tokens: int) -> float:
+    def measure_in(self, measure: str, window_tokens: int) -> float:
         """Return the size in one measure."""
         if measure == "messages":
             return self.messages
@@ -130,7 +106,7 @@ class SummarySettings:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}")
         clauses = self.clauses
-        _check_amounts("keep", dict([_pair("keep", self.keep)]), self.window_tokens)
+        _check_amounts("keep", dict([_read_pair("keep", self.keep)]), self.window_tokens)
         for clause in clauses:
             _check_amounts("trigger", clause, self.window_tokens)
             self._check_marks(clause)
@@ -142,19 +118,20 @@ class SummarySettings:
         marks = [mark for mark in clause.items() if (mark[0] == "messages") == is_counted]
         if not marks:
             return
-        name, high = max(marks, key=lambda mark: self._size_at(*mark))
-        if self._size_at(name, high) <= self._size_at(measure, low):
+        name, high = max(marks, key=lambda mark: self._convert(*mark))
+        if self._convert(name, high) <= self._convert(measure, low):
+            trigger, keep = self._describe(name, high), self._describe(measure, low)
             msg = (
-                f"trigger {self._told(name, high)} must be above keep {self._told(measure, low)}: "
-                "the more room between them, the rarer a compaction"
+                f"trigger {trigger} must be above keep {keep}: the more room between them, the "
+                "rarer a compaction"
             )
             raise ConfigError(msg)
 
-    def _size_at(self, measure: str, amount: float) -> float:
+    def _convert(self, measure: str, amount: float) -> float:
         """Return an amount in messages or tokens."""
         return amount * self._window if measure == "fraction" else amount
 
-    def _told(self, measure: str, amount: float) -> str:
+    def _describe(self, measure: str, amount: float) -> str:
         tokens = f" ({round(amount * self._window)} tokens)" if measure == "fraction" else ""
         return f"{measure}={amount!r}{tokens}"
 
@@ -171,7 +148,7 @@ class SummarySettings:
         if not isinstance(trigger, Sequence) or isinstance(trigger, str) or not trigger:
             raise ConfigError(f"trigger must be an amount, a dict or a list of them: {trigger!r}")
         return [
-            dict(one) if isinstance(one, Mapping) else dict([_pair("trigger", one)])
+            dict(one) if isinstance(one, Mapping) else dict([_read_pair("trigger", one)])
             for one in trigger
         ]
 
@@ -179,7 +156,7 @@ class SummarySettings:
     def trigger_tokens(self) -> int | None:
         """From how many tokens on a compaction is due, however few messages; None if from none."""
         marks = [
-            max(self._size_at(*mark) for mark in clause.items())
+            max(self._convert(*mark) for mark in clause.items())
             for clause in self.clauses
             if "messages" not in clause
         ]
@@ -188,21 +165,21 @@ class SummarySettings:
     def is_due(self, size: Size) -> bool:
         """Return whether a conversation of this size is to be compacted."""
         return any(
-            all(size.of(name, self._window) >= amount for name, amount in clause.items())
+            all(size.measure_in(name, self._window) >= amount for name, amount in clause.items())
             for clause in self.clauses
         )
 
     def is_small(self, size: Size) -> bool:
         """Return whether a conversation of this size may stay whole."""
         measure, amount = self.keep
-        return size.of(measure, self._window) <= amount
+        return size.measure_in(measure, self._window) <= amount
 
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)  # noqa: PLR2004
 
 
-def _pair(name: str, value: Any) -> tuple[str, float]:
+def _read_pair(name: str, value: Any) -> tuple[str, float]:
     if not _is_pair(value):
         raise ConfigError(f'{name} must look like ("tokens", 6000), got {value!r}')
     return value[0], value[1]
@@ -224,20 +201,14 @@ def _check_amounts(name: str, amounts: Mapping[str, Any], window_tokens: int | N
             raise ConfigError(msg)
 
 
-# -- What to compact: from the entries of a thread to the window of its next summary --------------
-
+# -- From the entries of a thread to the window of its next summary -------------------------------
 
 ROLLED = "rolled"
-
-
 """Key of a summary's record: how many summaries since the last that was made of what was said."""
 
 
-TokenCount = Callable[[Sequence[BaseMessage]], int]
-
-
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SummaryPlan:
     """A compaction to be made.
 
     Attributes:
@@ -251,11 +222,6 @@ class Plan:
     is_redone: bool = False
 
 
-def size_of(said: Sequence[Entry], count: TokenCount = count_tokens) -> Size:
-    """Return how large what these entries say is."""
-    return Size(sum(_tokens(entry, count) for entry in said), len(said))
-
-
 def make_plan(
     key: ThreadKey,
     entries: Sequence[Entry],
@@ -263,8 +229,7 @@ def make_plan(
     *,
     force: bool = False,
     rebuild: bool = False,
-    count: TokenCount = count_tokens,
-) -> Plan | None:
+) -> SummaryPlan | None:
     """Return what to compact now; None where nothing is due, or nothing may be covered.
 
     Args:
@@ -275,26 +240,25 @@ def make_plan(
         force: Compact all that may be covered, whatever the marks say.
         rebuild: Cover what was said since the last summary that was not made on top of another
             one's text alone, as it was said.
-        count: Counts the tokens of messages.
     """
     live = live_entries(entries)
     newest = live_summary(live)
     said = said_since(live, newest)
-    if not force and not settings.is_due(size_of(said, count)):
+    if not force and not settings.is_due(measure(said)):
         return None
-    end = _end(said, settings, count, force=force)
+    end = _find_end(said, settings, force=force)
     if not end:
         return None
     if newest is not None and rebuild:
-        base = _firsthand(live, newest)
+        base = _find_firsthand(live, newest)
         left = {entry.id for entry in said[end:]}
         covered = [entry for entry in said_since(live, base) if entry.id not in left]
-        return Plan(window_of(key, entries, covered, base), 0)
-    rolled = 0 if newest is None else rolled_of(newest) + 1
-    return Plan(window_of(key, entries, said[:end], newest), rolled)
+        return SummaryPlan(window_of(key, entries, covered, base), 0)
+    rolled = 0 if newest is None else count_rolled(newest) + 1
+    return SummaryPlan(window_of(key, entries, said[:end], newest), rolled)
 
 
-def remade_plan(key: ThreadKey, entries: Sequence[Entry]) -> Plan | None:
+def make_plan_again(key: ThreadKey, entries: Sequence[Entry]) -> SummaryPlan | None:
     """Return the plan by which the live summary was made; None if there is none.
 
     Args:
@@ -309,21 +273,30 @@ def remade_plan(key: ThreadKey, entries: Sequence[Entry]) -> Plan | None:
     base = chain[1] if len(chain) > 1 else None
     covered = covered_by(live, [newest])
     told = [entry for entry in said_since(live, base) if entry.id in covered]
-    return Plan(window_of(key, entries, told, base), rolled_of(newest), is_redone=True)
+    return SummaryPlan(window_of(key, entries, told, base), count_rolled(newest), is_redone=True)
 
 
-def _tokens(entry: Entry, count: TokenCount) -> int:
-    return 0 if entry.message is None else count([entry.message])
+def measure(said: Sequence[Entry]) -> Size:
+    """Return how large what these entries say is."""
+    return Size(sum(map(_count_tokens, said)), len(said))
 
 
-def _end(
-    said: Sequence[Entry], settings: SummarySettings, count: TokenCount, *, force: bool
-) -> int:
+def count_rolled(summary: Entry) -> int:
+    """Return how many summaries this one builds on since the last made of what was said."""
+    record = summary.metadata.aux.get("summary")
+    return int(record.get(ROLLED, 0)) if isinstance(record, dict) else 0
+
+
+def _count_tokens(entry: Entry) -> int:
+    return 0 if entry.message is None else count_tokens([entry.message])
+
+
+def _find_end(said: Sequence[Entry], settings: SummarySettings, *, force: bool) -> int:
     """Return how many entries to cover: the fewest that leave little enough."""
     points = closing_points(said)
     if force or not points:
         return points[-1] if points else 0
-    covered = list(accumulate((_tokens(entry, count) for entry in said), initial=0))
+    covered = list(accumulate(map(_count_tokens, said), initial=0))
     for point in points:
         rest = Size(covered[-1] - covered[point], len(said) - point)
         if settings.is_small(rest):
@@ -331,13 +304,7 @@ def _end(
     return points[-1]
 
 
-def _firsthand(live: Sequence[Entry], newest: Entry) -> Entry:
+def _find_firsthand(live: Sequence[Entry], newest: Entry) -> Entry:
     """Return the newest summary that was made of what was said; else the oldest there is."""
     chain = summary_chain(live, newest)
-    return next((one for one in chain if not rolled_of(one)), chain[-1])
-
-
-def rolled_of(summary: Entry) -> int:
-    """Return how many summaries this one builds on since the last made of what was said."""
-    record = summary.metadata.aux.get("summary")
-    return int(record.get(ROLLED, 0)) if isinstance(record, dict) else 0
+    return next((one for one in chain if not count_rolled(one)), chain[-1])

@@ -1,6 +1,7 @@
-"""The border to foreign code: any chat model, Runnable or function that summarises.
+"""Summarisers: any chat model, Runnable or function that summarises, and what it is asked.
 
 Whatever they raise or return becomes a text or a `SummaryError`, here and nowhere else.
+`write_steps` is the way from a window of a conversation to the text of its summary.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from langchain_convmem.effects import Step, Steps
 from langchain_convmem.errors import ConfigError, SummaryError
 from langchain_convmem.protocols import INTERNAL_TAGS, Summarizer
 from langchain_convmem.records import SummaryRequest, ThreadKey, Turn
-from langchain_convmem.summarizing.checks import facts_of, is_empty_talk, most_wanted
+from langchain_convmem.summarizing.checks import is_empty_talk, list_facts, pick_missing
 from langchain_convmem.summarizing.planning import SummarySettings
 from langchain_convmem.views.codec import line_time_ms
 from langchain_convmem.views.facts import Fact, untold
@@ -33,13 +34,9 @@ from langchain_convmem.views.tool_calls import cut_off_reason
 
 _logger = logging.getLogger("langchain_convmem")
 
-
 SummarizerLike = Summarizer | Runnable[Any, Any] | Callable[..., Any]
-
-
 """What may summarise: a `Summarizer`; a chat model or other Runnable, or a plain or async function,
 that gets messages and returns a message or text."""
-
 
 _CONFIG: RunnableConfig = {
     "run_name": "convmem_summary",
@@ -60,7 +57,7 @@ def as_summarizer(value: SummarizerLike) -> Summarizer:
     if isinstance(value, Runnable):
         return ModelSummarizer(value)
     if inspect.iscoroutinefunction(value):
-        return ModelSummarizer(RunnableLambda(partial(_in_own_loop, value), afunc=value))
+        return ModelSummarizer(RunnableLambda(partial(_run_in_own_loop, value), afunc=value))
     if callable(value) and not is_type:
         return ModelSummarizer(RunnableLambda(value))
     msg = (
@@ -70,7 +67,7 @@ def as_summarizer(value: SummarizerLike) -> Summarizer:
     raise ConfigError(msg)
 
 
-def _in_own_loop(function: Callable[..., Coroutine[Any, Any, Any]], asked: Any) -> Any:
+def _run_in_own_loop(function: Callable[..., Coroutine[Any, Any, Any]], asked: Any) -> Any:
     """Call an async function from synchronous code."""
     answer = function(asked)
     try:
@@ -93,7 +90,7 @@ class ModelSummarizer:
             name: What stands with its summaries; by default the name of the model inside.
         """
         self._runnable = runnable
-        self._name = name or _model_name(runnable)
+        self._name = name or _find_model_name(runnable)
 
     @property
     def name(self) -> str:
@@ -105,14 +102,14 @@ class ModelSummarizer:
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return the model's summary; see `Summarizer.summarize`."""
-        return _text_of(self._runnable.invoke(request_messages(request), _CONFIG))
+        return _read_text(self._runnable.invoke(build_messages(request), _CONFIG))
 
     async def asummarize(self, request: SummaryRequest) -> str:
         """Return the model's summary, without blocking the event loop."""
-        return _text_of(await self._runnable.ainvoke(request_messages(request), _CONFIG))
+        return _read_text(await self._runnable.ainvoke(build_messages(request), _CONFIG))
 
 
-def _model_name(runnable: Runnable[Any, Any]) -> str:
+def _find_model_name(runnable: Runnable[Any, Any]) -> str:
     if isinstance(runnable, RunnableSequence):
         models = [part for part in runnable.steps if isinstance(part, BaseLanguageModel)]
         runnable = models[0] if models else runnable.last
@@ -123,7 +120,7 @@ def _model_name(runnable: Runnable[Any, Any]) -> str:
     return type(runnable).__name__
 
 
-def _text_of(answer: Any) -> str:
+def _read_text(answer: Any) -> str:
     if isinstance(answer, str):
         return answer
     if not isinstance(answer, BaseMessage):
@@ -136,7 +133,119 @@ def _text_of(answer: Any) -> str:
     return str(answer.text)
 
 
-def summary_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[str]:
+def called(on_due: Callable[[ThreadKey], object], key: ThreadKey) -> None:
+    """Tell the application that a thread is due; if that fails, the next turn tells it again."""
+    try:
+        on_due(key)
+    except Exception:
+        _logger.exception("could not hand over the compaction of thread %r", key.thread_id)
+
+
+# -- From a window to the text of its summary -----------------------------------------------------
+
+_PROMPT_TOKENS = 400
+"""What a request holds besides transcript and previous summary."""
+
+_TOO_LONG = 2
+"""A summary may be so many times as long as asked for before it is shortened."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSummary:
+    """A summary that was not committed yet.
+
+    Attributes:
+        text: Its text.
+        facts: What it had to tell.
+        missing: What it does not tell.
+        calls: How often the summariser was asked.
+    """
+
+    text: str
+    facts: tuple[Fact, ...]
+    missing: tuple[Fact, ...]
+    calls: int
+
+
+def write_steps(
+    summarizer: Summarizer, window: SummaryWindow, settings: SummarySettings
+) -> Steps[WrittenSummary]:
+    """Return the summary of a window, by as many calls as it takes.
+
+    Raises:
+        SummaryError: If the summariser fails, or tells nothing of what was said.
+    """
+    writer = _Writer(summarizer, settings)
+    facts = tuple(list_facts(window))
+    request = yield from writer.prepare_steps(window)
+    text = yield from writer.ask_steps(request)
+    missing = untold(facts, text)
+    for _ in range(settings.retries):
+        if not missing:
+            break
+        again = yield from writer.ask_steps(replace(request, missing=pick_missing(missing)))
+        left = untold(facts, again)
+        if len(left) < len(missing):
+            text, missing = again, left
+    if is_empty_talk(facts, missing):
+        msg = f"{summarizer.name} told nothing of {len(facts)} facts: {text!r:.80}"
+        raise SummaryError(msg)
+    return WrittenSummary(text, facts, tuple(missing), writer.calls)
+
+
+class _Writer:
+    """Asks a summariser, and counts. Not thread-safe."""
+
+    def __init__(self, summarizer: Summarizer, settings: SummarySettings) -> None:
+        self.calls = 0
+        self._summarizer = summarizer
+        self._settings = settings
+
+    def prepare_steps(self, window: SummaryWindow) -> Steps[SummaryRequest]:
+        """Return the request for a window, after those for its parts if it is too long for one."""
+        previous = "" if window.previous is None else "\n".join(window.previous.contents)
+        whole = self._settings.input_tokens
+        room = max(whole - count_text_tokens(previous) - _PROMPT_TOKENS, whole // 2)
+        lines = read_transcript(window)
+        while True:
+            pieces = split_transcript(lines, room)
+            if len(pieces) == 1:
+                return self._build_request(pieces[0], previous)
+            parts: list[TranscriptLine] = []
+            for piece in pieces:
+                part = yield from self.ask_steps(self._build_request(piece))
+                parts.append(TranscriptLine(f"{part}\n"))
+            self._check_shrinking(parts, lines)
+            lines = parts
+
+    def _build_request(self, transcript: str, previous: str = "") -> SummaryRequest:
+        tokens = self._settings.max_summary_tokens
+        return SummaryRequest(transcript=transcript, previous=previous, max_tokens=tokens)
+
+    def _check_shrinking(self, after: list[TranscriptLine], before: list[TranscriptLine]) -> None:
+        # Not compared with the pieces: days and speakers are told again in each round.
+        if sum(len(line.text) for line in after) >= sum(len(line.text) for line in before):
+            msg = f"{self._summarizer.name} wrote summaries no shorter than what they summarise"
+            raise SummaryError(msg)
+
+    def ask_steps(self, request: SummaryRequest) -> Steps[str]:
+        """Return the summariser's answer; one that is much too long is summarised itself."""
+        text = yield from self._ask_once(request)
+        most = _TOO_LONG * request.max_tokens
+        if count_text_tokens(text) <= most:
+            return text
+        text = yield from self._ask_once(replace(request, transcript=text, previous=""))
+        if count_text_tokens(text) > most:
+            msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
+            raise SummaryError(msg)
+        return text
+
+    def _ask_once(self, request: SummaryRequest) -> Steps[str]:
+        self.calls += 1
+        return (yield from summarize_steps(self._summarizer, request))
+
+
+def summarize_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[str]:
     """Return the text that a summariser writes, without the blanks around it.
 
     Raises:
@@ -157,22 +266,10 @@ def summary_steps(summarizer: Summarizer, request: SummaryRequest) -> Steps[str]
     return answer.strip()
 
 
-def called(on_due: Callable[[ThreadKey], object], key: ThreadKey) -> None:
-    """Tell the application that a thread is due; if that fails, the next turn tells it again."""
-    try:
-        on_due(key)
-    except Exception:
-        _logger.exception("could not hand over the compaction of thread %r", key.thread_id)
-
-
-# -- What a model is asked when it summarises -----------------------------------------------------
-
+# -- What a model is asked ------------------------------------------------------------------------
 
 PROMPT_VERSION = "1"
-
-
 """Stands with every summary; raise it when the words below change."""
-
 
 _INSTRUCTIONS = """\
 You keep the memory of a conversation. Write the summary that takes the place of the transcript, \
@@ -191,16 +288,16 @@ one, report that they did. Write plain text in the main language of the transcri
 {words} words, and nothing besides the summary."""
 
 
-def request_messages(request: SummaryRequest) -> list[BaseMessage]:
+def build_messages(request: SummaryRequest) -> list[BaseMessage]:
     """Return what a chat model gets for a request."""
     # About three quarters of a word to a token, in languages that models write briefly.
     words = max(request.max_tokens * 3 // 4, 10)
     parts = []
     if request.previous:
-        parts.append(_fenced("previous_summary", request.previous))
-    parts.append(_fenced("transcript", request.transcript))
+        parts.append(_fence("previous_summary", request.previous))
+    parts.append(_fence("transcript", request.transcript))
     if request.missing:
-        parts.append(_fenced("missing", "\n".join(f"- {text}" for text in request.missing)))
+        parts.append(_fence("missing", "\n".join(f"- {text}" for text in request.missing)))
         parts.append("An earlier attempt left out what stands under <missing>. Tell all of it.")
     parts.append("Write the summary now.")
     return [
@@ -209,21 +306,22 @@ def request_messages(request: SummaryRequest) -> list[BaseMessage]:
     ]
 
 
-def _fenced(tag: str, text: str) -> str:
-    return f"<{tag}>\n{escaped(text).strip()}\n</{tag}>"
-
-
-# -- What was said, as text that a summariser reads -----------------------------------------------
+def _fence(tag: str, text: str) -> str:
+    return f"<{tag}>\n{escape(text).strip()}\n</{tag}>"
 
 
 _TAGS = re.compile(r"<(?=\s*/?\s*(?:transcript|previous_summary|missing)\b)", re.IGNORECASE)
 
 
+def escape(text: str) -> str:
+    """Return the text with imitations of the tags that fence it defused."""
+    return _TAGS.sub("&lt;", text)
+
+
+# -- The transcript: what was said, as text that a summariser reads -------------------------------
+
 _INDENT = "  "
-
-
 """Before further lines of a text, so that none of them passes for a line of a speaker."""
-
 
 _STYLE = TextStyle(
     tags={"user": "User", "assistant": "Assistant", "tool": "Tool"},
@@ -237,13 +335,8 @@ _STYLE = TextStyle(
 )
 
 
-def escaped(text: str) -> str:
-    """Return the text with imitations of the tags that fence it defused."""
-    return _TAGS.sub("&lt;", text)
-
-
 @dataclass(frozen=True, slots=True)
-class Line:
+class TranscriptLine:
     """What one speaker says in one go.
 
     Attributes:
@@ -257,23 +350,23 @@ class Line:
     day: str = ""
 
 
-def transcript_lines(window: SummaryWindow) -> list[Line]:
+def read_transcript(window: SummaryWindow) -> list[TranscriptLine]:
     """Return what the window's turns say, line by line."""
     return [
-        Line(text, speaker, _day(turn))
+        TranscriptLine(text, speaker, _read_day(turn))
         for turn in window.turns
         for speaker, text in turn_lines(turn, _STYLE)
     ]
 
 
-def _day(turn: Turn) -> str:
+def _read_day(turn: Turn) -> str:
     first = turn.entries[0]
     said_ms = None if first.message is None else line_time_ms(first.message)
     time_ms = first.metadata.timing.get("creation") if said_ms is None else said_ms
     return "" if time_ms is None else day_text(time_ms)
 
 
-def in_pieces(lines: Iterable[Line], max_tokens: int) -> list[str]:
+def split_transcript(lines: Iterable[TranscriptLine], max_tokens: int) -> list[str]:
     """Return the lines joined to as few pieces as hold at most so many tokens each.
 
     The date stands wherever the day changes, so that "yesterday" can be told, and at the beginning
@@ -287,8 +380,8 @@ def in_pieces(lines: Iterable[Line], max_tokens: int) -> list[str]:
     pieces: list[str] = []
     piece, room, shown = "", max_tokens, ""
     for line in lines:
-        date = _short(f"({line.day})\n" if line.day else "", max_tokens)
-        for part in _parts(line, max_tokens - count_text_tokens(date)):
+        date = _drop_if_long(f"({line.day})\n" if line.day else "", max_tokens)
+        for part in _cut_line(line, max_tokens - count_text_tokens(date)):
             text = part if date in ("", shown) else date + part
             if piece and count_text_tokens(text) > room:
                 pieces.append(piece)
@@ -300,10 +393,10 @@ def in_pieces(lines: Iterable[Line], max_tokens: int) -> list[str]:
     return [*pieces, piece] if piece else pieces
 
 
-def _parts(line: Line, max_tokens: int) -> Iterator[str]:
-    """Yield a line in parts, each with a line break behind it."""
+def _cut_line(line: TranscriptLine, max_tokens: int) -> Iterator[str]:
+    """Yield a line in parts, each with a line break after it."""
     text, tag = line.text, ""
-    again = _short(f"{line.speaker}: " if line.speaker else "", max_tokens) or _INDENT
+    again = _drop_if_long(f"{line.speaker}: " if line.speaker else "", max_tokens) or _INDENT
     room = max_tokens - 1  # for the line break
     while count_text_tokens(tag) + count_text_tokens(text) > room:
         fitting = room - count_text_tokens(tag)
@@ -316,115 +409,5 @@ def _parts(line: Line, max_tokens: int) -> Iterator[str]:
     yield f"{tag}{text}\n"
 
 
-def _short(text: str, max_tokens: int) -> str:
+def _drop_if_long(text: str, max_tokens: int) -> str:
     return text if 2 * count_text_tokens(text) < max_tokens else ""
-
-
-# -- From a window to the text of its summary -----------------------------------------------------
-
-
-_PROMPT_TOKENS = 400
-
-
-"""What a request holds besides transcript and previous summary."""
-
-
-_TOO_LONG = 2
-
-
-"""A summary may be so many times as long as asked for before it is shortened."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A summary that was not committed yet.
-
-    Attributes:
-        text: Its text.
-        facts: What it had to tell.
-        missing: What it does not tell.
-        calls: How often the summariser was asked.
-    """
-
-    text: str
-    facts: tuple[Fact, ...]
-    missing: tuple[Fact, ...]
-    calls: int
-
-
-def written_steps(
-    summarizer: Summarizer, window: SummaryWindow, settings: SummarySettings
-) -> Steps[Written]:
-    """Return the summary of a window, by as many calls as it takes.
-
-    Raises:
-        SummaryError: If the summariser fails, or tells nothing of what was said.
-    """
-    writer = _Writer(summarizer, settings)
-    facts = tuple(facts_of(window))
-    request = yield from writer.request_of(window)
-    text = yield from writer.ask(request)
-    missing = untold(facts, text)
-    for _ in range(settings.retries):
-        if not missing:
-            break
-        again = yield from writer.ask(replace(request, missing=most_wanted(missing)))
-        left = untold(facts, again)
-        if len(left) < len(missing):
-            text, missing = again, left
-    if is_empty_talk(facts, missing):
-        msg = f"{summarizer.name} told nothing of {len(facts)} facts: {text!r:.80}"
-        raise SummaryError(msg)
-    return Written(text, facts, tuple(missing), writer.calls)
-
-
-class _Writer:
-    """Asks a summariser, and counts. Not thread-safe."""
-
-    def __init__(self, summarizer: Summarizer, settings: SummarySettings) -> None:
-        self.calls = 0
-        self._summarizer = summarizer
-        self._settings = settings
-
-    def request_of(self, window: SummaryWindow) -> Steps[SummaryRequest]:
-        """Return the request for a window, after those for its parts if it is too long for one."""
-        previous = "" if window.previous is None else "\n".join(window.previous.contents)
-        whole = self._settings.input_tokens
-        room = max(whole - count_text_tokens(previous) - _PROMPT_TOKENS, whole // 2)
-        lines = transcript_lines(window)
-        while True:
-            pieces = in_pieces(lines, room)
-            if len(pieces) == 1:
-                return self._request(pieces[0], previous)
-            parts: list[Line] = []
-            for piece in pieces:
-                part = yield from self.ask(self._request(piece))
-                parts.append(Line(f"{part}\n"))
-            self._check_shrinking(parts, lines)
-            lines = parts
-
-    def _request(self, transcript: str, previous: str = "") -> SummaryRequest:
-        tokens = self._settings.max_summary_tokens
-        return SummaryRequest(transcript=transcript, previous=previous, max_tokens=tokens)
-
-    def _check_shrinking(self, after: list[Line], before: list[Line]) -> None:
-        # Not compared with the pieces: days and speakers are told again in each round.
-        if sum(len(line.text) for line in after) >= sum(len(line.text) for line in before):
-            msg = f"{self._summarizer.name} wrote summaries no shorter than what they summarise"
-            raise SummaryError(msg)
-
-    def ask(self, request: SummaryRequest) -> Steps[str]:
-        """Return the summariser's answer; one that is much too long is summarised itself."""
-        text = yield from self._asked(request)
-        most = _TOO_LONG * request.max_tokens
-        if count_text_tokens(text) <= most:
-            return text
-        text = yield from self._asked(replace(request, transcript=text, previous=""))
-        if count_text_tokens(text) > most:
-            msg = f"{self._summarizer.name} wrote {len(text)} characters, twice; {most} tokens fit"
-            raise SummaryError(msg)
-        return text
-
-    def _asked(self, request: SummaryRequest) -> Steps[str]:
-        self.calls += 1
-        return (yield from summary_steps(self._summarizer, request))

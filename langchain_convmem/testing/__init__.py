@@ -5,6 +5,7 @@ Names load on first use, so that a test of one thing imports nothing of another.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from langchain_convmem._lazy import lazy_names
@@ -58,3 +59,7 @@ _HOMES = {
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+if "pytest" in sys.modules:
+    # Before it is imported: its failing assertions then show their values in the tests of others.
+    sys.modules["pytest"].register_assert_rewrite("langchain_convmem.testing.log_contract")

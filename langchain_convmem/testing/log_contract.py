@@ -1,22 +1,23 @@
-"""`MessageLogContract`: what every message log promises, by value.
+"""`MessageLogContract`: what every message log promises, as tests.
 
-A backend subclasses it in its tests and opens its log::
+A backend subclasses it in its own tests and opens its log::
 
     class TestMyLog(MessageLogContract):
         persistent = True
         several_handles = True
-
         several_processes = True
 
         def make_log(self, tmp_path):
             return partial(MyLog, tmp_path / "log")
+
+Below the class stand the samples it uses (ids, texts and messages that a log must keep exactly)
+and the small functions that speak to a log; tests of a backend's own may use both.
 """
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ from decimal import Decimal
 from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import pytest
 from langchain_core.messages import (
@@ -83,30 +84,58 @@ from langchain_convmem.views.context import context
 from langchain_convmem.views.lines import dialog_lines
 from langchain_convmem.views.live import live_entries
 
-_PARTS = tuple(
-    f"langchain_convmem.testing.log_contract_{part}"
-    for part in (
-        "concurrency",
-        "erasing",
-        "finding",
-        "reading",
-        "state",
-        "transactions",
-        "twice",
-        "writing",
-    )
+ANA = ThreadKey("ana", "t1")
+ANAS_OTHER = ThreadKey("ana", "t2")
+BO = ThreadKey("bo", "t1")
+LONE = ThreadKey(None, "t1")
+EVERY_KEY = (ANA, ANAS_OTHER, BO, LONE, ThreadKey(None, "ana"), ThreadKey("t1", "t1"))
+
+WRITERS = 4
+TIMES = 25
+
+MANY = 250
+"""More ids than some services take in one call."""
+
+_NOTE = "cache:note"
+
+CACHES = ("cache:window", "cache:", "cache:Zoë 🦊 #%\\ ", "cache:cache:", f"cache:{'long' * 200}")
+
+NO_CACHES = (
+    "buffer",
+    "cache",
+    "cache;",
+    "caches:",
+    "Cache:window",
+    "CACHE:",
+    " cache:window",
+    "my cache:window",
+    "cach_:",
+    f"{'long' * 200} cache:",
 )
 
 
-# Before they are imported: failing assertions then show their values in the tests of others too.
-pytest.register_assert_rewrite(*(part for part in _PARTS if part not in sys.modules))
+class ContractLog(MessageLog, ThreadState, Protocol):
+    """What a log must be to be tested."""
 
 
-# -- What every part of the log contract shares ---------------------------------------------------
+OpenLog: TypeAlias = Callable[[], ContractLog]
+"""Opens a handle on the storage of the running test; closed when the test ends."""
 
 
-class ContractPart(ABC):
-    """A part of the contract; see `MessageLogContract` for what a backend declares."""
+class MessageLogContract(ABC):
+    """The tests of a message log; give `make_log` and declare what the log can do.
+
+    What a log does not declare is skipped, and the skip says so. Optional abilities are known by
+    their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
+    `SegmentBuffer` or a `ThreadTransactions` is tested as one.
+
+    Attributes:
+        persistent: Entries outlive the handle: a closed log can be opened again.
+        several_handles: Each call of what `make_log` returns opens another handle on the same
+            storage, as another process would. Without it, every call returns the same log.
+        several_processes: Other processes may write to the storage at the same time; what
+            `make_log` returns can be sent to them.
+    """
 
     persistent: ClassVar[bool] = False
     several_handles: ClassVar[bool] = False
@@ -122,6 +151,21 @@ class ContractPart(ABC):
         Args:
             tmp_path: An empty directory of the running test.
         """
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        """Refuse a backend that rewrites a promise instead of keeping it."""
+        super().__init_subclass__(**kwargs)
+        redefined = sorted(
+            name
+            for name in vars(cls)
+            if name.startswith("test_") and hasattr(MessageLogContract, name)
+        )
+        if redefined:
+            msg = (
+                f"{cls.__name__} overrides the contract tests {', '.join(redefined)}; "
+                "fix the log, or declare what it cannot do with a flag"
+            )
+            raise TypeError(msg)
 
     @pytest.fixture
     def open_log(self, tmp_path: Path) -> Iterator[OpenLog]:
@@ -142,1191 +186,11 @@ class ContractPart(ABC):
         """Return a log that holds nothing."""
         return open_log()
 
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-class ConcurrencyPart(ContractPart):
-    """Many callers, and much to store."""
-
-    def test_writers_in_threads_lose_nothing(self, log: ContractLog) -> None:
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                say_all(log, ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
-
-        _at_once(write)
-        check_writers(log.entries(ANA))
-
-    def test_writers_on_handles_of_their_own_lose_nothing(self, open_log: OpenLog) -> None:
+    def _require_several_handles(self) -> None:
         if not self.several_handles:
             pytest.skip("declared: one handle only")
-        handles = [open_log() for _ in range(WRITERS)]
 
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                say_all(handles[writer], ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
-
-        _at_once(write)
-        for handle in handles:
-            check_writers(handle.entries(ANA))
-
-    def test_writers_in_processes_of_their_own_lose_nothing(self, tmp_path: Path) -> None:
-        if not self.several_processes:
-            pytest.skip("declared: one process only")
-        make = self.make_log(tmp_path)
-        # A fork would share what the parent opened; off a server that opened nothing it does not.
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context(
-            "forkserver" if "forkserver" in methods else "spawn"
-        )
-        together = context.Barrier(WRITERS, timeout=60)
-        processes = [
-            context.Process(target=_write_from_another_process, args=(make, together, writer))
-            for writer in range(WRITERS)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        assert [process.exitcode for process in processes] == [0] * WRITERS
-        log = make()
-        check_writers(log.entries(ANA))
-        check_writers(all_changes(log, ANA.owner, limit=7))
-        log.close()
-
-    def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
-        here, there = open_log(), open_log()
-        one = say(here, ANA, HumanMessage("one", id="m1"))
-        assert there.entries(ANA) == there.find(ANA, ["m1"]) == [one]
-        two = say(there, ANA, HumanMessage("two", id="m2"))
-        assert say(here, ANA, HumanMessage("two", id="m2")) == two
-        assert here.find(ANA, ["m2"]) == here.entries(ANA, last=1) == [two]
-        assert here.entries(ANA, until=two.position) == [one, two]
-        noted = there.annotate(ANA, one.id, attributes=["seen"])
-        assert here.entries(ANA) == [noted, two] == list(here.changes(ANA.owner).entries)
-        assert here.threads("ana") == there.threads("ana")
-        document = here.set_state(ANA, "buffer", [1], expected=None)
-        assert there.get_state(ANA, "buffer") == document
-        assert document is not None
-        assert there.set_state(ANA, "buffer", [2], expected=document.version) is not None
-        assert here.set_state(ANA, "buffer", [3], expected=document.version) is None
-        there.delete_state(ANA, "buffer")
-        assert here.get_state(ANA, "buffer") is None
-
-    def test_a_reader_of_changes_misses_nothing_that_is_being_written(
-        self, log: ContractLog
-    ) -> None:
-        read: list[Entry] = []
-
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                key = (ANA, ANAS_OTHER)[number % 2]
-                say_all(log, key, [f"{writer}-{number} a", f"{writer}-{number} b"])
-
-        with ThreadPoolExecutor(WRITERS) as pool:
-            writers = [pool.submit(write, writer) for writer in range(WRITERS)]
-            cursor, finished = 0, False
-            while not finished:
-                finished = all(writer.done() for writer in writers)
-                page = log.changes(ANA.owner, cursor)
-                read.extend(page.entries)
-                cursor = page.cursor
-            for writer in writers:
-                writer.result()
-        check_writers(read)
-
-    def test_the_same_message_from_several_writers_is_stored_once(self, log: ContractLog) -> None:
-        def write(writer: int) -> None:
-            del writer
-            for number in range(TIMES):
-                say(log, ANA, HumanMessage(f"line {number}", id=f"m{number}"))
-
-        _at_once(write)
-        assert sorted(texts(log.entries(ANA))) == sorted(f"line {n}" for n in range(TIMES))
-
-    def test_annotations_at_once_lose_nothing(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "Hi")
-
-        def write(writer: int) -> None:
-            for number in range(TIMES):
-                mark = f"{writer}-{number}"
-                log.annotate(ANA, entry.id, attributes=[mark], aux={mark: number})
-
-        _at_once(write)
-        [read] = log.entries(ANA)
-        expected = {f"{writer}-{number}" for writer in range(WRITERS) for number in range(TIMES)}
-        assert len(read.metadata.attributes) == len(expected)
-        assert set(read.metadata.attributes) == set(read.metadata.aux) == expected
-
-    def test_one_of_several_writers_of_a_version_wins(self, log: ContractLog) -> None:
-        def count(writer: int) -> None:
-            del writer
-            for _ in range(TIMES):
-                written = None
-                while written is None:
-                    found = log.get_state(ANA, "count")
-                    value, version = (found.value, found.version) if found else (0, None)
-                    written = log.set_state(ANA, "count", value + 1, expected=version)
-
-        _at_once(count)
-        found = log.get_state(ANA, "count")
-        assert found is not None
-        assert found.value == WRITERS * TIMES
-
-    # -- asynchronous twins ---------------------------------------------------------------------
-
-    def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
-        async def scenario() -> None:
-            entries = await log.aappend(ANA, _drafts("one", "two", "three"), durable=False)
-            assert entries == log.entries(ANA) == await log.aentries(ANA)
-            after = entries[0].position
-            assert await log.aentries(ANA, after=after, last=1) == entries[2:]
-            until = entries[1].position
-            assert await log.aentries(ANA, after=after, until=until, last=2) == entries[1:2]
-            ids = [entries[2].id, entries[0].id]
-            assert await log.afind(ANA, ids) == log.find(ANA, ids) == [entries[0], entries[2]]
-            if isinstance(log, OwnerListing):
-                assert await log.aowners() == log.owners() == [ANA.owner]
-            noted = await log.aannotate(
-                ANA, entries[0].id, attributes=["seen"], timing={"llmEnd": 5}, aux={"a": 1}
-            )
-            assert noted == log.entries(ANA)[0]
-            assert noted.metadata.attributes == ("seen",)
-            assert (noted.metadata.timing["llmEnd"], noted.metadata.aux) == (5, {"a": 1})
-            assert await log.athreads("ana") == log.threads("ana")
-            changes = await log.achanges(ANA.owner, after, limit=1)
-            assert changes == log.changes(ANA.owner, after, limit=1)
-            assert changes.entries == (entries[1],)
-            first = await log.aset_state(ANA, "buffer", [1], expected=None)
-            assert first is not None
-            assert await log.aset_state(ANA, "buffer", [2], expected=None) is None
-            assert first == await log.aget_state(ANA, "buffer") == log.get_state(ANA, "buffer")
-            await log.adelete_state(ANA, "buffer")
-            assert log.get_state(ANA, "buffer") is None
-            assert await log.aset_state(ANA, "cache:window", 1, expected=None) is not None
-            receipt = await log.aforget(ANA, [entries[1].id])
-            assert (receipt.entries, receipt.documents) == (1, 1)
-            assert await log.aget_state(ANA, "cache:window") is None
-            assert texts(log.entries(ANA)) == ["one", "three"]
-            assert (await log.aforget(ANA.owner)).entries == 2
-            assert log.entries(ANA) == []
-            await log.aclose()
-            await log.aclose()
-            with pytest.raises(LogClosedError):
-                await log.aentries(ANA)
-            with pytest.raises(LogClosedError):
-                await log.afind(ANA, ["m1"])
-            await log.aclose()
-
-        asyncio.run(scenario())
-
-    def test_other_tasks_run_while_entries_are_appended(self, log: ContractLog) -> None:
-        appends = 50
-
-        async def scenario() -> int:
-            ticks = 0
-
-            async def tick() -> None:
-                nonlocal ticks
-                while True:
-                    ticks += 1
-                    await asyncio.sleep(0)
-
-            ticker = asyncio.create_task(tick())
-            for number in range(appends):
-                await log.aappend(ANA, _drafts(f"line {number}"))
-            ticker.cancel()
-            return ticks
-
-        assert asyncio.run(scenario()) >= appends // 2
-        assert texts(log.entries(ANA)) == [f"line {number}" for number in range(appends)]
-
-    def test_tasks_at_once_lose_nothing(self, log: ContractLog) -> None:
-        async def write(writer: int) -> None:
-            for number in range(TIMES):
-                await log.aappend(ANA, _drafts(f"{writer}-{number} a", f"{writer}-{number} b"))
-
-        async def scenario() -> None:
-            await asyncio.gather(*(write(writer) for writer in range(WRITERS)))
-
-        asyncio.run(scenario())
-        check_writers(log.entries(ANA))
-
-    # -- large things ---------------------------------------------------------------------------
-
-    def test_a_long_thread_comes_back_whole(self, log: ContractLog) -> None:
-        said = [f"{number} " + "ab汉 " * 999 for number in range(350)]
-        say_all(log, ANA, said[:300])
-        say_all(log, ANA, said[300:])
-        assert sum(len(text.encode()) for text in said) > 1_400_000
-        assert texts(log.entries(ANA)) == said
-        assert texts(log.entries(ANA, last=2)) == said[-2:]
-        assert texts(log.changes(ANA.owner).entries) == said
-
-    def test_a_message_of_five_megabytes_comes_back_whole(self, log: ContractLog) -> None:
-        large = "0123456789abcdef" * (5 * 1024 * 1024 // 16)
-        say_all(log, ANA, ["before", AIMessage(large, id="large"), "after"])
-        say(log, ANA, AIMessage(large, id="large"))
-        assert texts(log.entries(ANA)) == ["before", large, "after"]
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-class ErasingPart(ContractPart):
-    """`forget`, and the cache of segments."""
-
-    def test_forgetting_a_thread_leaves_the_others(self, log: ContractLog) -> None:
-        _filled(log)
-        retract(log, ANAS_OTHER, log.entries(ANAS_OTHER)[0].id)
-        before = now_ms()
-        receipt = log.forget(ANAS_OTHER)
-        assert _counts(receipt) == (3, 1, 1)
-        assert before <= receipt.at_ms <= now_ms()
-        assert _remaining(log) == set(EVERY_KEY) - {ANAS_OTHER}
-        assert [info.key for info in log.threads("ana")] == [ANA]
-        assert _counts(log.forget(ANAS_OTHER)) == (0, 0, 0)
-
-    def test_forgetting_a_user_leaves_the_others(self, log: ContractLog) -> None:
-        _filled(log)
-        assert _counts(log.forget(Owner(user_id="ana"))) == (4, 2, 2)
-        assert _remaining(log) == set(EVERY_KEY) - {ANA, ANAS_OTHER}
-        assert log.threads("ana") == []
-        assert log.changes(Owner(user_id="ana")).entries == ()
-        assert _counts(log.forget(Owner(user_id="ana"))) == (0, 0, 0)
-
-    def test_forgetting_a_lone_thread_leaves_the_others(self, log: ContractLog) -> None:
-        _filled(log)
-        assert _counts(log.forget(Owner(thread_id="t1"))) == (2, 1, 1)
-        assert _remaining(log) == set(EVERY_KEY) - {LONE}
-        assert _counts(log.forget(ThreadKey(None, "ana"))) == (2, 1, 1)
-        assert _remaining(log) == set(EVERY_KEY) - {LONE, ThreadKey(None, "ana")}
-
-    def test_forgetting_odd_ids_erases_just_these(self, log: ContractLog) -> None:
-        for odd in ODD_IDS:
-            say(log, ThreadKey("ana", odd), "thread")
-            say(log, ThreadKey(odd, "t1"), "user")
-        for number, odd in enumerate(ODD_IDS, start=1):
-            assert log.forget(ThreadKey("ana", odd)).entries == 1, odd
-            assert log.forget(Owner(user_id=odd)).entries == 1, odd
-            assert len(log.changes(ANA.owner).entries) == len(ODD_IDS) - number
-        assert _counts(log.forget(Owner(user_id="nobody"))) == (0, 0, 0)
-
-    def test_forgetting_entries_leaves_the_rest_of_the_thread(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, ["zero", "one", "two", HumanMessage("three", id="m3"), "four"])
-        say(log, ANAS_OTHER, HumanMessage("three", id="m3"))
-        receipt = log.forget(ANA, [entries[1].id, "m3", "m4", new_ulid(), "", "%"])
-        assert (receipt.entries, receipt.threads) == (2, 0)
-        assert log.entries(ANA) == [entries[0], entries[2], entries[4]]
-        assert texts(log.entries(ANAS_OTHER)) == ["three"]
-        assert log.forget(ANA, [entries[1].id, "m3"]).entries == 0
-        assert log.forget(ANA, []).entries == 0
-        assert say(log, ANA, "five").position > entries[4].position
-
-    def test_forgetting_a_message_erases_every_version(self, log: ContractLog) -> None:
-        for text in ("one", "two", "three"):
-            say(log, ANA, HumanMessage(text, id="m1"))
-        other = say(log, ANA, "other")
-        assert log.forget(ANA, ["m1"]).entries == 3
-        assert texts(log.entries(ANA)) == ["other"]
-        assert say(log, ANA, HumanMessage("three", id="m1")).position > other.position
-        assert live_texts(log, ANA) == ["other", "three"]
-
-    def test_forgetting_an_old_version_leaves_the_new_one_in_its_place(
-        self, log: ContractLog
-    ) -> None:
-        say(log, ANA, "before")
-        say_all(log, ANA, [HumanMessage("secret", id="m1"), AIMessage("reply")], turn="turn")
-        say(log, ANA, "after")
-        say(log, ANA, HumanMessage("harmless", id="m1"))
-        assert log.forget(ANA, [log.entries(ANA)[1].id]).entries == 1
-        assert live_texts(log, ANA) == ["before", "harmless", "reply", "after"]
-
-    def test_a_forgotten_message_can_be_said_anew(self, log: ContractLog) -> None:
-        old = say(log, ANA, HumanMessage("Hi", id="m1"))
-        log.forget(ANA)
-        new = say(log, ANA, HumanMessage("Hi", id="m1"))
-        assert log.entries(ANA) == [new]
-        assert new.id != old.id
-        assert new.position > old.position
-
-    def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: ContractLog) -> None:
-        keys = (ANA, ANAS_OTHER, BO, LONE)
-        for key in keys:
-            say(log, key, "one")
-            for name in (*CACHES, *NO_CACHES):
-                log.set_state(key, name, [name], expected=None)
-        receipt = log.forget(ANA, [log.entries(ANA)[0].id])
-        assert _counts(receipt) == (1, 0, len(CACHES))
-        assert [name for name in CACHES if log.get_state(ANA, name) is not None] == []
-        for key in keys:
-            for name in (*NO_CACHES, *(CACHES if key != ANA else ())):
-                document = log.get_state(key, name)
-                assert document is not None, (key, name)
-                assert document.value == [name]
-        assert _counts(log.forget(ANA)) == (0, 1, len(NO_CACHES))
-        assert _counts(log.forget(ANAS_OTHER)) == (1, 1, len(CACHES) + len(NO_CACHES))
-
-    def test_caches_go_whatever_ids_are_forgotten(self, log: ContractLog) -> None:
-        entry = say(log, ANA, HumanMessage("one", id="m1"))
-        for ids in ([], ["unknown"], [new_ulid(), "m2"]):
-            old = log.set_state(ANA, "cache:window", 1, expected=None)
-            assert old is not None
-            assert _counts(log.forget(ANA, ids)) == (0, 0, 1)
-            assert log.get_state(ANA, "cache:window") is None
-            assert log.set_state(ANA, "cache:window", 2, expected=old.version) is None
-        assert log.entries(ANA) == [entry]
-        log.set_state(ANAS_OTHER, "cache:window", 1, expected=None)
-        assert _counts(log.forget(ANAS_OTHER, ["m1"])) == (0, 0, 1)
-        assert _counts(log.forget(ThreadKey("nobody", "t1"), ["m1"])) == (0, 0, 0)
-
-    def test_caches_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
-        document = log.set_state(ANA, "cache:window", 1, expected=None)
-        entry = say(log, ANA, HumanMessage("frist", id="m1"))
-        log.annotate(ANA, entry.id, attributes=["seen"])
-        say(log, ANA, HumanMessage("first", id="m1"))
-        retract(log, ANA, entry.id, reason="cleared")
-        log.delete_state(ANA, "buffer")
-        assert log.get_state(ANA, "cache:window") == document
-
-    def test_entry_ids_need_their_thread(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "Hi")
-        with pytest.raises(ConfigError):
-            log.forget(ANA.owner, [entry.id])
-        with pytest.raises(ConfigError):
-            log.forget(ANA, entry.id)  # one text is no collection of ids
-        assert log.entries(ANA) == [entry]
-
-    def test_every_forget_raises_the_generation(self, log: ContractLog) -> None:
-        seen = [log.changes(ANA.owner).generation]
-        entry = say(log, ANA, "one")
-        for scope, ids in ((ANA, [entry.id]), (ANAS_OTHER, None), (ANA.owner, None), (ANA, None)):
-            say_all(log, ANA, ["one", "two"])
-            say(log, ANAS_OTHER, "three")
-            before = log.changes(ANA.owner).generation
-            assert before == log.changes(ANA.owner).generation
-            log.forget(scope, ids)
-            seen.append(before)
-            assert log.changes(ANA.owner).generation not in seen
-
-    def test_an_owner_who_starts_again_is_not_taken_for_the_one_before(
-        self, log: ContractLog
-    ) -> None:
-        say_all(log, ANA, ["one", "two"])
-        before = log.changes(ANA.owner)
-        log.forget(ANA.owner)
-        say(log, ANA, "anew")
-        after = log.changes(ANA.owner)
-        assert after.generation != before.generation
-        assert texts(after.entries) == ["anew"]
-        assert texts(log.changes(ANA.owner, before.cursor).entries) == ["anew"]
-
-    def test_another_handle_sees_what_was_forgotten(self, open_log: OpenLog) -> None:
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
-        here, there = open_log(), open_log()
-        entries = say_all(here, ANA, ["one", "two"])
-        here.set_state(ANA, "buffer", 1, expected=None)
-        assert there.entries(ANA) == entries
-        before = there.changes(ANA.owner)
-        assert before.entries == tuple(entries)
-        here.forget(ANA, [entries[0].id])
-        assert there.entries(ANA) == [entries[1]]
-        between = there.changes(ANA.owner)
-        assert between.generation != before.generation
-        there.forget(ANA)
-        assert here.entries(ANA) == []
-        assert here.get_state(ANA, "buffer") is None
-        assert here.changes(ANA.owner).generation not in (before.generation, between.generation)
-
-    # -- segments -------------------------------------------------------------------------------
-
-    def test_segments_are_kept_by_owner_and_fingerprint(self, log: ContractLog) -> None:
-        cache = _cache(log)
-        entries = say_all(log, ANA, ["one", "two"])
-        [alone] = say_all(log, LONE, ["three"])
-        rows = [_segment(entries[0]), _segment(entries[1]), _segment(entries[1], part=1)]
-        cache.save_segments(ANA.owner, "model a", list(reversed(rows)))
-        cache.save_segments(ANA.owner, "model b", rows[:1])
-        cache.save_segments(LONE.owner, "model a", [_segment(alone)])
-        assert cache.load_segments(ANA.owner, "model a") == rows
-        assert cache.load_segments(ANA.owner, "model a", after=entries[0].position) == rows[1:]
-        assert cache.load_segments(ANA.owner, "model b") == rows[:1]
-        assert cache.load_segments(LONE.owner, "model a") == [_segment(alone)]
-        assert cache.load_segments(ANA.owner, "model c") == []
-        assert cache.load_segments(Owner(user_id="nobody"), "model a") == []
-
-    def test_rows_are_overwritten_but_no_vector_is_lost(self, log: ContractLog) -> None:
-        cache = _cache(log)
-        entry = say(log, ANA, "one")
-        cache.save_segments(ANA.owner, "model", [_segment(entry, vector=None)])
-        assert cache.load_segments(ANA.owner, "model") == [_segment(entry, vector=None)]
-        analysed_anew = replace(_segment(entry), terms="parks harbours", analysis=7)
-        cache.save_segments(ANA.owner, "model", [analysed_anew])
-        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
-        cache.save_segments(ANA.owner, "model", [replace(analysed_anew, vector=None)])
-        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
-
-    def test_segments_of_others_or_of_nothing_are_left_out(self, log: ContractLog) -> None:
-        cache = _cache(log)
-        mine, foreign = say(log, ANA, "one"), say(log, BO, "two")
-        nothing = StoredSegment(foreign.position + 99, 0, 0, "words", None)
-        rows = [_segment(foreign), nothing, _segment(mine)]
-        cache.save_segments(ANA.owner, "model", rows)
-        assert cache.load_segments(ANA.owner, "model") == [_segment(mine)]
-        assert cache.load_segments(BO.owner, "model") == []
-        cache.save_segments(Owner(user_id="nobody"), "model", rows)
-        assert cache.load_segments(ANA.owner, "model") == [_segment(mine)]
-
-    def test_rows_of_a_fingerprint_are_deleted_and_no_others(self, log: ContractLog) -> None:
-        cache = _cache(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        bos = say(log, BO, "three")
-        rows = [_segment(one), _segment(two, vector=None)]
-        for fingerprint in ("model b", "model a"):
-            cache.save_segments(ANA.owner, fingerprint, rows)
-        cache.save_segments(ANA.owner, "words alone", [_segment(one, vector=None)])
-        cache.save_segments(BO.owner, "model a", [_segment(bos)])
-        assert cache.segment_fingerprints(ANA.owner) == ["model a", "model b"]
-        assert cache.delete_segments(ANA.owner, "model a") == len(rows)
-        assert cache.delete_segments(ANA.owner, "model a") == 0
-        assert cache.delete_segments(Owner(user_id="nobody"), "model b") == 0
-        assert cache.segment_fingerprints(ANA.owner) == ["model b"]
-        assert cache.segment_fingerprints(Owner(user_id="nobody")) == []
-        assert cache.load_segments(ANA.owner, "model a") == []
-        assert cache.load_segments(ANA.owner, "model b") == rows
-        assert cache.load_segments(ANA.owner, "words alone") == [_segment(one, vector=None)]
-        assert cache.load_segments(BO.owner, "model a") == [_segment(bos)]
-
-    def test_forgetting_erases_segments(self, log: ContractLog) -> None:
-        cache = _cache(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        three = say(log, ANAS_OTHER, "three")
-        for fingerprint in ("model a", "model b"):
-            rows = [_segment(entry, part=part) for entry in (one, two, three) for part in (0, 1)]
-            cache.save_segments(ANA.owner, fingerprint, rows)
-        assert log.forget(ANA, [one.id]).segments == 4
-        left = cache.load_segments(ANA.owner, "model a")
-        assert [row.position for row in left] == [two.position] * 2 + [three.position] * 2
-        assert log.forget(ANAS_OTHER).segments == 4
-        assert log.forget(ANA.owner).segments == 4
-        say(log, ANA, "anew")
-        assert cache.load_segments(ANA.owner, "model a") == []
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-class FindingPart(ContractPart):
-    """Reading a part of a thread, and listing owners."""
-
-    # -- ranges ---------------------------------------------------------------------------------
-
-    def test_ranges_end_at_a_position(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
-        between = say(log, ANAS_OTHER, "elsewhere")
-        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 8)])
-        entries.append(retract(log, ANA, entries[0].id))
-        at = [entry.position for entry in entries]
-        assert log.entries(ANA, until=at[5]) == entries[:6]
-        assert log.entries(ANA, until=at[5] - 1) == entries[:5]
-        assert log.entries(ANA, until=between.position) == entries[:4]
-        assert log.entries(ANA, until=at[8]) == log.entries(ANA, until=at[8] + 10**9) == entries
-        for nowhere in (at[0] - 1, 0, -1):
-            assert log.entries(ANA, until=nowhere) == []
-        assert log.entries(ANAS_OTHER, until=at[8]) == [between]
-        assert log.entries(LONE, until=at[8]) == []
-
-    def test_ranges_have_two_ends(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
-        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 9)])
-        at = [entry.position for entry in entries]
-        assert log.entries(ANA, after=at[1], until=at[5]) == entries[2:6]
-        assert log.entries(ANA, after=at[4], until=at[5]) == entries[5:6]
-        assert log.entries(ANA, after=at[8], until=at[8] + 10**9) == []
-        for end in (at[5], at[4], at[0], 0):
-            assert log.entries(ANA, after=at[5], until=end) == []
-            assert log.entries(ANA, after=at[5], until=end, last=3) == []
-
-    def test_no_number_is_too_large_for_a_range(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(3)])
-        assert log.entries(ANA, after=-(10**30), until=10**30, last=10**30) == entries
-        assert log.entries(ANA, after=10**30) == log.entries(ANA, until=-(10**30)) == []
-        assert log.changes(ANA.owner, -(10**30), limit=10**30).entries == tuple(entries)
-        assert log.changes(ANA.owner, 10**30).entries == ()
-
-    def test_the_latest_of_a_range_are_those_before_its_end(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
-        say(log, ANAS_OTHER, "elsewhere")
-        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 9)])
-        at = [entry.position for entry in entries]
-        assert log.entries(ANA, until=at[5], last=3) == entries[3:6]
-        assert log.entries(ANA, until=at[3], last=1) == entries[3:4]
-        assert log.entries(ANA, until=at[5], last=6) == entries[:6]
-        assert log.entries(ANA, until=at[5], last=99) == entries[:6]
-        assert log.entries(ANA, until=at[5], last=0) == []
-        assert log.entries(ANA, after=at[1], until=at[5], last=2) == entries[4:6]
-        assert log.entries(ANA, after=at[1], until=at[5], last=99) == entries[2:6]
-        assert log.entries(ANA, until=at[8], last=2) == entries[-2:]
-
-    # -- find -----------------------------------------------------------------------------------
-
-    def test_messages_are_found_by_their_own_ids(self, log: ContractLog) -> None:
-        one, _, two, three = say_all(
-            log,
-            ANA,
-            [
-                HumanMessage("one", id="m1"),
-                "without an id",
-                AIMessage("two", id="m2", additional_kwargs={"n": 1}),
-                HumanMessage("three", id="m3"),
-            ],
-        )
-        noted = log.annotate(ANA, two.id, attributes=["seen"])
-        assert log.find(ANA, ["m3", "m1"]) == [one, three]
-        assert log.find(ANA, ("m2",)) == [noted]
-        assert log.find(ANA, {"m1", "m2", "m3"}) == [one, noted, three]
-        assert log.find(ANA, ["m1", "m1", "unknown", ""]) == [one]
-        assert log.find(ANA, ["M1", "m", "m1 ", new_ulid(), "%"]) == []
-        assert log.find(ANA, []) == []
-        [found] = log.find(ANA, ["m2"])
-        assert found.message is not None
-        found.message.additional_kwargs["n"] = "changed by the reader"
-        assert log.find(ANA, ["m2"]) == [noted]
-
-    def test_messages_without_an_id_are_found_by_that_of_their_entry(
-        self, log: ContractLog
-    ) -> None:
-        entries = say_all(log, ANA, ["none", AIMessage("empty", id=""), AIMessage("own", id="m1")])
-        entries += log.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
-        control = retract(log, ANA, entries[0].id)
-        none, empty, own, summary = entries
-        ids = [entry.id for entry in (*entries, control)]
-        assert log.find(ANA, ids) == [none, empty, summary]
-        assert log.find(ANA, [own.id]) == log.find(ANA, [control.id]) == []
-        assert [entry.message_id for entry in entries] == [none.id, empty.id, "m1", summary.id]
-
-    def test_replaced_and_retracted_messages_are_found(self, log: ContractLog) -> None:
-        first = say(log, ANA, HumanMessage("frist", id="m1"))
-        gone = say(log, ANA, HumanMessage("gone", id="m2"))
-        second = say(log, ANA, HumanMessage("first", id="m1"))
-        undo = retract(log, ANA, gone.id)
-        third = say(log, ANA, HumanMessage("first!", id="m1"))
-        assert log.find(ANA, ["m1"]) == [first, second, third]
-        assert log.find(ANA, ["m2", "m1"]) == [first, gone, second, third]
-        assert log.find(ANA, ["m2"]) == [gone]
-        retract(log, ANA, undo.id, third.id)
-        assert log.find(ANA, ["m1", "m2"]) == [first, gone, second, third]
-
-    def test_nothing_of_other_threads_is_found(self, log: ContractLog) -> None:
-        keys = (ANA, ANAS_OTHER, BO, LONE, ThreadKey(None, "ana"), ThreadKey("t1", "t1"))
-        said = {
-            key: say_all(log, key, [HumanMessage(f"of {key}", id="m1"), f"more of {key}"])
-            for key in keys
-        }
-        ids = ["m1", *(more.id for _, more in said.values())]
-        for key in keys:
-            assert log.find(key, ids) == said[key], key
-        assert log.find(ThreadKey("nobody", "t1"), ids) == []
-        assert log.find(ThreadKey("ana", "t3"), ids) == []
-
-    def test_ids_are_found_exactly(self, log: ContractLog) -> None:
-        messages = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
-        entries = say_all(log, ANA, messages)
-        for own, entry in zip(ODD_MESSAGE_IDS, entries, strict=True):
-            assert log.find(ANA, [own]) == [entry], own
-        assert log.find(ANA, ODD_MESSAGE_IDS) == entries
-
-    def test_any_number_of_messages_is_found(self, log: ContractLog) -> None:
-        messages = [HumanMessage(f"line {number}", id=f"m{number}") for number in range(MANY)]
-        entries = say_all(log, ANA, messages)
-        ids = [f"m{number}" for number in range(MANY + 50)]
-        found = log.find(ANA, ids[::-1])
-        assert found == entries
-        assert identical([entry.message for entry in found], messages)
-
-    def test_what_was_forgotten_is_not_found(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [HumanMessage("one", id="m1"), "two", "three"])
-        log.forget(ANA, ["m1", entries[1].id])
-        assert log.find(ANA, ["m1", *(entry.id for entry in entries)]) == [entries[2]]
-        again = say(log, ANA, HumanMessage("one", id="m1"))
-        assert log.find(ANA, ["m1"]) == [again]
-        log.forget(ANA)
-        assert log.find(ANA, ["m1", entries[2].id]) == []
-
-    def test_one_text_is_no_collection_of_message_ids(self, log: ContractLog) -> None:
-        say(log, ANA, HumanMessage("Hi", id="m"))
-        with pytest.raises(ConfigError):
-            log.find(ANA, "m")
-
-    # -- owners ---------------------------------------------------------------------------------
-
-    def test_owners_are_those_who_have_entries(self, log: ContractLog) -> None:
-        listing = _listing(log)
-        assert listing.owners() == []
-        entries = {key: say(log, key, "Hi") for key in (ANA, ANAS_OTHER, BO, LONE)}
-        log.set_state(ThreadKey("cy", "t1"), "buffer", 1, expected=None)
-        log.set_state(ThreadKey(None, "t2"), "buffer", 1, expected=None)
-        owners = listing.owners()
-        assert set(owners) == {ANA.owner, BO.owner, LONE.owner}
-        assert len(owners) == 3
-        retract(log, BO, entries[BO].id, reason="cleared")
-        log.forget(ANA)
-        assert set(listing.owners()) == {ANA.owner, BO.owner, LONE.owner}
-        log.forget(ANAS_OTHER, [entries[ANAS_OTHER].id])
-        assert set(listing.owners()) == {BO.owner, LONE.owner}
-        log.forget(LONE.owner)
-        assert listing.owners() == [BO.owner]
-
-    def test_owners_come_back_as_they_were_named(self, log: ContractLog) -> None:
-        listing = _listing(log)
-        for odd in ODD_IDS:
-            say(log, ThreadKey(odd, "t1"), "of a user")
-            say(log, ThreadKey(None, odd), "of nobody")
-        wanted = {Owner(user_id=odd) for odd in ODD_IDS} | {Owner(thread_id=odd) for odd in ODD_IDS}
-        owners = listing.owners()
-        assert set(owners) == wanted
-        assert len(owners) == len(wanted)
-        for owner in owners:
-            assert texts(log.changes(owner).entries) in (["of a user"], ["of nobody"])
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-class ReadingPart(ContractPart):
-    """Reading and annotating."""
-
-    def test_ranges_are_the_latest_in_order(self, log: ContractLog) -> None:
-        entries = say_all(log, ANA, [f"line {number}" for number in range(9)])
-        say(log, ANAS_OTHER, "elsewhere")
-        middle = entries[4].position
-        assert log.entries(ANA, last=3) == entries[-3:]
-        assert log.entries(ANA, last=9) == log.entries(ANA, last=99) == entries
-        assert log.entries(ANA, last=0) == []
-        assert log.entries(ANA, after=middle) == entries[5:]
-        assert log.entries(ANA, after=middle - 1) == entries[4:]
-        assert log.entries(ANA, after=middle, last=2) == entries[-2:]
-        assert log.entries(ANA, after=middle, last=9) == entries[5:]
-        assert log.entries(ANA, after=entries[-1].position) == []
-
-    # -- threads --------------------------------------------------------------------------------
-
-    def test_threads_are_listed_latest_first(self, log: ContractLog) -> None:
-        first = say(log, ANA, "one")
-        say(log, ANAS_OTHER, "two")
-        assert [info.key for info in log.threads("ana")] == [ANAS_OTHER, ANA]
-        retract(log, ANA, first.id)
-        [latest, _] = log.threads("ana")
-        assert (latest.key, latest.entries) == (ANA, 2)
-        ids = [entry.id for entry in log.entries(ANA)]
-        assert latest.first_ms == ulid_ms(min(ids))
-        assert latest.last_ms == ulid_ms(max(ids))
-
-    def test_threads_of_others_are_not_listed(self, log: ContractLog) -> None:
-        for key in (ANA, BO, LONE, ThreadKey(None, "ana"), ThreadKey("ANA", "t1")):
-            say(log, key, "Hi")
-        assert [info.key for info in log.threads("ana")] == [ANA]
-        assert {info.key for info in log.threads(None)} == {LONE, ThreadKey(None, "ana")}
-        assert log.threads("nobody") == []
-        assert log.threads("t1") == []
-
-    # -- changes --------------------------------------------------------------------------------
-
-    def test_changes_come_in_the_order_of_commits_over_threads(self, log: ContractLog) -> None:
-        for number in range(12):
-            for key in (ANA, BO, ANAS_OTHER, LONE):
-                say_all(log, key, [f"{key.thread_id} {number}", "same"])
-        expected = [
-            text
-            for number in range(12)
-            for thread in ("t1", "t2")
-            for text in (f"{thread} {number}", "same")
-        ]
-        changes = log.changes(ANA.owner)
-        assert texts(changes.entries) == expected
-        assert {entry.key for entry in changes.entries} == {ANA, ANAS_OTHER}
-        for limit in (1, 3, 48, 100):
-            assert all_changes(log, ANA.owner, limit=limit) == list(changes.entries)
-        by_thread = sorted(changes.entries, key=lambda entry: (entry.key.thread_id, entry.position))
-        assert by_thread == log.entries(ANA) + log.entries(ANAS_OTHER)
-
-    def test_changes_behind_a_cursor_are_only_what_came_later(self, log: ContractLog) -> None:
-        say_all(log, ANA, ["one", "two"])
-        seen = log.changes(ANA.owner)
-        assert log.changes(ANA.owner, seen.cursor) == Changes((), seen.cursor, seen.generation)
-        assert log.changes(ANA.owner, seen.cursor, limit=0).cursor == seen.cursor
-        say(log, BO, "not hers")
-        entry = say(log, ANAS_OTHER, "three")
-        mark = retract(log, ANA, entry.id)
-        later = log.changes(ANA.owner, seen.cursor)
-        assert later.entries == (entry, mark)
-        assert later.cursor > seen.cursor
-        assert log.changes(Owner(user_id="nobody")).entries == ()
-
-    def test_lines_are_those_of_the_changes(self, log: ContractLog) -> None:
-        if not isinstance(log, LineSource):
-            pytest.skip("declared: makes entries of all that it reads")
-        messages = [make() for make in SAMPLE_MESSAGES.values()]
-        entries = log.append(ANA, [draft_of(message) for message in messages])
-        log.annotate(ANA, entries[0].id, timing={"creation": 7})
-        say(log, ANAS_OTHER, "elsewhere")
-        say(log, BO, "not hers")
-        retract(log, ANA, entries[1].id)
-        for limit in (1, 7, None):
-            cursor = 0
-            while (page := log.changes(ANA.owner, cursor, limit=limit)).entries:
-                lines = [line for entry in page.entries for line in dialog_lines(entry)]
-                controls = tuple(entry for entry in page.entries if entry.control is not None)
-                found = log.line_changes(ANA.owner, cursor, limit=limit)
-                assert repr(found.lines) == repr(tuple(lines))
-                assert (found.controls, found.cursor) == (controls, page.cursor)
-                assert found.generation == page.generation
-                cursor = page.cursor
-                assert not (found.is_last and log.changes(ANA.owner, cursor).entries)
-            end = log.line_changes(ANA.owner, cursor, limit=limit)
-            assert end == LineChanges((), (), cursor, page.generation)
-
-    def test_a_lone_thread_shares_nothing_with_a_user(self, log: ContractLog) -> None:
-        say(log, LONE, "alone")
-        say(log, ThreadKey("t1", "t1"), "a user of that name")
-        assert texts(log.changes(LONE.owner).entries) == ["alone"]
-        assert texts(log.changes(Owner(user_id="t1")).entries) == ["a user of that name"]
-
-    def test_the_generation_stays_while_nothing_is_forgotten(self, log: ContractLog) -> None:
-        entry = say(log, ANA, "one")
-        generation = log.changes(ANA.owner).generation
-        say(log, ANAS_OTHER, "two")
-        log.annotate(ANA, entry.id, attributes=["seen"])
-        log.set_state(ANA, "buffer", 1, expected=None)
-        log.delete_state(ANA, "buffer")
-        retract(log, ANA, entry.id, reason="cleared")
-        assert log.changes(ANA.owner).generation == generation
-
-    # -- annotate -------------------------------------------------------------------------------
-
-    def test_annotations_add_to_what_is_there(self, log: ContractLog) -> None:
-        message = AIMessage("Hi", id="m1", additional_kwargs={"n": 1})
-        metadata = Metadata(attributes=("hardcoded",), timing={"llmStart": 1}, aux={"a": 1, "b": 2})
-        draft = Draft(role="assistant", message=message, contents=("Hi",), metadata=metadata)
-        other, entry = log.append(ANA, [Draft(role="user", message=HumanMessage("x")), draft])
-        log.annotate(ANA, entry.id, attributes=["seen", "seen"], timing={"playStart": 2})
-        returned = log.annotate(
-            ANA, entry.id, attributes=["late"], timing={"llmStart": 3}, aux={"b": (3,), "c": None}
-        )
-        [same, read] = log.entries(ANA)
-        assert same == other
-        assert returned == read == log.changes(ANA.owner).entries[1]
-        assert read.metadata.attributes == ("hardcoded", "seen", "seen", "late")
-        creation = entry.metadata.timing["creation"]
-        assert read.metadata.timing == {"creation": creation, "llmStart": 3, "playStart": 2}
-        assert identical(read.metadata.aux, {"a": 1, "b": (3,), "c": None})
-        assert (read.message, read.contents, read.turn_id) == (message, ("Hi",), entry.turn_id)
-        assert (read.id, read.position) == (entry.id, entry.position)
-
-    def test_only_an_entry_of_the_thread_can_be_annotated(self, log: ContractLog) -> None:
-        entry = say(log, ANA, HumanMessage("Hi", id="m1"))
-        for key, entry_id in (
-            (ANA, new_ulid()),
-            (ANA, "m1"),
-            (ANA, ""),
-            (ANAS_OTHER, entry.id),
-            (LONE, entry.id),
-        ):
-            with pytest.raises(LogError):
-                log.annotate(key, entry_id, attributes=["seen"])
-        with pytest.raises(InvalidMessageError, match="client"):
-            log.annotate(ANA, entry.id, aux={"client": object()})
-        assert log.entries(ANA) == [entry]
-        assert log.entries(ANAS_OTHER) == []
-
-
-# -- The log contract: small documents beside a thread, with compare-and-set ----------------------
-
-
-class StatePart(ContractPart):
-    """`ThreadState`."""
-
-    def test_a_document_is_written_over_just_the_version_that_was_read(
-        self, log: ContractLog
-    ) -> None:
-        assert log.get_state(ANA, "buffer") is None
-        assert log.set_state(ANA, "buffer", ["too early"], expected=1) is None
-        assert log.get_state(ANA, "buffer") is None
-        first = log.set_state(ANA, "buffer", ["a"], expected=None)
-        assert first is not None
-        assert log.get_state(ANA, "buffer") == first
-        assert log.set_state(ANA, "buffer", ["too late"], expected=None) is None
-        second = log.set_state(ANA, "buffer", ["a", "b"], expected=first.version)
-        assert second is not None
-        assert second.version != first.version
-        assert log.set_state(ANA, "buffer", ["stale"], expected=first.version) is None
-        assert log.get_state(ANA, "buffer") == second
-        assert second.value == ["a", "b"]
-
-    def test_a_deleted_document_is_gone_with_its_version(self, log: ContractLog) -> None:
-        log.delete_state(ANA, "buffer")
-        first = log.set_state(ANA, "buffer", 1, expected=None)
-        log.delete_state(ANA, "buffer")
-        log.delete_state(ANA, "buffer")
-        assert log.get_state(ANA, "buffer") is None
-        again = log.set_state(ANA, "buffer", 1, expected=None)
-        assert first is not None
-        assert again is not None
-        assert log.set_state(ANA, "buffer", 2, expected=first.version) is None
-        assert log.get_state(ANA, "buffer") == again
-
-    def test_documents_are_kept_apart_by_thread_and_name(self, log: ContractLog) -> None:
-        keys = [ThreadKey(user, odd) for odd in ODD_IDS for user in (None, "ana")]
-        names = ["buffer", "Buffer", "buffer ", "b%", "🦊"]
-        for key in keys:
-            for name in names:
-                log.set_state(key, name, [key.user_id, key.thread_id, name], expected=None)
-        for key in keys:
-            for name in names:
-                found = log.get_state(key, name)
-                assert found is not None
-                assert found.value == [key.user_id, key.thread_id, name]
-        log.delete_state(LONE, "buffer")
-        assert log.get_state(ThreadKey("ana", "s"), "buffer") is not None
-
-    def test_documents_come_back_exactly_and_unshared(self, log: ContractLog) -> None:
-        value: dict[str, Any] = {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
-        written = log.set_state(ANA, "buffer", value, expected=None)
-        value["n"].append("changed by the writer")
-        assert written is not None
-        for document in (written, log.get_state(ANA, "buffer"), log.get_state(ANA, "buffer")):
-            assert document is not None
-            assert identical(
-                document.value, {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
-            )
-            document.value["n"].append("changed by a reader")
-
-    def test_a_document_that_cannot_be_kept_is_refused(self, log: ContractLog) -> None:
-        with pytest.raises(InvalidMessageError):
-            log.set_state(ANA, "buffer", {"client": object()}, expected=None)
-        assert log.get_state(ANA, "buffer") is None
-
-    def test_documents_are_no_entries(self, log: ContractLog) -> None:
-        log.set_state(ANA, "buffer", 1, expected=None)
-        assert log.entries(ANA) == []
-        assert log.threads("ana") == []
-        assert log.changes(ANA.owner).entries == ()
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-class TransactionsPart(ContractPart):
-    """`ThreadTransactions` and `SegmentBuffer`."""
-
-    # -- reading --------------------------------------------------------------------------------
-
-    def test_a_document_says_what_is_read_with_it(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        one, two, three, four = say_all(log, ANA, ["one", "two", "three", "four"])
-        say(log, LONE, "elsewhere")
-        written = log.set_state(ANA, _NOTE, [one.position, three.position], expected=None)
-
-        def stretches(document: StateDocument | None) -> list[tuple[int, int | None]]:
-            assert document is not None
-            first, floor = document.value
-            return [(first - 1, first), (floor, None)]
-
-        assert at_once.read_thread(ANA, _NOTE, stretches) == (written, [one, four])
-        all_of_it = at_once.read_thread(ANA, "none", lambda _: [(0, None)])
-        assert all_of_it == (None, [one, two, three, four])
-        assert at_once.read_thread(ANA, _NOTE, lambda _: []) == (written, [])
-        assert at_once.read_thread(LONE, _NOTE, lambda found: [] if found else [(0, 0)]) == (
-            None,
-            [],
-        )
-
-    def test_what_changed_since_is_read_as_it_is(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-
-        def read() -> list[Entry]:
-            return at_once.read_thread(ANA, _NOTE, lambda _: [(0, None)])[1]
-
-        first = say(log, ANA, "one")
-        second = say(log, ANA, "two")
-        assert read() == [first, second]
-        noted = log.annotate(ANA, first.id, attributes=["seen"])
-        mark = retract(log, ANA, second.id)
-        assert read() == [noted, second, mark]
-        log.forget(ANA, [first.id])
-        assert read() == [second, mark]
-        log.forget(ANA)
-        assert read() == []
-        again = say(log, ANA, "one")
-        assert read() == [again]
-
-    # -- writing --------------------------------------------------------------------------------
-
-    def test_a_plan_sees_what_is_there_and_is_appended(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        old = say(log, ANA, HumanMessage("one", id="m1"))
-        asked, both = say_all(log, ANA, ["two", HumanMessage("three", id="m3")])
-        seen: list[Entry] = []
-
-        def plan(there: Sequence[Entry]) -> list[Draft]:
-            seen[:] = there
-            return [_reply(f"{len(there)} read"), _reply("and one more")]
-
-        found = at_once.append_planned(
-            ANA, plan, after=old.position, message_ids=["m3", "m1", "unknown"]
-        )
-        assert seen == [old, asked, both]
-        assert texts(found) == ["3 read", "and one more"]
-        assert log.entries(ANA, after=both.position) == found
-        at_once.append_planned(ANA, plan, after=found[0].position)
-        assert seen == [found[1]]
-
-    def test_equal_messages_are_planned_once(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        [first] = at_once.append_planned(ANA, lambda _: [_reply("one", "m1")], after=0)
-        assert at_once.append_planned(ANA, lambda _: [_reply("one", "m1")], after=0) == [first]
-        assert log.entries(ANA) == [first]
-
-    def test_a_plan_that_fails_or_is_empty_writes_no_entry(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        asked = say(log, ANA, "one")
-
-        def fail(_: Sequence[Entry]) -> list[Draft]:
-            raise ArithmeticError
-
-        note = CacheDraft(_NOTE, [1], None)
-        with pytest.raises(ArithmeticError):
-            at_once.append_planned(ANA, fail, after=0, documents=[note])
-        assert log.get_state(ANA, _NOTE) is None
-        assert at_once.append_planned(ANA, lambda _: [], after=0) == []
-        assert log.entries(ANA) == [asked]
-
-    def test_caches_are_written_beside_if_nobody_was_faster(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-
-        def say_with(*documents: CacheDraft) -> None:
-            at_once.append_planned(ANA, lambda _: [_reply("said")], after=0, documents=documents)
-
-        say_with(CacheDraft(_NOTE, ["first"], None), CacheDraft("cache:other", {}, 7))
-        first = log.get_state(ANA, _NOTE)
-        assert first is not None
-        assert first.value == ["first"]
-        assert log.get_state(ANA, "cache:other") is None
-        say_with(CacheDraft(_NOTE, ["too late"], None))
-        assert log.get_state(ANA, _NOTE) == first
-        say_with(CacheDraft(_NOTE, ["second"], first.version))
-        second = log.get_state(ANA, _NOTE)
-        assert second is not None
-        assert second.value == ["second"]
-        assert len(log.entries(ANA)) == 3
-
-    def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
-        handles = [open_log() for _ in range(4)] if self.several_handles else [open_log()]
-        logs = [_transactions(handle) for handle in handles]
-
-        def count(there: Sequence[Entry]) -> list[Draft]:
-            return [_reply(str(len(there)))]
-
-        with ThreadPoolExecutor(8) as pool:
-            for number in range(40):
-                pool.submit(logs[number % len(logs)].append_planned, ANA, count, after=0)
-        assert texts(handles[0].entries(ANA)) == [str(number) for number in range(40)]
-
-    def test_transactions_have_asynchronous_twins(self, log: ContractLog) -> None:
-        at_once = _transactions(log)
-        append = partial(at_once.aappend_planned, ANA, lambda there: [_reply(str(len(there)))])
-
-        async def calls() -> tuple[list[Entry], list[Entry]]:
-            [first] = await append(after=0, documents=[CacheDraft(_NOTE, 1, None)])
-            [second] = await append(after=0, message_ids=["unknown"])
-            document, read = await at_once.aread_thread(ANA, _NOTE, lambda _: [(0, None)])
-            assert document is not None
-            return [first, second], read
-
-        appended, read = asyncio.run(calls())
-        assert texts(appended) == ["0", "1"]
-        assert read == appended == log.entries(ANA)
-
-    # -- rows that wait -------------------------------------------------------------------------
-
-    def test_rows_that_wait_are_read_as_if_they_were_written(self, log: ContractLog) -> None:
-        buffer, cache = _buffer(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        cache.save_segments(ANA.owner, "model", [_row(one)])
-        buffer.keep_segments(ANA.owner, "model", [_row(two), _row(one, "harbour", None)])
-        expected = [_row(one, "harbour"), _row(two)]
-        assert cache.load_segments(ANA.owner, "model") == expected
-        assert cache.load_segments(ANA.owner, "model", after=one.position) == [_row(two)]
-        assert cache.load_segments(ANA.owner, "other") == []
-        assert cache.load_segments(LONE.owner, "model") == []
-        assert cache.segment_fingerprints(ANA.owner) == ["model"]
-        buffer.keep_segments(ANA.owner, "other", [_row(one)])
-        say(log, ANA, "three")
-        assert cache.load_segments(ANA.owner, "model") == expected
-        assert cache.delete_segments(ANA.owner, "other") == 1
-
-    def test_rows_that_wait_are_written_with_the_next_entry_or_at_close(
-        self, open_log: OpenLog
-    ) -> None:
-        here = open_log()
-        buffer, _ = _buffer(here)
-        if not self.several_handles:
-            pytest.skip("declared: one handle only")
-        _, there = _buffer(open_log())
-        one = say(here, ANA, "one")
-        buffer.keep_segments(ANA.owner, "model", [_row(one)])
-        two = say(here, ANA, "two")
-        assert there.load_segments(ANA.owner, "model") == [_row(one)]
-        buffer.keep_segments(ANA.owner, "model", [_row(two)])
-        here.close()
-        assert there.load_segments(ANA.owner, "model") == [_row(one), _row(two)]
-
-    def test_rows_that_wait_are_forgotten_with_their_entry(self, open_log: OpenLog) -> None:
-        log = open_log()
-        buffer, cache = _buffer(log)
-        one, two = say_all(log, ANA, ["one", "two"])
-        buffer.keep_segments(ANA.owner, "model", [_row(one), _row(two)])
-        assert log.forget(ANA, [one.id]).segments == 1
-        assert cache.load_segments(ANA.owner, "model") == [_row(two)]
-        other = open_log() if self.several_handles else log
-        buffer.keep_segments(ANA.owner, "model", [_row(one), _row(two, "harbour")])
-        other.forget(ANA, [two.id])
-        three = say(log, ANA, "three")
-        assert cache.load_segments(ANA.owner, "model") == []
-        buffer.keep_segments(ANA.owner, "model", [_row(three)])
-        assert log.forget(ANA.owner).segments == 1
-
-
-# -- The log contract: a message's own id is its key within its thread ----------------------------
-
-
-class TwicePart(ContractPart):
-    """Appending what is there already."""
-
-    def test_equal_messages_without_ids_are_all_kept(self, log: ContractLog) -> None:
-        say_all(log, ANA, ["Yes", "Yes"])
-        say(log, ANA, "Yes")
-        entries = log.entries(ANA)
-        assert texts(entries) == ["Yes"] * 3
-        assert len({entry.id for entry in entries}) == 3
-
-    def test_an_empty_id_is_no_id(self, log: ContractLog) -> None:
-        said = [AIMessage("one", id=""), AIMessage("one", id=""), AIMessage("two", id="")]
-        say_all(log, ANA, said)
-        assert live_texts(log, ANA) == ["one", "one", "two"]
-
-    def test_a_message_named_like_a_control_entry_replaces_nothing(self, log: ContractLog) -> None:
-        [gone] = say_all(log, ANA, ["gone"])
-        control = retract(log, ANA, gone.id)
-        say_all(log, ANA, [HumanMessage("new", id=control.id)])
-        assert live_texts(log, ANA) == ["new"]
-        assert len(_controls(log.entries(ANA))) == 1
-
-    def test_the_same_message_is_stored_once(self, log: ContractLog) -> None:
-        for name, make in SAMPLE_MESSAGES.items():
-            message = make()
-            message.id = name
-            [first] = say_all(log, ANA, [message])
-            again = say_all(log, ANA, [message.model_copy(deep=True)])
-            assert [entry.id for entry in again] == [first.id], name
-        assert len(log.entries(ANA)) == len(SAMPLE_MESSAGES)
-
-    def test_the_same_message_within_a_batch_is_stored_once(self, log: ContractLog) -> None:
-        message = HumanMessage("Hi", id="m1")
-        before, first, between, second = say_all(log, ANA, ["a", message, "b", message])
-        assert first == second
-        assert texts(log.entries(ANA)) == ["a", "Hi", "b"]
-        assert [before.position, first.position, between.position] == [
-            entry.position for entry in log.entries(ANA)
-        ]
-
-    def test_a_copy_that_was_handed_out_is_stored_once(self, log: ContractLog) -> None:
-        said = [HumanMessage("Hi"), AIMessage("Ho", id="ai-1"), HumanMessage("Hum", name="Ana")]
-        say_all(log, ANA, said)
-        entries = log.entries(ANA)
-        copies = context(entries).messages
-        assert copies[0].id == entries[0].id
-        assert say_all(log, ANA, copies) == entries
-        assert log.entries(ANA) == entries
-
-    def test_order_of_keys_makes_no_other_message(self, log: ContractLog) -> None:
-        first = say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"a": 1, "b": 2}))
-        again = say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"b": 2, "a": 1}))
-        assert again == first
-
-    def test_values_that_only_compare_equal_make_another_message(self, log: ContractLog) -> None:
-        for value in (True, 1, 1.0):
-            say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"value": value}))
-        [live] = live_entries(log.entries(ANA))
-        assert live.message is not None
-        assert identical(live.message.additional_kwargs["value"], 1.0)
-
-    def test_another_payload_replaces_the_message_in_its_place(self, log: ContractLog) -> None:
-        say_all(log, ANA, [HumanMessage("frist", id="m1"), AIMessage("reply")], turn="turn 1")
-        say(log, ANA, "last")
-        old = log.entries(ANA)[0]
-        new = say(log, ANA, HumanMessage("first", id="m1"))
-        entries = log.entries(ANA)
-        assert texts(entries) == ["frist", "reply", "last", "first"]
-        [mark] = _controls(entries)
-        assert mark.control is not None
-        assert (mark.control.reason, mark.control.retracts) == ("replaced", (old.id,))
-        assert mark.control.replacement == new.id
-        assert entries[2].position < mark.position < new.position
-        assert (new.turn_id, new.id != old.id) == ("turn 1", True)
-        assert live_texts(log, ANA) == ["first", "reply", "last"]
-
-    def test_a_message_may_be_replaced_many_times(self, log: ContractLog) -> None:
-        versions = ["one", "two", "three", "one"]
-        said = [HumanMessage(text, id="m1") for text in versions]
-        say_all(log, ANA, [said[0], AIMessage("reply"), *said[1:3]], turn="turn 1")
-        say(log, ANA, said[3])
-        assert live_texts(log, ANA) == ["one", "reply"]
-        assert texts(log.entries(ANA)) == ["one", "reply", "two", "three", "one"]
-        assert len(_controls(log.entries(ANA))) == 3
-
-    def test_a_stored_message_without_id_is_replaced_by_its_entry_id(
-        self, log: ContractLog
-    ) -> None:
-        entry = say(log, ANA, "frist")
-        say(log, ANA, HumanMessage("first", id=entry.id))
-        say(log, ANA, HumanMessage("first", id=entry.id))
-        assert live_texts(log, ANA) == ["first"]
-        assert len(log.entries(ANA)) == 3
-
-    def test_a_retracted_message_can_be_added_again(self, log: ContractLog) -> None:
-        message = HumanMessage("Hi", id="m1")
-        first = say(log, ANA, message)
-        undo = retract(log, ANA, first.id)
-        second = say(log, ANA, message)
-        assert second.id != first.id
-        assert live_texts(log, ANA) == ["Hi"]
-        assert say(log, ANA, message) == second
-        retract(log, ANA, second.id)
-        retract(log, ANA, undo.id, reason="rewind")
-        assert say(log, ANA, message) == first, "undone undo: the first one counts again"
-
-    def test_ids_belong_to_their_thread(self, log: ContractLog) -> None:
-        for key in (ANA, LONE):
-            say(log, key, HumanMessage(f"of {key.user_id}", id="m1"))
-        assert texts(log.entries(ANA)) == ["of ana"]
-        assert texts(log.entries(LONE)) == ["of None"]
-
-    def test_ids_are_compared_exactly(self, log: ContractLog) -> None:
-        said = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
-        entries = say_all(log, ANA, said)
-        assert live_texts(log, ANA) == [f"text of {own!r}" for own in ODD_MESSAGE_IDS]
-        assert say_all(log, ANA, said) == entries
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-class WritingPart(ContractPart):
-    """Appending."""
+    # -- appending, and what comes back -----------------------------------------------------------
 
     def test_an_unknown_thread_has_no_entries(self, log: ContractLog) -> None:
         assert log.entries(ANA) == []
@@ -1418,12 +282,12 @@ class WritingPart(ContractPart):
     def test_what_could_not_be_read_back_is_refused(self, log: ContractLog) -> None:
         unfinished = AIMessage("x", id="m1")
         unfinished.tool_calls = [{"name": "weather"}]  # type: ignore[typeddict-item]  # the point
-        deep = HumanMessage("x", additional_kwargs={"deep": _nested(500)})
+        deep = HumanMessage("x", additional_kwargs={"deep": _build_nested(500)})
         odd_keys = ToolMessage("x", tool_call_id="c", artifact={1: "one"})
         for message in (unfinished, deep, odd_keys):
             with pytest.raises(InvalidMessageError):
                 say(log, ANA, message)
-        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _nested(80)}))
+        say(log, ANA, HumanMessage("x", additional_kwargs={"deep": _build_nested(80)}))
         assert len(log.entries(ANA)) == 1
 
     def test_an_empty_batch_does_nothing(self, log: ContractLog) -> None:
@@ -1460,6 +324,125 @@ class WritingPart(ContractPart):
                 ThreadKey(bad, "t1")
             with pytest.raises(ConfigError):
                 log.threads(bad)
+
+    # -- appending what is there already: a message's own id is its key within its thread ---------
+
+    def test_equal_messages_without_ids_are_all_kept(self, log: ContractLog) -> None:
+        say_all(log, ANA, ["Yes", "Yes"])
+        say(log, ANA, "Yes")
+        entries = log.entries(ANA)
+        assert texts(entries) == ["Yes"] * 3
+        assert len({entry.id for entry in entries}) == 3
+
+    def test_an_empty_id_is_no_id(self, log: ContractLog) -> None:
+        said = [AIMessage("one", id=""), AIMessage("one", id=""), AIMessage("two", id="")]
+        say_all(log, ANA, said)
+        assert live_texts(log, ANA) == ["one", "one", "two"]
+
+    def test_a_message_named_like_a_control_entry_replaces_nothing(self, log: ContractLog) -> None:
+        [gone] = say_all(log, ANA, ["gone"])
+        control = retract(log, ANA, gone.id)
+        say_all(log, ANA, [HumanMessage("new", id=control.id)])
+        assert live_texts(log, ANA) == ["new"]
+        assert len(_select_controls(log.entries(ANA))) == 1
+
+    def test_the_same_message_is_stored_once(self, log: ContractLog) -> None:
+        for name, make in SAMPLE_MESSAGES.items():
+            message = make()
+            message.id = name
+            [first] = say_all(log, ANA, [message])
+            again = say_all(log, ANA, [message.model_copy(deep=True)])
+            assert [entry.id for entry in again] == [first.id], name
+        assert len(log.entries(ANA)) == len(SAMPLE_MESSAGES)
+
+    def test_the_same_message_within_a_batch_is_stored_once(self, log: ContractLog) -> None:
+        message = HumanMessage("Hi", id="m1")
+        before, first, between, second = say_all(log, ANA, ["a", message, "b", message])
+        assert first == second
+        assert texts(log.entries(ANA)) == ["a", "Hi", "b"]
+        assert [before.position, first.position, between.position] == [
+            entry.position for entry in log.entries(ANA)
+        ]
+
+    def test_a_copy_that_was_handed_out_is_stored_once(self, log: ContractLog) -> None:
+        said = [HumanMessage("Hi"), AIMessage("Ho", id="ai-1"), HumanMessage("Hum", name="Ana")]
+        say_all(log, ANA, said)
+        entries = log.entries(ANA)
+        copies = context(entries).messages
+        assert copies[0].id == entries[0].id
+        assert say_all(log, ANA, copies) == entries
+        assert log.entries(ANA) == entries
+
+    def test_order_of_keys_makes_no_other_message(self, log: ContractLog) -> None:
+        first = say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"a": 1, "b": 2}))
+        again = say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"b": 2, "a": 1}))
+        assert again == first
+
+    def test_values_that_only_compare_equal_make_another_message(self, log: ContractLog) -> None:
+        for value in (True, 1, 1.0):
+            say(log, ANA, HumanMessage("x", id="m1", additional_kwargs={"value": value}))
+        [live] = live_entries(log.entries(ANA))
+        assert live.message is not None
+        assert identical(live.message.additional_kwargs["value"], 1.0)
+
+    def test_another_payload_replaces_the_message_in_its_place(self, log: ContractLog) -> None:
+        say_all(log, ANA, [HumanMessage("frist", id="m1"), AIMessage("reply")], turn="turn 1")
+        say(log, ANA, "last")
+        old = log.entries(ANA)[0]
+        new = say(log, ANA, HumanMessage("first", id="m1"))
+        entries = log.entries(ANA)
+        assert texts(entries) == ["frist", "reply", "last", "first"]
+        [mark] = _select_controls(entries)
+        assert mark.control is not None
+        assert (mark.control.reason, mark.control.retracts) == ("replaced", (old.id,))
+        assert mark.control.replacement == new.id
+        assert entries[2].position < mark.position < new.position
+        assert (new.turn_id, new.id != old.id) == ("turn 1", True)
+        assert live_texts(log, ANA) == ["first", "reply", "last"]
+
+    def test_a_message_may_be_replaced_many_times(self, log: ContractLog) -> None:
+        versions = ["one", "two", "three", "one"]
+        said = [HumanMessage(text, id="m1") for text in versions]
+        say_all(log, ANA, [said[0], AIMessage("reply"), *said[1:3]], turn="turn 1")
+        say(log, ANA, said[3])
+        assert live_texts(log, ANA) == ["one", "reply"]
+        assert texts(log.entries(ANA)) == ["one", "reply", "two", "three", "one"]
+        assert len(_select_controls(log.entries(ANA))) == 3
+
+    def test_a_stored_message_without_id_is_replaced_by_its_entry_id(
+        self, log: ContractLog
+    ) -> None:
+        entry = say(log, ANA, "frist")
+        say(log, ANA, HumanMessage("first", id=entry.id))
+        say(log, ANA, HumanMessage("first", id=entry.id))
+        assert live_texts(log, ANA) == ["first"]
+        assert len(log.entries(ANA)) == 3
+
+    def test_a_retracted_message_can_be_added_again(self, log: ContractLog) -> None:
+        message = HumanMessage("Hi", id="m1")
+        first = say(log, ANA, message)
+        undo = retract(log, ANA, first.id)
+        second = say(log, ANA, message)
+        assert second.id != first.id
+        assert live_texts(log, ANA) == ["Hi"]
+        assert say(log, ANA, message) == second
+        retract(log, ANA, second.id)
+        retract(log, ANA, undo.id, reason="rewind")
+        assert say(log, ANA, message) == first, "undone undo: the first one counts again"
+
+    def test_ids_belong_to_their_thread(self, log: ContractLog) -> None:
+        for key in (ANA, LONE):
+            say(log, key, HumanMessage(f"of {key.user_id}", id="m1"))
+        assert texts(log.entries(ANA)) == ["of ana"]
+        assert texts(log.entries(LONE)) == ["of None"]
+
+    def test_ids_are_compared_exactly(self, log: ContractLog) -> None:
+        said = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
+        entries = say_all(log, ANA, said)
+        assert live_texts(log, ANA) == [f"text of {own!r}" for own in ODD_MESSAGE_IDS]
+        assert say_all(log, ANA, said) == entries
+
+    # -- closing and reopening --------------------------------------------------------------------
 
     def test_a_closed_log_says_so(self, log: ContractLog) -> None:
         entry = say(log, ANA, "Hi")
@@ -1503,68 +486,1030 @@ class WritingPart(ContractPart):
             assert identical(entry.message, make())
         assert say(again, ANA, "more").position > before[-1].position
 
+    # -- reading a range of a thread --------------------------------------------------------------
 
-# -- `MessageLogContract`: what every message log promises, by value ------------------------------
+    def test_ranges_are_the_latest_in_order(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [f"line {number}" for number in range(9)])
+        say(log, ANAS_OTHER, "elsewhere")
+        middle = entries[4].position
+        assert log.entries(ANA, last=3) == entries[-3:]
+        assert log.entries(ANA, last=9) == log.entries(ANA, last=99) == entries
+        assert log.entries(ANA, last=0) == []
+        assert log.entries(ANA, after=middle) == entries[5:]
+        assert log.entries(ANA, after=middle - 1) == entries[4:]
+        assert log.entries(ANA, after=middle, last=2) == entries[-2:]
+        assert log.entries(ANA, after=middle, last=9) == entries[5:]
+        assert log.entries(ANA, after=entries[-1].position) == []
 
+    def test_ranges_end_at_a_position(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
+        between = say(log, ANAS_OTHER, "elsewhere")
+        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 8)])
+        entries.append(retract(log, ANA, entries[0].id))
+        at = [entry.position for entry in entries]
+        assert log.entries(ANA, until=at[5]) == entries[:6]
+        assert log.entries(ANA, until=at[5] - 1) == entries[:5]
+        assert log.entries(ANA, until=between.position) == entries[:4]
+        assert log.entries(ANA, until=at[8]) == log.entries(ANA, until=at[8] + 10**9) == entries
+        for nowhere in (at[0] - 1, 0, -1):
+            assert log.entries(ANA, until=nowhere) == []
+        assert log.entries(ANAS_OTHER, until=at[8]) == [between]
+        assert log.entries(LONE, until=at[8]) == []
 
-class MessageLogContract(
-    WritingPart,
-    TwicePart,
-    ReadingPart,
-    FindingPart,
-    StatePart,
-    TransactionsPart,
-    ErasingPart,
-    ConcurrencyPart,
-):
-    """The tests of a message log; give `make_log` and declare what the log can do.
+    def test_ranges_have_two_ends(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
+        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 9)])
+        at = [entry.position for entry in entries]
+        assert log.entries(ANA, after=at[1], until=at[5]) == entries[2:6]
+        assert log.entries(ANA, after=at[4], until=at[5]) == entries[5:6]
+        assert log.entries(ANA, after=at[8], until=at[8] + 10**9) == []
+        for end in (at[5], at[4], at[0], 0):
+            assert log.entries(ANA, after=at[5], until=end) == []
+            assert log.entries(ANA, after=at[5], until=end, last=3) == []
 
-    What a log does not declare is skipped, and the skip says so. Optional abilities are known by
-    their protocols: a log that is an `OwnerListing`, a `LineSource`, a `SegmentCache`, a
-    `SegmentBuffer` or a `ThreadTransactions` is tested as one.
+    def test_no_number_is_too_large_for_a_range(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [f"line {number}" for number in range(3)])
+        assert log.entries(ANA, after=-(10**30), until=10**30, last=10**30) == entries
+        assert log.entries(ANA, after=10**30) == log.entries(ANA, until=-(10**30)) == []
+        assert log.changes(ANA.owner, -(10**30), limit=10**30).entries == tuple(entries)
+        assert log.changes(ANA.owner, 10**30).entries == ()
 
-    Attributes:
-        persistent: Entries outlive the handle: a closed log can be opened again.
-        several_handles: Each call of what `make_log` returns opens another handle on the same
-            storage, as another process would. Without it, every call returns the same log.
-        several_processes: Other processes may write to the storage at the same time; what
-            `make_log` returns can be sent to them.
-    """
+    def test_the_latest_of_a_range_are_those_before_its_end(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [f"line {number}" for number in range(4)])
+        say(log, ANAS_OTHER, "elsewhere")
+        entries += say_all(log, ANA, [f"line {number}" for number in range(4, 9)])
+        at = [entry.position for entry in entries]
+        assert log.entries(ANA, until=at[5], last=3) == entries[3:6]
+        assert log.entries(ANA, until=at[3], last=1) == entries[3:4]
+        assert log.entries(ANA, until=at[5], last=6) == entries[:6]
+        assert log.entries(ANA, until=at[5], last=99) == entries[:6]
+        assert log.entries(ANA, until=at[5], last=0) == []
+        assert log.entries(ANA, after=at[1], until=at[5], last=2) == entries[4:6]
+        assert log.entries(ANA, after=at[1], until=at[5], last=99) == entries[2:6]
+        assert log.entries(ANA, until=at[8], last=2) == entries[-2:]
 
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        """Refuse a backend that rewrites a promise instead of keeping it."""
-        super().__init_subclass__(**kwargs)
-        redefined = sorted(
-            name
-            for name in vars(cls)
-            if name.startswith("test_") and hasattr(MessageLogContract, name)
+    # -- finding messages by their ids ------------------------------------------------------------
+
+    def test_messages_are_found_by_their_own_ids(self, log: ContractLog) -> None:
+        one, _, two, three = say_all(
+            log,
+            ANA,
+            [
+                HumanMessage("one", id="m1"),
+                "without an id",
+                AIMessage("two", id="m2", additional_kwargs={"n": 1}),
+                HumanMessage("three", id="m3"),
+            ],
         )
-        if redefined:
-            msg = (
-                f"{cls.__name__} overrides the contract tests {', '.join(redefined)}; "
-                "mend the log, or declare what it cannot do with a flag"
+        noted = log.annotate(ANA, two.id, attributes=["seen"])
+        assert log.find(ANA, ["m3", "m1"]) == [one, three]
+        assert log.find(ANA, ("m2",)) == [noted]
+        assert log.find(ANA, {"m1", "m2", "m3"}) == [one, noted, three]
+        assert log.find(ANA, ["m1", "m1", "unknown", ""]) == [one]
+        assert log.find(ANA, ["M1", "m", "m1 ", new_ulid(), "%"]) == []
+        assert log.find(ANA, []) == []
+        [found] = log.find(ANA, ["m2"])
+        assert found.message is not None
+        found.message.additional_kwargs["n"] = "changed by the reader"
+        assert log.find(ANA, ["m2"]) == [noted]
+
+    def test_messages_without_an_id_are_found_by_that_of_their_entry(
+        self, log: ContractLog
+    ) -> None:
+        entries = say_all(log, ANA, ["none", AIMessage("empty", id=""), AIMessage("own", id="m1")])
+        entries += log.append(ANA, [Draft(role="summary", contents=("They spoke.",))])
+        control = retract(log, ANA, entries[0].id)
+        none, empty, own, summary = entries
+        ids = [entry.id for entry in (*entries, control)]
+        assert log.find(ANA, ids) == [none, empty, summary]
+        assert log.find(ANA, [own.id]) == log.find(ANA, [control.id]) == []
+        assert [entry.message_id for entry in entries] == [none.id, empty.id, "m1", summary.id]
+
+    def test_replaced_and_retracted_messages_are_found(self, log: ContractLog) -> None:
+        first = say(log, ANA, HumanMessage("frist", id="m1"))
+        gone = say(log, ANA, HumanMessage("gone", id="m2"))
+        second = say(log, ANA, HumanMessage("first", id="m1"))
+        undo = retract(log, ANA, gone.id)
+        third = say(log, ANA, HumanMessage("first!", id="m1"))
+        assert log.find(ANA, ["m1"]) == [first, second, third]
+        assert log.find(ANA, ["m2", "m1"]) == [first, gone, second, third]
+        assert log.find(ANA, ["m2"]) == [gone]
+        retract(log, ANA, undo.id, third.id)
+        assert log.find(ANA, ["m1", "m2"]) == [first, gone, second, third]
+
+    def test_nothing_of_other_threads_is_found(self, log: ContractLog) -> None:
+        said = {
+            key: say_all(log, key, [HumanMessage(f"of {key}", id="m1"), f"more of {key}"])
+            for key in EVERY_KEY
+        }
+        ids = ["m1", *(more.id for _, more in said.values())]
+        for key in EVERY_KEY:
+            assert log.find(key, ids) == said[key], key
+        assert log.find(ThreadKey("nobody", "t1"), ids) == []
+        assert log.find(ThreadKey("ana", "t3"), ids) == []
+
+    def test_ids_are_found_exactly(self, log: ContractLog) -> None:
+        messages = [HumanMessage(f"text of {own!r}", id=own) for own in ODD_MESSAGE_IDS]
+        entries = say_all(log, ANA, messages)
+        for own, entry in zip(ODD_MESSAGE_IDS, entries, strict=True):
+            assert log.find(ANA, [own]) == [entry], own
+        assert log.find(ANA, ODD_MESSAGE_IDS) == entries
+
+    def test_any_number_of_messages_is_found(self, log: ContractLog) -> None:
+        messages = [HumanMessage(f"line {number}", id=f"m{number}") for number in range(MANY)]
+        entries = say_all(log, ANA, messages)
+        ids = [f"m{number}" for number in range(MANY + 50)]
+        found = log.find(ANA, ids[::-1])
+        assert found == entries
+        assert identical([entry.message for entry in found], messages)
+
+    def test_what_was_forgotten_is_not_found(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, [HumanMessage("one", id="m1"), "two", "three"])
+        log.forget(ANA, ["m1", entries[1].id])
+        assert log.find(ANA, ["m1", *(entry.id for entry in entries)]) == [entries[2]]
+        again = say(log, ANA, HumanMessage("one", id="m1"))
+        assert log.find(ANA, ["m1"]) == [again]
+        log.forget(ANA)
+        assert log.find(ANA, ["m1", entries[2].id]) == []
+
+    def test_one_text_is_no_collection_of_message_ids(self, log: ContractLog) -> None:
+        say(log, ANA, HumanMessage("Hi", id="m"))
+        with pytest.raises(ConfigError):
+            log.find(ANA, "m")
+
+    # -- listing threads and owners ---------------------------------------------------------------
+
+    def test_threads_are_listed_latest_first(self, log: ContractLog) -> None:
+        first = say(log, ANA, "one")
+        say(log, ANAS_OTHER, "two")
+        assert [info.key for info in log.threads("ana")] == [ANAS_OTHER, ANA]
+        retract(log, ANA, first.id)
+        [latest, _] = log.threads("ana")
+        assert (latest.key, latest.entries) == (ANA, 2)
+        ids = [entry.id for entry in log.entries(ANA)]
+        assert latest.first_ms == ulid_ms(min(ids))
+        assert latest.last_ms == ulid_ms(max(ids))
+
+    def test_threads_of_others_are_not_listed(self, log: ContractLog) -> None:
+        for key in (ANA, BO, LONE, ThreadKey(None, "ana"), ThreadKey("ANA", "t1")):
+            say(log, key, "Hi")
+        assert [info.key for info in log.threads("ana")] == [ANA]
+        assert {info.key for info in log.threads(None)} == {LONE, ThreadKey(None, "ana")}
+        assert log.threads("nobody") == []
+        assert log.threads("t1") == []
+
+    def test_owners_are_those_who_have_entries(self, log: ContractLog) -> None:
+        listing = _require_listing(log)
+        assert listing.owners() == []
+        entries = {key: say(log, key, "Hi") for key in (ANA, ANAS_OTHER, BO, LONE)}
+        log.set_state(ThreadKey("cy", "t1"), "buffer", 1, expected=None)
+        log.set_state(ThreadKey(None, "t2"), "buffer", 1, expected=None)
+        owners = listing.owners()
+        assert set(owners) == {ANA.owner, BO.owner, LONE.owner}
+        assert len(owners) == 3
+        retract(log, BO, entries[BO].id, reason="cleared")
+        log.forget(ANA)
+        assert set(listing.owners()) == {ANA.owner, BO.owner, LONE.owner}
+        log.forget(ANAS_OTHER, [entries[ANAS_OTHER].id])
+        assert set(listing.owners()) == {BO.owner, LONE.owner}
+        log.forget(LONE.owner)
+        assert listing.owners() == [BO.owner]
+
+    def test_owners_come_back_as_they_were_named(self, log: ContractLog) -> None:
+        listing = _require_listing(log)
+        for odd in ODD_IDS:
+            say(log, ThreadKey(odd, "t1"), "of a user")
+            say(log, ThreadKey(None, odd), "of nobody")
+        wanted = {Owner(user_id=odd) for odd in ODD_IDS} | {Owner(thread_id=odd) for odd in ODD_IDS}
+        owners = listing.owners()
+        assert set(owners) == wanted
+        assert len(owners) == len(wanted)
+        for owner in owners:
+            assert texts(log.changes(owner).entries) in (["of a user"], ["of nobody"])
+
+    # -- following the changes of an owner --------------------------------------------------------
+
+    def test_changes_come_in_the_order_of_commits_over_threads(self, log: ContractLog) -> None:
+        for number in range(12):
+            for key in (ANA, BO, ANAS_OTHER, LONE):
+                say_all(log, key, [f"{key.thread_id} {number}", "same"])
+        expected = [
+            text
+            for number in range(12)
+            for thread in ("t1", "t2")
+            for text in (f"{thread} {number}", "same")
+        ]
+        changes = log.changes(ANA.owner)
+        assert texts(changes.entries) == expected
+        assert {entry.key for entry in changes.entries} == {ANA, ANAS_OTHER}
+        for limit in (1, 3, 48, 100):
+            assert all_changes(log, ANA.owner, limit=limit) == list(changes.entries)
+        by_thread = sorted(changes.entries, key=lambda entry: (entry.key.thread_id, entry.position))
+        assert by_thread == log.entries(ANA) + log.entries(ANAS_OTHER)
+
+    def test_changes_behind_a_cursor_are_only_what_came_later(self, log: ContractLog) -> None:
+        say_all(log, ANA, ["one", "two"])
+        seen = log.changes(ANA.owner)
+        assert log.changes(ANA.owner, seen.cursor) == Changes((), seen.cursor, seen.generation)
+        assert log.changes(ANA.owner, seen.cursor, limit=0).cursor == seen.cursor
+        say(log, BO, "not hers")
+        entry = say(log, ANAS_OTHER, "three")
+        mark = retract(log, ANA, entry.id)
+        later = log.changes(ANA.owner, seen.cursor)
+        assert later.entries == (entry, mark)
+        assert later.cursor > seen.cursor
+        assert log.changes(Owner(user_id="nobody")).entries == ()
+
+    def test_lines_are_those_of_the_changes(self, log: ContractLog) -> None:
+        if not isinstance(log, LineSource):
+            pytest.skip("declared: makes entries of all that it reads")
+        messages = [make() for make in SAMPLE_MESSAGES.values()]
+        entries = log.append(ANA, [draft_of(message) for message in messages])
+        log.annotate(ANA, entries[0].id, timing={"creation": 7})
+        say(log, ANAS_OTHER, "elsewhere")
+        say(log, BO, "not hers")
+        retract(log, ANA, entries[1].id)
+        for limit in (1, 7, None):
+            cursor = 0
+            while (page := log.changes(ANA.owner, cursor, limit=limit)).entries:
+                lines = [line for entry in page.entries for line in dialog_lines(entry)]
+                controls = tuple(entry for entry in page.entries if entry.control is not None)
+                found = log.line_changes(ANA.owner, cursor, limit=limit)
+                assert repr(found.lines) == repr(tuple(lines))
+                assert (found.controls, found.cursor) == (controls, page.cursor)
+                assert found.generation == page.generation
+                cursor = page.cursor
+                assert not (found.is_last and log.changes(ANA.owner, cursor).entries)
+            end = log.line_changes(ANA.owner, cursor, limit=limit)
+            assert end == LineChanges((), (), cursor, page.generation)
+
+    def test_a_lone_thread_shares_nothing_with_a_user(self, log: ContractLog) -> None:
+        say(log, LONE, "alone")
+        say(log, ThreadKey("t1", "t1"), "a user of that name")
+        assert texts(log.changes(LONE.owner).entries) == ["alone"]
+        assert texts(log.changes(Owner(user_id="t1")).entries) == ["a user of that name"]
+
+    def test_the_generation_stays_while_nothing_is_forgotten(self, log: ContractLog) -> None:
+        entry = say(log, ANA, "one")
+        generation = log.changes(ANA.owner).generation
+        say(log, ANAS_OTHER, "two")
+        log.annotate(ANA, entry.id, attributes=["seen"])
+        log.set_state(ANA, "buffer", 1, expected=None)
+        log.delete_state(ANA, "buffer")
+        retract(log, ANA, entry.id, reason="cleared")
+        assert log.changes(ANA.owner).generation == generation
+
+    # -- annotating -------------------------------------------------------------------------------
+
+    def test_annotations_add_to_what_is_there(self, log: ContractLog) -> None:
+        message = AIMessage("Hi", id="m1", additional_kwargs={"n": 1})
+        metadata = Metadata(attributes=("hardcoded",), timing={"llmStart": 1}, aux={"a": 1, "b": 2})
+        draft = Draft(role="assistant", message=message, contents=("Hi",), metadata=metadata)
+        other, entry = log.append(ANA, [Draft(role="user", message=HumanMessage("x")), draft])
+        log.annotate(ANA, entry.id, attributes=["seen", "seen"], timing={"playStart": 2})
+        returned = log.annotate(
+            ANA, entry.id, attributes=["late"], timing={"llmStart": 3}, aux={"b": (3,), "c": None}
+        )
+        [same, read] = log.entries(ANA)
+        assert same == other
+        assert returned == read == log.changes(ANA.owner).entries[1]
+        assert read.metadata.attributes == ("hardcoded", "seen", "seen", "late")
+        creation = entry.metadata.timing["creation"]
+        assert read.metadata.timing == {"creation": creation, "llmStart": 3, "playStart": 2}
+        assert identical(read.metadata.aux, {"a": 1, "b": (3,), "c": None})
+        assert (read.message, read.contents, read.turn_id) == (message, ("Hi",), entry.turn_id)
+        assert (read.id, read.position) == (entry.id, entry.position)
+
+    def test_only_an_entry_of_the_thread_can_be_annotated(self, log: ContractLog) -> None:
+        entry = say(log, ANA, HumanMessage("Hi", id="m1"))
+        for key, entry_id in (
+            (ANA, new_ulid()),
+            (ANA, "m1"),
+            (ANA, ""),
+            (ANAS_OTHER, entry.id),
+            (LONE, entry.id),
+        ):
+            with pytest.raises(LogError):
+                log.annotate(key, entry_id, attributes=["seen"])
+        with pytest.raises(InvalidMessageError, match="client"):
+            log.annotate(ANA, entry.id, aux={"client": object()})
+        assert log.entries(ANA) == [entry]
+        assert log.entries(ANAS_OTHER) == []
+
+    # -- documents beside a thread, with compare-and-set ------------------------------------------
+
+    def test_a_document_is_written_over_just_the_version_that_was_read(
+        self, log: ContractLog
+    ) -> None:
+        assert log.get_state(ANA, "buffer") is None
+        assert log.set_state(ANA, "buffer", ["too early"], expected=1) is None
+        assert log.get_state(ANA, "buffer") is None
+        first = log.set_state(ANA, "buffer", ["a"], expected=None)
+        assert first is not None
+        assert log.get_state(ANA, "buffer") == first
+        assert log.set_state(ANA, "buffer", ["too late"], expected=None) is None
+        second = log.set_state(ANA, "buffer", ["a", "b"], expected=first.version)
+        assert second is not None
+        assert second.version != first.version
+        assert log.set_state(ANA, "buffer", ["stale"], expected=first.version) is None
+        assert log.get_state(ANA, "buffer") == second
+        assert second.value == ["a", "b"]
+
+    def test_a_deleted_document_is_gone_with_its_version(self, log: ContractLog) -> None:
+        log.delete_state(ANA, "buffer")
+        first = log.set_state(ANA, "buffer", 1, expected=None)
+        log.delete_state(ANA, "buffer")
+        log.delete_state(ANA, "buffer")
+        assert log.get_state(ANA, "buffer") is None
+        again = log.set_state(ANA, "buffer", 1, expected=None)
+        assert first is not None
+        assert again is not None
+        assert log.set_state(ANA, "buffer", 2, expected=first.version) is None
+        assert log.get_state(ANA, "buffer") == again
+
+    def test_documents_are_kept_apart_by_thread_and_name(self, log: ContractLog) -> None:
+        keys = [ThreadKey(user, odd) for odd in ODD_IDS for user in (None, "ana")]
+        names = ["buffer", "Buffer", "buffer ", "b%", "🦊"]
+        for key in keys:
+            for name in names:
+                log.set_state(key, name, [key.user_id, key.thread_id, name], expected=None)
+        for key in keys:
+            for name in names:
+                found = log.get_state(key, name)
+                assert found is not None
+                assert found.value == [key.user_id, key.thread_id, name]
+        log.delete_state(LONE, "buffer")
+        assert log.get_state(ThreadKey("ana", "s"), "buffer") is not None
+
+    def test_documents_come_back_exactly_and_unshared(self, log: ContractLog) -> None:
+        value: dict[str, Any] = {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
+        written = log.set_state(ANA, "buffer", value, expected=None)
+        value["n"].append("changed by the writer")
+        assert written is not None
+        for document in (written, log.get_state(ANA, "buffer"), log.get_state(ANA, "buffer")):
+            assert document is not None
+            assert identical(
+                document.value, {"texts": list(ODD_TEXTS), "n": [1, 1.0, True, None], "$set": {}}
             )
-            raise TypeError(msg)
+            document.value["n"].append("changed by a reader")
+
+    def test_a_document_that_cannot_be_kept_is_refused(self, log: ContractLog) -> None:
+        with pytest.raises(InvalidMessageError):
+            log.set_state(ANA, "buffer", {"client": object()}, expected=None)
+        assert log.get_state(ANA, "buffer") is None
+
+    def test_documents_are_no_entries(self, log: ContractLog) -> None:
+        log.set_state(ANA, "buffer", 1, expected=None)
+        assert log.entries(ANA) == []
+        assert log.threads("ana") == []
+        assert log.changes(ANA.owner).entries == ()
+
+    # -- transactions: reading and writing a thread in one go -------------------------------------
+
+    def test_a_document_says_what_is_read_with_it(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+        one, two, three, four = say_all(log, ANA, ["one", "two", "three", "four"])
+        say(log, LONE, "elsewhere")
+        written = log.set_state(ANA, _NOTE, [one.position, three.position], expected=None)
+
+        def select_stretches(document: StateDocument | None) -> list[tuple[int, int | None]]:
+            assert document is not None
+            first, floor = document.value
+            return [(first - 1, first), (floor, None)]
+
+        assert at_once.read_thread(ANA, _NOTE, select_stretches) == (written, [one, four])
+        all_of_it = at_once.read_thread(ANA, "none", lambda _: [(0, None)])
+        assert all_of_it == (None, [one, two, three, four])
+        assert at_once.read_thread(ANA, _NOTE, lambda _: []) == (written, [])
+        assert at_once.read_thread(LONE, _NOTE, lambda found: [] if found else [(0, 0)]) == (
+            None,
+            [],
+        )
+
+    def test_what_changed_since_is_read_as_it_is(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+
+        def read() -> list[Entry]:
+            return at_once.read_thread(ANA, _NOTE, lambda _: [(0, None)])[1]
+
+        first = say(log, ANA, "one")
+        second = say(log, ANA, "two")
+        assert read() == [first, second]
+        noted = log.annotate(ANA, first.id, attributes=["seen"])
+        mark = retract(log, ANA, second.id)
+        assert read() == [noted, second, mark]
+        log.forget(ANA, [first.id])
+        assert read() == [second, mark]
+        log.forget(ANA)
+        assert read() == []
+        again = say(log, ANA, "one")
+        assert read() == [again]
+
+    def test_a_plan_sees_what_is_there_and_is_appended(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+        old = say(log, ANA, HumanMessage("one", id="m1"))
+        asked, both = say_all(log, ANA, ["two", HumanMessage("three", id="m3")])
+        seen: list[Entry] = []
+
+        def plan(there: Sequence[Entry]) -> list[Draft]:
+            seen[:] = there
+            return [_make_reply(f"{len(there)} read"), _make_reply("and one more")]
+
+        found = at_once.append_planned(
+            ANA, plan, after=old.position, message_ids=["m3", "m1", "unknown"]
+        )
+        assert seen == [old, asked, both]
+        assert texts(found) == ["3 read", "and one more"]
+        assert log.entries(ANA, after=both.position) == found
+        at_once.append_planned(ANA, plan, after=found[0].position)
+        assert seen == [found[1]]
+
+    def test_equal_messages_are_planned_once(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+        [first] = at_once.append_planned(ANA, lambda _: [_make_reply("one", "m1")], after=0)
+        assert at_once.append_planned(ANA, lambda _: [_make_reply("one", "m1")], after=0) == [first]
+        assert log.entries(ANA) == [first]
+
+    def test_a_plan_that_fails_or_is_empty_writes_no_entry(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+        asked = say(log, ANA, "one")
+
+        def fail(_: Sequence[Entry]) -> list[Draft]:
+            raise ArithmeticError
+
+        note = CacheDraft(_NOTE, [1], None)
+        with pytest.raises(ArithmeticError):
+            at_once.append_planned(ANA, fail, after=0, documents=[note])
+        assert log.get_state(ANA, _NOTE) is None
+        assert at_once.append_planned(ANA, lambda _: [], after=0) == []
+        assert log.entries(ANA) == [asked]
+
+    def test_caches_are_written_beside_if_nobody_was_faster(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+
+        def say_with(*documents: CacheDraft) -> None:
+            at_once.append_planned(
+                ANA, lambda _: [_make_reply("said")], after=0, documents=documents
+            )
+
+        say_with(CacheDraft(_NOTE, ["first"], None), CacheDraft("cache:other", {}, 7))
+        first = log.get_state(ANA, _NOTE)
+        assert first is not None
+        assert first.value == ["first"]
+        assert log.get_state(ANA, "cache:other") is None
+        say_with(CacheDraft(_NOTE, ["too late"], None))
+        assert log.get_state(ANA, _NOTE) == first
+        say_with(CacheDraft(_NOTE, ["second"], first.version))
+        second = log.get_state(ANA, _NOTE)
+        assert second is not None
+        assert second.value == ["second"]
+        assert len(log.entries(ANA)) == 3
+
+    def test_nobody_writes_between_reading_and_appending(self, open_log: OpenLog) -> None:
+        handles = [open_log() for _ in range(4)] if self.several_handles else [open_log()]
+        logs = [_require_transactions(handle) for handle in handles]
+
+        def count(there: Sequence[Entry]) -> list[Draft]:
+            return [_make_reply(str(len(there)))]
+
+        with ThreadPoolExecutor(8) as pool:
+            for number in range(40):
+                pool.submit(logs[number % len(logs)].append_planned, ANA, count, after=0)
+        assert texts(handles[0].entries(ANA)) == [str(number) for number in range(40)]
+
+    def test_transactions_have_asynchronous_twins(self, log: ContractLog) -> None:
+        at_once = _require_transactions(log)
+        append = partial(at_once.aappend_planned, ANA, lambda there: [_make_reply(str(len(there)))])
+
+        async def call_all() -> tuple[list[Entry], list[Entry]]:
+            [first] = await append(after=0, documents=[CacheDraft(_NOTE, 1, None)])
+            [second] = await append(after=0, message_ids=["unknown"])
+            document, read = await at_once.aread_thread(ANA, _NOTE, lambda _: [(0, None)])
+            assert document is not None
+            return [first, second], read
+
+        appended, read = asyncio.run(call_all())
+        assert texts(appended) == ["0", "1"]
+        assert read == appended == log.entries(ANA)
+
+    # -- segments, and rows that wait to be written -----------------------------------------------
+
+    def test_segments_are_kept_by_owner_and_fingerprint(self, log: ContractLog) -> None:
+        cache = _require_cache(log)
+        entries = say_all(log, ANA, ["one", "two"])
+        [alone] = say_all(log, LONE, ["three"])
+        rows = [
+            _make_segment(entries[0]),
+            _make_segment(entries[1]),
+            _make_segment(entries[1], part=1),
+        ]
+        cache.save_segments(ANA.owner, "model a", list(reversed(rows)))
+        cache.save_segments(ANA.owner, "model b", rows[:1])
+        cache.save_segments(LONE.owner, "model a", [_make_segment(alone)])
+        assert cache.load_segments(ANA.owner, "model a") == rows
+        assert cache.load_segments(ANA.owner, "model a", after=entries[0].position) == rows[1:]
+        assert cache.load_segments(ANA.owner, "model b") == rows[:1]
+        assert cache.load_segments(LONE.owner, "model a") == [_make_segment(alone)]
+        assert cache.load_segments(ANA.owner, "model c") == []
+        assert cache.load_segments(Owner(user_id="nobody"), "model a") == []
+
+    def test_rows_are_overwritten_but_no_vector_is_lost(self, log: ContractLog) -> None:
+        cache = _require_cache(log)
+        entry = say(log, ANA, "one")
+        cache.save_segments(ANA.owner, "model", [_make_segment(entry, vector=None)])
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(entry, vector=None)]
+        analysed_anew = replace(_make_segment(entry), terms="parks harbours", analysis=7)
+        cache.save_segments(ANA.owner, "model", [analysed_anew])
+        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
+        cache.save_segments(ANA.owner, "model", [replace(analysed_anew, vector=None)])
+        assert cache.load_segments(ANA.owner, "model") == [analysed_anew]
+
+    def test_segments_of_others_or_of_nothing_are_left_out(self, log: ContractLog) -> None:
+        cache = _require_cache(log)
+        mine, foreign = say(log, ANA, "one"), say(log, BO, "two")
+        nothing = StoredSegment(foreign.position + 99, 0, 0, "words", None)
+        rows = [_make_segment(foreign), nothing, _make_segment(mine)]
+        cache.save_segments(ANA.owner, "model", rows)
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(mine)]
+        assert cache.load_segments(BO.owner, "model") == []
+        cache.save_segments(Owner(user_id="nobody"), "model", rows)
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(mine)]
+
+    def test_rows_of_a_fingerprint_are_deleted_and_no_others(self, log: ContractLog) -> None:
+        cache = _require_cache(log)
+        one, two = say_all(log, ANA, ["one", "two"])
+        bos = say(log, BO, "three")
+        rows = [_make_segment(one), _make_segment(two, vector=None)]
+        for fingerprint in ("model b", "model a"):
+            cache.save_segments(ANA.owner, fingerprint, rows)
+        cache.save_segments(ANA.owner, "words alone", [_make_segment(one, vector=None)])
+        cache.save_segments(BO.owner, "model a", [_make_segment(bos)])
+        assert cache.segment_fingerprints(ANA.owner) == ["model a", "model b"]
+        assert cache.delete_segments(ANA.owner, "model a") == len(rows)
+        assert cache.delete_segments(ANA.owner, "model a") == 0
+        assert cache.delete_segments(Owner(user_id="nobody"), "model b") == 0
+        assert cache.segment_fingerprints(ANA.owner) == ["model b"]
+        assert cache.segment_fingerprints(Owner(user_id="nobody")) == []
+        assert cache.load_segments(ANA.owner, "model a") == []
+        assert cache.load_segments(ANA.owner, "model b") == rows
+        assert cache.load_segments(ANA.owner, "words alone") == [_make_segment(one, vector=None)]
+        assert cache.load_segments(BO.owner, "model a") == [_make_segment(bos)]
+
+    def test_rows_that_wait_are_read_as_if_they_were_written(self, log: ContractLog) -> None:
+        buffer, cache = _require_buffer(log)
+        one, two = say_all(log, ANA, ["one", "two"])
+        cache.save_segments(ANA.owner, "model", [_make_segment(one)])
+        buffer.keep_segments(
+            ANA.owner, "model", [_make_segment(two), _make_segment(one, "harbour", vector=None)]
+        )
+        expected = [_make_segment(one, "harbour"), _make_segment(two)]
+        assert cache.load_segments(ANA.owner, "model") == expected
+        assert cache.load_segments(ANA.owner, "model", after=one.position) == [_make_segment(two)]
+        assert cache.load_segments(ANA.owner, "other") == []
+        assert cache.load_segments(LONE.owner, "model") == []
+        assert cache.segment_fingerprints(ANA.owner) == ["model"]
+        buffer.keep_segments(ANA.owner, "other", [_make_segment(one)])
+        say(log, ANA, "three")
+        assert cache.load_segments(ANA.owner, "model") == expected
+        assert cache.delete_segments(ANA.owner, "other") == 1
+
+    def test_rows_that_wait_are_written_with_the_next_entry_or_at_close(
+        self, open_log: OpenLog
+    ) -> None:
+        here = open_log()
+        buffer, _ = _require_buffer(here)
+        self._require_several_handles()
+        _, there = _require_buffer(open_log())
+        one = say(here, ANA, "one")
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(one)])
+        two = say(here, ANA, "two")
+        assert there.load_segments(ANA.owner, "model") == [_make_segment(one)]
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(two)])
+        here.close()
+        assert there.load_segments(ANA.owner, "model") == [_make_segment(one), _make_segment(two)]
+
+    def test_rows_that_wait_are_forgotten_with_their_entry(self, open_log: OpenLog) -> None:
+        log = open_log()
+        buffer, cache = _require_buffer(log)
+        one, two = say_all(log, ANA, ["one", "two"])
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(one), _make_segment(two)])
+        assert log.forget(ANA, [one.id]).segments == 1
+        assert cache.load_segments(ANA.owner, "model") == [_make_segment(two)]
+        other = open_log() if self.several_handles else log
+        buffer.keep_segments(
+            ANA.owner, "model", [_make_segment(one), _make_segment(two, "harbour")]
+        )
+        other.forget(ANA, [two.id])
+        three = say(log, ANA, "three")
+        assert cache.load_segments(ANA.owner, "model") == []
+        buffer.keep_segments(ANA.owner, "model", [_make_segment(three)])
+        assert log.forget(ANA.owner).segments == 1
+
+    # -- forgetting -------------------------------------------------------------------------------
+
+    def test_forgetting_a_thread_leaves_the_others(self, log: ContractLog) -> None:
+        _fill(log)
+        retract(log, ANAS_OTHER, log.entries(ANAS_OTHER)[0].id)
+        before = now_ms()
+        receipt = log.forget(ANAS_OTHER)
+        assert _count(receipt) == (3, 1, 1)
+        assert before <= receipt.at_ms <= now_ms()
+        assert _check_remaining(log) == set(EVERY_KEY) - {ANAS_OTHER}
+        assert [info.key for info in log.threads("ana")] == [ANA]
+        assert _count(log.forget(ANAS_OTHER)) == (0, 0, 0)
+
+    def test_forgetting_a_user_leaves_the_others(self, log: ContractLog) -> None:
+        _fill(log)
+        assert _count(log.forget(Owner(user_id="ana"))) == (4, 2, 2)
+        assert _check_remaining(log) == set(EVERY_KEY) - {ANA, ANAS_OTHER}
+        assert log.threads("ana") == []
+        assert log.changes(Owner(user_id="ana")).entries == ()
+        assert _count(log.forget(Owner(user_id="ana"))) == (0, 0, 0)
+
+    def test_forgetting_a_lone_thread_leaves_the_others(self, log: ContractLog) -> None:
+        _fill(log)
+        assert _count(log.forget(Owner(thread_id="t1"))) == (2, 1, 1)
+        assert _check_remaining(log) == set(EVERY_KEY) - {LONE}
+        assert _count(log.forget(ThreadKey(None, "ana"))) == (2, 1, 1)
+        assert _check_remaining(log) == set(EVERY_KEY) - {LONE, ThreadKey(None, "ana")}
+
+    def test_forgetting_odd_ids_erases_just_these(self, log: ContractLog) -> None:
+        for odd in ODD_IDS:
+            say(log, ThreadKey("ana", odd), "thread")
+            say(log, ThreadKey(odd, "t1"), "user")
+        for number, odd in enumerate(ODD_IDS, start=1):
+            assert log.forget(ThreadKey("ana", odd)).entries == 1, odd
+            assert log.forget(Owner(user_id=odd)).entries == 1, odd
+            assert len(log.changes(ANA.owner).entries) == len(ODD_IDS) - number
+        assert _count(log.forget(Owner(user_id="nobody"))) == (0, 0, 0)
+
+    def test_forgetting_entries_leaves_the_rest_of_the_thread(self, log: ContractLog) -> None:
+        entries = say_all(log, ANA, ["zero", "one", "two", HumanMessage("three", id="m3"), "four"])
+        say(log, ANAS_OTHER, HumanMessage("three", id="m3"))
+        receipt = log.forget(ANA, [entries[1].id, "m3", "m4", new_ulid(), "", "%"])
+        assert (receipt.entries, receipt.threads) == (2, 0)
+        assert log.entries(ANA) == [entries[0], entries[2], entries[4]]
+        assert texts(log.entries(ANAS_OTHER)) == ["three"]
+        assert log.forget(ANA, [entries[1].id, "m3"]).entries == 0
+        assert log.forget(ANA, []).entries == 0
+        assert say(log, ANA, "five").position > entries[4].position
+
+    def test_forgetting_a_message_erases_every_version(self, log: ContractLog) -> None:
+        for text in ("one", "two", "three"):
+            say(log, ANA, HumanMessage(text, id="m1"))
+        other = say(log, ANA, "other")
+        assert log.forget(ANA, ["m1"]).entries == 3
+        assert texts(log.entries(ANA)) == ["other"]
+        assert say(log, ANA, HumanMessage("three", id="m1")).position > other.position
+        assert live_texts(log, ANA) == ["other", "three"]
+
+    def test_forgetting_an_old_version_leaves_the_new_one_in_its_place(
+        self, log: ContractLog
+    ) -> None:
+        say(log, ANA, "before")
+        say_all(log, ANA, [HumanMessage("secret", id="m1"), AIMessage("reply")], turn="turn")
+        say(log, ANA, "after")
+        say(log, ANA, HumanMessage("harmless", id="m1"))
+        assert log.forget(ANA, [log.entries(ANA)[1].id]).entries == 1
+        assert live_texts(log, ANA) == ["before", "harmless", "reply", "after"]
+
+    def test_a_forgotten_message_can_be_said_anew(self, log: ContractLog) -> None:
+        old = say(log, ANA, HumanMessage("Hi", id="m1"))
+        log.forget(ANA)
+        new = say(log, ANA, HumanMessage("Hi", id="m1"))
+        assert log.entries(ANA) == [new]
+        assert new.id != old.id
+        assert new.position > old.position
+
+    def test_forgetting_entries_deletes_the_caches_of_their_thread(self, log: ContractLog) -> None:
+        keys = (ANA, ANAS_OTHER, BO, LONE)
+        for key in keys:
+            say(log, key, "one")
+            for name in (*CACHES, *NO_CACHES):
+                log.set_state(key, name, [name], expected=None)
+        receipt = log.forget(ANA, [log.entries(ANA)[0].id])
+        assert _count(receipt) == (1, 0, len(CACHES))
+        assert [name for name in CACHES if log.get_state(ANA, name) is not None] == []
+        for key in keys:
+            for name in (*NO_CACHES, *(CACHES if key != ANA else ())):
+                document = log.get_state(key, name)
+                assert document is not None, (key, name)
+                assert document.value == [name]
+        assert _count(log.forget(ANA)) == (0, 1, len(NO_CACHES))
+        assert _count(log.forget(ANAS_OTHER)) == (1, 1, len(CACHES) + len(NO_CACHES))
+
+    def test_caches_go_whatever_ids_are_forgotten(self, log: ContractLog) -> None:
+        entry = say(log, ANA, HumanMessage("one", id="m1"))
+        for ids in ([], ["unknown"], [new_ulid(), "m2"]):
+            old = log.set_state(ANA, "cache:window", 1, expected=None)
+            assert old is not None
+            assert _count(log.forget(ANA, ids)) == (0, 0, 1)
+            assert log.get_state(ANA, "cache:window") is None
+            assert log.set_state(ANA, "cache:window", 2, expected=old.version) is None
+        assert log.entries(ANA) == [entry]
+        log.set_state(ANAS_OTHER, "cache:window", 1, expected=None)
+        assert _count(log.forget(ANAS_OTHER, ["m1"])) == (0, 0, 1)
+        assert _count(log.forget(ThreadKey("nobody", "t1"), ["m1"])) == (0, 0, 0)
+
+    def test_caches_stay_while_nothing_is_forgotten(self, log: ContractLog) -> None:
+        document = log.set_state(ANA, "cache:window", 1, expected=None)
+        entry = say(log, ANA, HumanMessage("frist", id="m1"))
+        log.annotate(ANA, entry.id, attributes=["seen"])
+        say(log, ANA, HumanMessage("first", id="m1"))
+        retract(log, ANA, entry.id, reason="cleared")
+        log.delete_state(ANA, "buffer")
+        assert log.get_state(ANA, "cache:window") == document
+
+    def test_entry_ids_need_their_thread(self, log: ContractLog) -> None:
+        entry = say(log, ANA, "Hi")
+        with pytest.raises(ConfigError):
+            log.forget(ANA.owner, [entry.id])
+        with pytest.raises(ConfigError):
+            log.forget(ANA, entry.id)  # one text is no collection of ids
+        assert log.entries(ANA) == [entry]
+
+    def test_every_forget_raises_the_generation(self, log: ContractLog) -> None:
+        seen = [log.changes(ANA.owner).generation]
+        entry = say(log, ANA, "one")
+        for scope, ids in ((ANA, [entry.id]), (ANAS_OTHER, None), (ANA.owner, None), (ANA, None)):
+            say_all(log, ANA, ["one", "two"])
+            say(log, ANAS_OTHER, "three")
+            before = log.changes(ANA.owner).generation
+            assert before == log.changes(ANA.owner).generation
+            log.forget(scope, ids)
+            seen.append(before)
+            assert log.changes(ANA.owner).generation not in seen
+
+    def test_an_owner_who_starts_again_is_not_taken_for_the_one_before(
+        self, log: ContractLog
+    ) -> None:
+        say_all(log, ANA, ["one", "two"])
+        before = log.changes(ANA.owner)
+        log.forget(ANA.owner)
+        say(log, ANA, "anew")
+        after = log.changes(ANA.owner)
+        assert after.generation != before.generation
+        assert texts(after.entries) == ["anew"]
+        assert texts(log.changes(ANA.owner, before.cursor).entries) == ["anew"]
+
+    def test_another_handle_sees_what_was_forgotten(self, open_log: OpenLog) -> None:
+        self._require_several_handles()
+        here, there = open_log(), open_log()
+        entries = say_all(here, ANA, ["one", "two"])
+        here.set_state(ANA, "buffer", 1, expected=None)
+        assert there.entries(ANA) == entries
+        before = there.changes(ANA.owner)
+        assert before.entries == tuple(entries)
+        here.forget(ANA, [entries[0].id])
+        assert there.entries(ANA) == [entries[1]]
+        between = there.changes(ANA.owner)
+        assert between.generation != before.generation
+        there.forget(ANA)
+        assert here.entries(ANA) == []
+        assert here.get_state(ANA, "buffer") is None
+        assert here.changes(ANA.owner).generation not in (before.generation, between.generation)
+
+    def test_forgetting_erases_segments(self, log: ContractLog) -> None:
+        cache = _require_cache(log)
+        one, two = say_all(log, ANA, ["one", "two"])
+        three = say(log, ANAS_OTHER, "three")
+        for fingerprint in ("model a", "model b"):
+            rows = [
+                _make_segment(entry, part=part) for entry in (one, two, three) for part in (0, 1)
+            ]
+            cache.save_segments(ANA.owner, fingerprint, rows)
+        assert log.forget(ANA, [one.id]).segments == 4
+        left = cache.load_segments(ANA.owner, "model a")
+        assert [row.position for row in left] == [two.position] * 2 + [three.position] * 2
+        assert log.forget(ANAS_OTHER).segments == 4
+        assert log.forget(ANA.owner).segments == 4
+        say(log, ANA, "anew")
+        assert cache.load_segments(ANA.owner, "model a") == []
+
+    # -- many callers at once ---------------------------------------------------------------------
+
+    def test_writers_in_threads_lose_nothing(self, log: ContractLog) -> None:
+        def write(writer: int) -> None:
+            for number in range(TIMES):
+                say_all(log, ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
+
+        _run_at_once(write)
+        check_writers(log.entries(ANA))
+
+    def test_writers_on_handles_of_their_own_lose_nothing(self, open_log: OpenLog) -> None:
+        self._require_several_handles()
+        handles = [open_log() for _ in range(WRITERS)]
+
+        def write(writer: int) -> None:
+            for number in range(TIMES):
+                say_all(handles[writer], ANA, [f"{writer}-{number} a", f"{writer}-{number} b"])
+
+        _run_at_once(write)
+        for handle in handles:
+            check_writers(handle.entries(ANA))
+
+    def test_writers_in_processes_of_their_own_lose_nothing(self, tmp_path: Path) -> None:
+        if not self.several_processes:
+            pytest.skip("declared: one process only")
+        make = self.make_log(tmp_path)
+        # A fork would share what the parent opened; off a server that opened nothing it does not.
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context(
+            "forkserver" if "forkserver" in methods else "spawn"
+        )
+        together = context.Barrier(WRITERS, timeout=60)
+        processes = [
+            context.Process(target=_write_from_another_process, args=(make, together, writer))
+            for writer in range(WRITERS)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * WRITERS
+        log = make()
+        check_writers(log.entries(ANA))
+        check_writers(all_changes(log, ANA.owner, limit=7))
+        log.close()
+
+    def test_two_handles_see_each_other(self, open_log: OpenLog) -> None:
+        self._require_several_handles()
+        here, there = open_log(), open_log()
+        one = say(here, ANA, HumanMessage("one", id="m1"))
+        assert there.entries(ANA) == there.find(ANA, ["m1"]) == [one]
+        two = say(there, ANA, HumanMessage("two", id="m2"))
+        assert say(here, ANA, HumanMessage("two", id="m2")) == two
+        assert here.find(ANA, ["m2"]) == here.entries(ANA, last=1) == [two]
+        assert here.entries(ANA, until=two.position) == [one, two]
+        noted = there.annotate(ANA, one.id, attributes=["seen"])
+        assert here.entries(ANA) == [noted, two] == list(here.changes(ANA.owner).entries)
+        assert here.threads("ana") == there.threads("ana")
+        document = here.set_state(ANA, "buffer", [1], expected=None)
+        assert there.get_state(ANA, "buffer") == document
+        assert document is not None
+        assert there.set_state(ANA, "buffer", [2], expected=document.version) is not None
+        assert here.set_state(ANA, "buffer", [3], expected=document.version) is None
+        there.delete_state(ANA, "buffer")
+        assert here.get_state(ANA, "buffer") is None
+
+    def test_a_reader_of_changes_misses_nothing_that_is_being_written(
+        self, log: ContractLog
+    ) -> None:
+        read: list[Entry] = []
+
+        def write(writer: int) -> None:
+            for number in range(TIMES):
+                key = (ANA, ANAS_OTHER)[number % 2]
+                say_all(log, key, [f"{writer}-{number} a", f"{writer}-{number} b"])
+
+        with ThreadPoolExecutor(WRITERS) as pool:
+            writers = [pool.submit(write, writer) for writer in range(WRITERS)]
+            cursor, finished = 0, False
+            while not finished:
+                finished = all(writer.done() for writer in writers)
+                page = log.changes(ANA.owner, cursor)
+                read.extend(page.entries)
+                cursor = page.cursor
+            for writer in writers:
+                writer.result()
+        check_writers(read)
+
+    def test_the_same_message_from_several_writers_is_stored_once(self, log: ContractLog) -> None:
+        def write(writer: int) -> None:
+            del writer
+            for number in range(TIMES):
+                say(log, ANA, HumanMessage(f"line {number}", id=f"m{number}"))
+
+        _run_at_once(write)
+        assert sorted(texts(log.entries(ANA))) == sorted(f"line {n}" for n in range(TIMES))
+
+    def test_annotations_at_once_lose_nothing(self, log: ContractLog) -> None:
+        entry = say(log, ANA, "Hi")
+
+        def write(writer: int) -> None:
+            for number in range(TIMES):
+                mark = f"{writer}-{number}"
+                log.annotate(ANA, entry.id, attributes=[mark], aux={mark: number})
+
+        _run_at_once(write)
+        [read] = log.entries(ANA)
+        expected = {f"{writer}-{number}" for writer in range(WRITERS) for number in range(TIMES)}
+        assert len(read.metadata.attributes) == len(expected)
+        assert set(read.metadata.attributes) == set(read.metadata.aux) == expected
+
+    def test_one_of_several_writers_of_a_version_wins(self, log: ContractLog) -> None:
+        def count(writer: int) -> None:
+            del writer
+            for _ in range(TIMES):
+                written = None
+                while written is None:
+                    found = log.get_state(ANA, "count")
+                    value, version = (found.value, found.version) if found else (0, None)
+                    written = log.set_state(ANA, "count", value + 1, expected=version)
+
+        _run_at_once(count)
+        found = log.get_state(ANA, "count")
+        assert found is not None
+        assert found.value == WRITERS * TIMES
+
+    # -- asynchronous twins -----------------------------------------------------------------------
+
+    def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
+        async def run_scenario() -> None:
+            entries = await log.aappend(ANA, _make_drafts("one", "two", "three"), durable=False)
+            assert entries == log.entries(ANA) == await log.aentries(ANA)
+            after = entries[0].position
+            assert await log.aentries(ANA, after=after, last=1) == entries[2:]
+            until = entries[1].position
+            assert await log.aentries(ANA, after=after, until=until, last=2) == entries[1:2]
+            ids = [entries[2].id, entries[0].id]
+            assert await log.afind(ANA, ids) == log.find(ANA, ids) == [entries[0], entries[2]]
+            if isinstance(log, OwnerListing):
+                assert await log.aowners() == log.owners() == [ANA.owner]
+            noted = await log.aannotate(
+                ANA, entries[0].id, attributes=["seen"], timing={"llmEnd": 5}, aux={"a": 1}
+            )
+            assert noted == log.entries(ANA)[0]
+            assert noted.metadata.attributes == ("seen",)
+            assert (noted.metadata.timing["llmEnd"], noted.metadata.aux) == (5, {"a": 1})
+            assert await log.athreads("ana") == log.threads("ana")
+            changes = await log.achanges(ANA.owner, after, limit=1)
+            assert changes == log.changes(ANA.owner, after, limit=1)
+            assert changes.entries == (entries[1],)
+            first = await log.aset_state(ANA, "buffer", [1], expected=None)
+            assert first is not None
+            assert await log.aset_state(ANA, "buffer", [2], expected=None) is None
+            assert first == await log.aget_state(ANA, "buffer") == log.get_state(ANA, "buffer")
+            await log.adelete_state(ANA, "buffer")
+            assert log.get_state(ANA, "buffer") is None
+            assert await log.aset_state(ANA, "cache:window", 1, expected=None) is not None
+            receipt = await log.aforget(ANA, [entries[1].id])
+            assert (receipt.entries, receipt.documents) == (1, 1)
+            assert await log.aget_state(ANA, "cache:window") is None
+            assert texts(log.entries(ANA)) == ["one", "three"]
+            assert (await log.aforget(ANA.owner)).entries == 2
+            assert log.entries(ANA) == []
+            await log.aclose()
+            await log.aclose()
+            with pytest.raises(LogClosedError):
+                await log.aentries(ANA)
+            with pytest.raises(LogClosedError):
+                await log.afind(ANA, ["m1"])
+            await log.aclose()
+
+        asyncio.run(run_scenario())
+
+    def test_other_tasks_run_while_entries_are_appended(self, log: ContractLog) -> None:
+        appends = 50
+
+        async def run_scenario() -> int:
+            ticks = 0
+
+            async def count_ticks() -> None:
+                nonlocal ticks
+                while True:
+                    ticks += 1
+                    await asyncio.sleep(0)
+
+            ticker = asyncio.create_task(count_ticks())
+            for number in range(appends):
+                await log.aappend(ANA, _make_drafts(f"line {number}"))
+            ticker.cancel()
+            return ticks
+
+        assert asyncio.run(run_scenario()) >= appends // 2
+        assert texts(log.entries(ANA)) == [f"line {number}" for number in range(appends)]
+
+    def test_tasks_at_once_lose_nothing(self, log: ContractLog) -> None:
+        async def write(writer: int) -> None:
+            for number in range(TIMES):
+                await log.aappend(ANA, _make_drafts(f"{writer}-{number} a", f"{writer}-{number} b"))
+
+        async def run_scenario() -> None:
+            await asyncio.gather(*(write(writer) for writer in range(WRITERS)))
+
+        asyncio.run(run_scenario())
+        check_writers(log.entries(ANA))
+
+    # -- large things -----------------------------------------------------------------------------
+
+    def test_a_long_thread_comes_back_whole(self, log: ContractLog) -> None:
+        said = [f"{number} " + "ab汉 " * 999 for number in range(350)]
+        say_all(log, ANA, said[:300])
+        say_all(log, ANA, said[300:])
+        assert sum(len(text.encode()) for text in said) > 1_400_000
+        assert texts(log.entries(ANA)) == said
+        assert texts(log.entries(ANA, last=2)) == said[-2:]
+        assert texts(log.changes(ANA.owner).entries) == said
+
+    def test_a_message_of_five_megabytes_comes_back_whole(self, log: ContractLog) -> None:
+        large = "0123456789abcdef" * (5 * 1024 * 1024 // 16)
+        say_all(log, ANA, ["before", AIMessage(large, id="large"), "after"])
+        say(log, ANA, AIMessage(large, id="large"))
+        assert texts(log.entries(ANA)) == ["before", large, "after"]
 
 
-# -- What every part of the log contract shares ---------------------------------------------------
-
-
-ANA = ThreadKey("ana", "t1")
-
-
-LONE = ThreadKey(None, "t1")
-
-
-@runtime_checkable
-class ContractLog(MessageLog, ThreadState, Protocol):
-    """What a log must be to be tested."""
-
-
-OpenLog: TypeAlias = Callable[[], ContractLog]
-
-
-"""Opens a handle on the storage of the running test; closed when the test ends."""
+# -- Speaking to a log ----------------------------------------------------------------------------
 
 
 def say(log: MessageLog, key: ThreadKey, message: BaseMessage | str) -> Entry:
@@ -1587,37 +1532,8 @@ def retract(log: MessageLog, key: ThreadKey, *ids: str, reason: RetractReason = 
     return entry
 
 
-def texts(entries: Sequence[Entry]) -> list[str]:
-    """Return the messages' texts, control entries left out."""
-    return [str(entry.message.content) for entry in entries if entry.message is not None]
-
-
-def live_texts(log: MessageLog, key: ThreadKey) -> list[str]:
-    """Return the texts that the views show."""
-    return texts(live_entries(log.entries(key)))
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-def _nested(levels: int) -> list[object]:
-    inner: list[object] = []
-    for _ in range(levels - 1):
-        inner = [inner]
-    return inner
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-ANAS_OTHER = ThreadKey("ana", "t2")
-
-
-BO = ThreadKey("bo", "t1")
-
-
 def all_changes(log: ContractLog, owner: Owner, *, limit: int) -> list[Entry]:
-    """Return everything behind the cursor 0, a page at a time."""
+    """Return everything after the cursor 0, a page at a time."""
     found: list[Entry] = []
     cursor = 0
     while (page := log.changes(owner, cursor, limit=limit)).entries:
@@ -1629,115 +1545,14 @@ def all_changes(log: ContractLog, owner: Owner, *, limit: int) -> list[Entry]:
     return found
 
 
-# -- The log contract -----------------------------------------------------------------------------
+def texts(entries: Sequence[Entry]) -> list[str]:
+    """Return the messages' texts, control entries left out."""
+    return [str(entry.message.content) for entry in entries if entry.message is not None]
 
 
-MANY = 250
-
-
-"""More ids than some services take in one call."""
-
-
-def _listing(log: ContractLog) -> OwnerListing:
-    if not isinstance(log, OwnerListing):
-        pytest.skip("declared: cannot list its owners")
-    return log
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-_NOTE = "cache:note"
-
-
-def _transactions(log: ContractLog) -> ThreadTransactions:
-    if not isinstance(log, ThreadTransactions):
-        pytest.skip("declared: reads and writes call by call")
-    return log
-
-
-def _buffer(log: ContractLog) -> tuple[SegmentBuffer, SegmentCache]:
-    if not isinstance(log, SegmentBuffer) or not isinstance(log, SegmentCache):
-        pytest.skip("declared: no rows wait")
-    return log, log
-
-
-def _reply(text: str, message_id: str | None = None) -> Draft:
-    return draft_of(AIMessage(text, id=message_id))
-
-
-def _row(entry: Entry, terms: str = "park", vector: bytes | None = b"\x00<") -> StoredSegment:
-    return StoredSegment(entry.position, 0, 0, terms, vector)
-
-
-# -- The log contract: a message's own id is its key within its thread ----------------------------
-
-
-def _controls(entries: list[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.control is not None]
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-CACHES = ("cache:window", "cache:", "cache:Zoë 🦊 #%\\ ", "cache:cache:", f"cache:{'long' * 200}")
-
-
-NO_CACHES = (
-    "buffer",
-    "cache",
-    "cache;",
-    "caches:",
-    "Cache:window",
-    "CACHE:",
-    " cache:window",
-    "my cache:window",
-    "cach_:",
-    f"{'long' * 200} cache:",
-)
-
-
-EVERY_KEY = (ANA, ANAS_OTHER, BO, LONE, ThreadKey(None, "ana"), ThreadKey("t1", "t1"))
-
-
-def _filled(log: ContractLog) -> None:
-    for key in EVERY_KEY:
-        say_all(log, key, [f"{key} one", f"{key} two"])
-        log.set_state(key, "buffer", [1], expected=None)
-
-
-def _remaining(log: ContractLog) -> set[ThreadKey]:
-    """Return the threads of which everything is left; fails where one is left in part."""
-    whole = set()
-    for key in EVERY_KEY:
-        parts = (len(log.entries(key)), log.get_state(key, "buffer") is not None)
-        assert parts in ((2, True), (0, False)), key
-        if parts == (2, True):
-            whole.add(key)
-    return whole
-
-
-def _counts(receipt: ForgetReceipt) -> tuple[int, int, int]:
-    return receipt.entries, receipt.threads, receipt.documents
-
-
-def _cache(log: ContractLog) -> SegmentCache:
-    if not isinstance(log, SegmentCache):
-        pytest.skip("declared: keeps no segments")
-    return log
-
-
-def _segment(entry: Entry, *, part: int = 0, vector: bytes | None = b"\x00<") -> StoredSegment:
-    return StoredSegment(entry.position, part, 0, "park harbour", vector)
-
-
-# -- The log contract -----------------------------------------------------------------------------
-
-
-WRITERS = 4
-
-
-TIMES = 25
+def live_texts(log: MessageLog, key: ThreadKey) -> list[str]:
+    """Return the texts that the views show."""
+    return texts(live_entries(log.entries(key)))
 
 
 def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: int = TIMES) -> None:
@@ -1754,7 +1569,26 @@ def check_writers(entries: Sequence[Entry], *, writers: int = WRITERS, times: in
         assert first[:-1] == second[:-1], "another writer came between the messages of a batch"
 
 
-def _at_once(work: Callable[[int], object]) -> None:
+def _make_drafts(*said: str) -> list[Draft]:
+    return [draft_of(HumanMessage(text)) for text in said]
+
+
+def _make_reply(text: str, message_id: str | None = None) -> Draft:
+    return draft_of(AIMessage(text, id=message_id))
+
+
+def _select_controls(entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.control is not None]
+
+
+def _build_nested(levels: int) -> list[object]:
+    inner: list[object] = []
+    for _ in range(levels - 1):
+        inner = [inner]
+    return inner
+
+
+def _run_at_once(work: Callable[[int], object]) -> None:
     with ThreadPoolExecutor(WRITERS) as pool:
         for done in [pool.submit(work, writer) for writer in range(WRITERS)]:
             done.result()
@@ -1768,12 +1602,61 @@ def _write_from_another_process(make: OpenLog, together: Barrier, writer: int) -
     log.close()
 
 
-def _drafts(*said: str) -> list[Draft]:
-    return [draft_of(HumanMessage(text)) for text in said]
+def _fill(log: ContractLog) -> None:
+    for key in EVERY_KEY:
+        say_all(log, key, [f"{key} one", f"{key} two"])
+        log.set_state(key, "buffer", [1], expected=None)
 
 
-# -- Messages, texts and ids that a log must keep exactly, and how to compare them ----------------
+def _check_remaining(log: ContractLog) -> set[ThreadKey]:
+    """Return the threads of which everything is left; fails where one is left in part."""
+    whole = set()
+    for key in EVERY_KEY:
+        parts = (len(log.entries(key)), log.get_state(key, "buffer") is not None)
+        assert parts in ((2, True), (0, False)), key
+        if parts == (2, True):
+            whole.add(key)
+    return whole
 
+
+def _count(receipt: ForgetReceipt) -> tuple[int, int, int]:
+    return receipt.entries, receipt.threads, receipt.documents
+
+
+# -- Optional abilities ---------------------------------------------------------------------------
+
+
+def _require_listing(log: ContractLog) -> OwnerListing:
+    if not isinstance(log, OwnerListing):
+        pytest.skip("declared: cannot list its owners")
+    return log
+
+
+def _require_transactions(log: ContractLog) -> ThreadTransactions:
+    if not isinstance(log, ThreadTransactions):
+        pytest.skip("declared: reads and writes call by call")
+    return log
+
+
+def _require_cache(log: ContractLog) -> SegmentCache:
+    if not isinstance(log, SegmentCache):
+        pytest.skip("declared: keeps no segments")
+    return log
+
+
+def _require_buffer(log: ContractLog) -> tuple[SegmentBuffer, SegmentCache]:
+    if not isinstance(log, SegmentBuffer) or not isinstance(log, SegmentCache):
+        pytest.skip("declared: no rows wait")
+    return log, log
+
+
+def _make_segment(
+    entry: Entry, terms: str = "park", *, part: int = 0, vector: bytes | None = b"\x00<"
+) -> StoredSegment:
+    return StoredSegment(entry.position, part, 0, terms, vector)
+
+
+# -- What a log must keep exactly, and how to compare it ------------------------------------------
 
 ODD_IDS = (
     "s",
@@ -1796,10 +1679,7 @@ ODD_IDS = (
     "s\x00x",
     "s\n",
 )
-
-
 """Ids that careless keys, patterns or comparisons take for one another."""
-
 
 ODD_MESSAGE_IDS = (
     "m1",
@@ -1817,10 +1697,7 @@ ODD_MESSAGE_IDS = (
     "\ud800",
     "😀",
 )
-
-
 """Ids of messages that are told apart; unlike those of users and threads, any text is one."""
-
 
 ODD_TEXTS = (
     "",
@@ -1840,16 +1717,14 @@ ODD_TEXTS = (
     "two halves \ud83d\ude00 side by side",
     "\u2028 line separator, BOM \ufeff, escape \x1b[31m",
 )
-
-
 """Texts that come back changed from a log that trims, escapes, normalises or interprets."""
 
 
-def _weather_call(call_id: str) -> dict[str, Any]:
+def _make_call(call_id: str) -> dict[str, Any]:
     return {"name": "weather", "args": {"city": "Genoa", "days": 2}, "id": call_id}
 
 
-def _plain_values() -> dict[str, Any]:
+def _make_values() -> dict[str, Any]:
     return {
         "bytes": b"\x00\xff raw",
         "tuple": (1, ("nested", [2.5])),
@@ -1871,7 +1746,7 @@ def _plain_values() -> dict[str, Any]:
     }
 
 
-def _dollar_keys() -> dict[str, Any]:
+def _make_dollar_keys() -> dict[str, Any]:
     return {
         "bytes": {"$bytes": "bG9vaw=="},
         "set": {"$set": [1, 1]},
@@ -1883,7 +1758,7 @@ def _dollar_keys() -> dict[str, Any]:
     }
 
 
-def _calls_taken_out() -> AIMessage:
+def _make_stripped_reply() -> AIMessage:
     raw = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
     message = AIMessage("Never mind.", additional_kwargs={"tool_calls": [raw]})
     message.tool_calls = []
@@ -1923,11 +1798,11 @@ SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
         response_metadata={"model_name": "m", "finish_reason": "stop", "logprobs": None},
     ),
     "ai with parallel calls": lambda: AIMessage(
-        "", tool_calls=[_weather_call("c1"), _weather_call("c2"), {**_weather_call(""), "id": None}]
+        "", tool_calls=[_make_call("c1"), _make_call("c2"), {**_make_call(""), "id": None}]
     ),
     "ai with broken calls": lambda: AIMessage(
         "",
-        tool_calls=[_weather_call("c1")],
+        tool_calls=[_make_call("c1")],
         invalid_tool_calls=[
             {"name": "weather", "args": '{"city": ', "id": "c2", "error": "unfinished"}
         ],
@@ -1938,19 +1813,21 @@ SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
             {"type": "text", "text": "Let me look.", "annotations": [{"start": 0, "end": 3}]},
             {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Genoa"}},
         ],
-        tool_calls=[_weather_call("c1")],
+        tool_calls=[_make_call("c1")],
     ),
-    "ai whose calls were taken out": _calls_taken_out,
+    "ai whose calls were taken out": _make_stripped_reply,
     "tool": lambda: ToolMessage("22 °C", tool_call_id="c1", name="weather"),
     "failed tool with an artifact": lambda: ToolMessage(
         [{"type": "text", "text": "no such city"}],
         tool_call_id="c2",
         status="error",
-        artifact=_plain_values(),
+        artifact=_make_values(),
         id="t-1",
     ),
-    "values beyond JSON": lambda: HumanMessage("x", additional_kwargs=_plain_values()),
-    "keys that start with a dollar": lambda: HumanMessage("x", additional_kwargs=_dollar_keys()),
+    "values beyond JSON": lambda: HumanMessage("x", additional_kwargs=_make_values()),
+    "keys that start with a dollar": lambda: HumanMessage(
+        "x", additional_kwargs=_make_dollar_keys()
+    ),
     "a key of halves": lambda: HumanMessage("x", additional_kwargs={"\ud83d\ude00": "\ud83d"}),
     "chat": lambda: ChatMessage(content="Enter Ophelia.", role="narrator"),
     "function": lambda: FunctionMessage(content="22", name="weather"),
@@ -1975,8 +1852,6 @@ SAMPLE_MESSAGES: dict[str, Callable[[], BaseMessage]] = {
         response_metadata={"output_version": "v1"},
     ),
 }
-
-
 """A fresh message by name: every type and chunk, with every kind of field and value."""
 
 

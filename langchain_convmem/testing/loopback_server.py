@@ -18,36 +18,36 @@ from typing import Any, Self
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
+    ReplySource,
     Script,
     ScriptedError,
     ScriptedReply,
 )
 
-__all__ = ["Listener", "LoopbackConnection", "LoopbackServer"]
-
 _IDLE_TIMEOUT_S = 60
 
 
-class LoopbackServer:
+class LoopbackServer(ABC):
     """A service on 127.0.0.1, for the time of a `with` block. Safe to use from several threads."""
 
-    def __init__(self, script: Script, listen: Callable[[], Listener]) -> None:
+    def __init__(self, reply: ReplySource) -> None:
         """Create the server; it listens from `__enter__` on.
 
         Args:
-            script: What it answers.
-            listen: Makes the listener; called once.
+            reply: What to answer: a text, a `ScriptedReply`, a `ScriptedError`; a list of them,
+                one for each valid request in order, one request too many being an error; or a
+                callable that gets each valid request's body and returns one of them. It runs in
+                the thread of its connection.
         """
-        self._script = script
-        self._listen = listen
-        self._listener: Listener | None = None
+        self.script = Script(reply)
+        self._listener: LoopbackListener | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Start listening on a free port."""
         if self._listener is not None:
             raise ConfigError("the server is already running; create one per `with` block")
-        self._listener = self._listen()
+        self._listener = LoopbackListener(self)
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name=type(self).__name__
         )
@@ -67,7 +67,7 @@ class LoopbackServer:
             return
         listener.shutdown()
         thread.join()
-        listener.hang_up()
+        listener.close_connections()
         listener.server_close()
         if listener.errors and error is None:
             raise listener.errors[0]
@@ -75,9 +75,14 @@ class LoopbackServer:
             error.add_note(f"the server's reply raised first: {listener.errors[0]!r}")
 
     @property
+    @abstractmethod
+    def connection(self) -> type[LoopbackConnection]:
+        """What serves the requests of one connection."""
+
+    @property
     def requests(self) -> list[RecordedRequest]:
         """Copies of the requests so far, in the order of their arrival."""
-        return self._script.recorded()
+        return self.script.list_recorded()
 
     @property
     def origin(self) -> str:
@@ -87,7 +92,7 @@ class LoopbackServer:
         return f"http://127.0.0.1:{self._listener.server_address[1]}"
 
 
-class Listener(ThreadingHTTPServer):
+class LoopbackListener(ThreadingHTTPServer):
     """Accepts connections, knows the open ones, and keeps what its handlers raised."""
 
     # Joined on close: a thread that outlives its test would trouble the next one.
@@ -96,12 +101,12 @@ class Listener(ThreadingHTTPServer):
     # The default of 5 drops connections when a test opens more of them at once.
     request_queue_size = 128
 
-    def __init__(self, script: Script, connection: type[LoopbackConnection]) -> None:
-        self.script = script
+    def __init__(self, service: LoopbackServer) -> None:
+        self.service = service
         self.errors: list[BaseException] = []
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        super().__init__(("127.0.0.1", 0), connection)
+        super().__init__(("127.0.0.1", 0), service.connection)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
@@ -110,12 +115,12 @@ class Listener(ThreadingHTTPServer):
         return connection, address
 
     def close_request(self, request: Any) -> None:
-        # Under the lock: `hang_up` must not meet a socket whose number already belongs to another.
+        # Under the lock: `close_connections` must not meet a socket whose number is already reused.
         with self._open_lock:
             self._open.discard(request)
             super().close_request(request)
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """End every open connection, so that idle handlers return."""
         with self._open_lock:
             for connection in self._open:
@@ -126,7 +131,7 @@ class Listener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's hook
         error = sys.exception()
-        # A client that leaves in the middle of a stream is no fault of the server.
+        # A client that leaves in the middle of a stream is not a fault of the server.
         if error is not None and not isinstance(error, ConnectionError):
             self.errors.append(error)
 
@@ -139,7 +144,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
     timeout = _IDLE_TIMEOUT_S
     # Else each small event of a stream waits for the acknowledgement of the one before.
     disable_nagle_algorithm = True
-    server: Listener
+    server: LoopbackListener
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Stay silent: the output of tests is theirs."""
@@ -148,60 +153,78 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
 
     def do_GET(self) -> None:
         """Answer a request without a body."""
-        self.heard(b"")
+        page = self.find_page()
+        if page is None:
+            self._serve(b"")
+        else:
+            self.send_json(200, page)
 
     def do_POST(self) -> None:
         """Answer a request with a body."""
-        self.heard(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        self._serve(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
-    @abstractmethod
-    def heard(self, raw: bytes) -> None:
-        """Answer a request, given its body."""
+    def _serve(self, raw: bytes) -> None:
+        fault = self.find_wrong_address()
+        if fault is None:
+            request = self._record(raw)
+            fault = self.find_fault(request)
+        if fault is None:
+            self._answer(request.body)
+        else:
+            self.send_fault(fault)
 
-    def bare_path(self) -> str:
-        """Return the path alone, without a slash at its end."""
-        return self.path.partition("?")[0].rstrip("/")
-
-    def recorded(self, raw: bytes) -> RecordedRequest:
-        """Record the request for the test, and return it."""
+    def _record(self, raw: bytes) -> RecordedRequest:
         headers = {name.lower(): value for name, value in self.headers.items()}
         try:
             body = json.loads(raw)
         except ValueError:
             body = None
         request = RecordedRequest(headers, body, self.path)
-        self.server.script.record(request)
+        self.server.service.script.record(request)
         return request
+
+    @property
+    def bare_path(self) -> str:
+        """The path alone, without a slash at its end."""
+        return self.path.partition("?")[0].rstrip("/")
+
+    # -- what each service says in its own way ------------------------------------------------
+
+    def find_page(self) -> dict[str, Any] | None:
+        """Return what a GET of this path shows, or None."""
+        return None
+
+    @abstractmethod
+    def find_wrong_address(self) -> ScriptedError | None:
+        """Return the error for a method and path that the service does not have, or None."""
+
+    @abstractmethod
+    def find_fault(self, request: RecordedRequest) -> ScriptedError | None:
+        """Return the first reason to refuse a request, or None."""
+
+    @abstractmethod
+    def send_reply(self, request: dict[str, Any], reply: ScriptedReply) -> None:
+        """Send a reply, streamed if the request asks for that."""
+
+    @abstractmethod
+    def send_fault(self, error: ScriptedError) -> None:
+        """Send an error."""
 
     # -- answering ----------------------------------------------------------------------------
 
-    @abstractmethod
-    def say(self, request: dict[str, Any], reply: ScriptedReply) -> None:
-        """Send a reply."""
-
-    @abstractmethod
-    def say_error(self, error: ScriptedError) -> None:
-        """Send an error."""
-
-    @staticmethod
-    def when_to_retry(error: ScriptedError) -> dict[str, str]:
-        """Return the header that says when to come back, if the error says it."""
-        wait = error.retry_after_s
-        return {} if wait is None else {"Retry-After": f"{wait:g}"}
-
-    def answer(self, request: dict[str, Any]) -> None:
+    def _answer(self, request: dict[str, Any]) -> None:
         """Send what the script has for a valid request."""
         reply: ScriptedReply | ScriptedError | None = None
         try:
-            reply = self.server.script.answer_to(request)
+            reply = self.server.service.script.answer_to(request)
         finally:
             # The client must not wait for a retry; the exception itself goes to `handle_error`.
             if reply is None:
-                self.say_error(ScriptedError(status=500, message="the test's reply() raised"))
+                self.send_fault(ScriptedError(status=500, message="the test's reply() raised"))
         if isinstance(reply, ScriptedError):
-            self.say_error(reply)
+            self.send_fault(reply)
         else:
-            self.say(request, reply)
+            self.send_reply(request, reply)
 
     def send_json(
         self,
@@ -209,6 +232,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         body: Mapping[str, Any],
         *,
         headers: Mapping[str, str] | None = None,
+        retry_after_s: float | None = None,
         cut: bool = False,
     ) -> None:
         """Send a body; `cut` breaks the connection in its middle."""
@@ -218,6 +242,8 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         self.send_header("Content-Length", str(len(payload)))
         for name, value in (headers or {}).items():
             self.send_header(name, value)
+        if retry_after_s is not None:
+            self.send_header("Retry-After", f"{retry_after_s:g}")
         self.end_headers()
         self.wfile.write(payload[: len(payload) // 2] if cut else payload)
         self.close_connection = self.close_connection or cut
@@ -225,7 +251,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
     def send_whole(self, body: Mapping[str, Any], reply: ScriptedReply) -> None:
         """Send a reply that is not streamed."""
         if reply.cut_with is not None:
-            self.say_error(reply.cut_with)
+            self.send_fault(reply.cut_with)
         else:
             self.send_json(200, body, cut=reply.cut_after_chunks is not None)
 
@@ -234,7 +260,7 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         content_type: str,
         events: Iterable[bytes],
         reply: ScriptedReply,
-        last_words: bytes | None,
+        encode_cut: Callable[[ScriptedError], bytes],
     ) -> None:
         """Send events one by one, as far as the reply says.
 
@@ -242,7 +268,8 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
             content_type: Media type of the stream.
             events: What to send, in order.
             reply: Says where the stream is cut, and is told of each event before it goes.
-            last_words: Sent where the stream is cut, which then ends in order; None breaks it.
+            encode_cut: Makes an event of the error that a cut reply ends with. A reply that is cut
+                without one breaks the connection.
         """
         self.send_response(200)
         self.send_header("Content-Type", content_type)
@@ -250,12 +277,12 @@ class LoopbackConnection(BaseHTTPRequestHandler, ABC):
         self.end_headers()
         for number, event in enumerate(events):
             if reply.cut_after_chunks is not None and number >= reply.cut_after_chunks:
-                if last_words is None:
+                if reply.cut_with is None:
                     # Without the closing chunk of the transfer encoding the client sees a broken
                     # line.
                     self.close_connection = True
                     return
-                self._send_chunk(last_words)
+                self._send_chunk(encode_cut(reply.cut_with))
                 break
             if reply.before_chunk is not None:
                 reply.before_chunk(number)

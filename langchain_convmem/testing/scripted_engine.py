@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +14,17 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_convmem.errors import ConfigError, ConversationClosedError, UnknownCheckpointError
 from langchain_convmem.protocols import Media, Part
-from langchain_convmem.testing.scripted_replies import words_of
+from langchain_convmem.testing.scripted_replies import ReplyQueue, split_words
 from langchain_convmem.text import ChatTemplate
+
+Action: TypeAlias = Literal[
+    "create", "prefill", "decode", "checkpoint", "rewind", "clone", "score", "reset", "close"
+]
+
+SessionReply: TypeAlias = str | BaseException | Callable[[str], str]
+"""What a session writes: a text, an error, or what a callable makes of all that it holds."""
+
+Chunking: TypeAlias = Literal["words", "characters", "whole"] | Callable[[str], Sequence[str]]
 
 
 class ScriptedEngine:
@@ -93,12 +102,13 @@ class ScriptedEngine:
         """All sessions that were made, clones included, in order."""
         self.misuses: list[str] = []
         """What `SessionMisuseError`s said, in case that somebody caught them."""
-        self.chunks = chunker(chunking)
+        self.chunks = build_chunker(chunking)
         """Cuts a text into tokens."""
-        self._kind = session_class(
+        self._kind = _build_session_class(
             rewindable=rewindable, clonable=clonable, counting=counting, scoring=bool(scorer)
         )
-        self._script = SessionScript(replies, faults)
+        self.script = _SessionScript(replies, faults)
+        """What its sessions write, and where they fail."""
         self._events: list[SessionEvent] = []
         self._lock = threading.Lock()
 
@@ -108,7 +118,7 @@ class ScriptedEngine:
         """Return a new, empty session."""
         if self.closed:
             raise ConversationClosedError("the scripted engine is closed")
-        fault = self._script.fault_at("create")
+        fault = self.script.take_fault("create")
         if fault is not None and not fault.after:
             raise fault.error
         session = self.admit([], [])
@@ -141,7 +151,7 @@ class ScriptedEngine:
 
     # -- for its sessions ---------------------------------------------------------------------
 
-    def admit(self, parts: Sequence[Part], marks: Sequence[Mark]) -> ScriptedSession:
+    def admit(self, parts: Sequence[Part], marks: Sequence[_Mark]) -> ScriptedSession:
         """Return a new session that holds `parts` and knows `marks`."""
         with self._lock:
             session = self._kind(self, len(self.sessions) + 1, parts, marks)
@@ -153,309 +163,15 @@ class ScriptedEngine:
         with self._lock:
             self._events.append(event)
 
-    def misuse(self, what: str) -> SessionMisuseError:
+    def note_misuse(self, what: str) -> SessionMisuseError:
         """Note a breach of the protocol, and return the error to raise."""
         with self._lock:
             self.misuses.append(what)
         return SessionMisuseError(what)
 
-    def fault_at(self, action: Action) -> SessionFault | None:
-        """Count an action; return the fault that it is to end with, if any."""
-        return self._script.fault_at(action)
-
-    def next_reply(self, text: str) -> str:
-        """Return what a session that holds `text` writes, or raise it."""
-        return self._script.next_reply(text)
-
-    def shown(self, parts: Sequence[Part]) -> str:
+    def show(self, parts: Sequence[Part]) -> str:
         """Return parts as text."""
         return "".join(part if isinstance(part, str) else self.media_mark(part) for part in parts)
-
-
-# -- The sessions of a scripted engine ------------------------------------------------------------
-
-
-class ScriptedSession:
-    """A `TextSession` of a `ScriptedEngine`, with the abilities that the engine was told to give.
-
-    Raises `SessionMisuseError` if it is used by two callers at once, after it was closed, or, but
-    for `rewind`, `reset` and `close`, after an error or a decode that was left early.
-    """
-
-    def __init__(
-        self, engine: ScriptedEngine, number: int, parts: Sequence[Part], marks: Sequence[Mark]
-    ) -> None:
-        """Created by its engine."""
-        self.number = number
-        """Its number, from 1."""
-        self.closed = False
-        self.finish_reason: Literal["stop", "length"] | None = None
-        self.stop_text = ""
-        self._engine = engine
-        self._parts = list(parts)
-        self._marks = list(marks)
-        self._is_unknown = False
-        self._occupied = threading.Lock()
-
-    # -- what it holds ------------------------------------------------------------------------
-
-    @property
-    def holds_stop(self) -> bool:
-        """As the engine says."""
-        return self._engine.holds_stop
-
-    @property
-    def parts(self) -> list[Part]:
-        """All that it holds, in the pieces in which it came."""
-        return list(self._parts)
-
-    @property
-    def text(self) -> str:
-        """All that it holds; media as marks."""
-        return self._engine.shown(self._parts)
-
-    @property
-    def events(self) -> list[SessionEvent]:
-        """What it did."""
-        return [event for event in self._engine.events if event.session == self.number]
-
-    # -- the protocol -------------------------------------------------------------------------
-
-    def prefill(self, parts: Sequence[Part]) -> None:
-        """Read text and media."""
-        with self._doing("prefill") as doing:
-            for _waiting in self._read(list(parts), doing):
-                pass
-
-    async def aprefill(self, parts: Sequence[Part]) -> None:
-        """Read text and media."""
-        with self._doing("prefill") as doing:
-            for waiting in self._read(list(parts), doing):
-                await _waited(waiting)
-
-    def decode(
-        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
-    ) -> Iterator[str]:
-        """Write what the script says."""
-        with closing(self._write(stop, max_tokens, options)) as writing:
-            for _waiting, chunk in writing:
-                yield chunk
-
-    async def adecode(
-        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
-    ) -> AsyncIterator[str]:
-        """Write what the script says."""
-        with closing(self._write(stop, max_tokens, options)) as writing:
-            for waiting, chunk in writing:
-                await _waited(waiting)
-                yield chunk
-
-    def reset(self) -> None:
-        """Forget everything."""
-        with self._doing("reset", mends=True):
-            self._parts.clear()
-            self._marks.clear()
-            self._is_unknown = False
-
-    def close(self) -> None:
-        """Refuse everything from here on."""
-        if not self.closed:
-            with self._doing("close", mends=True):
-                self.closed = True
-
-    # -- doing it -----------------------------------------------------------------------------
-
-    @contextmanager
-    def _doing(
-        self, action: Action, *, mends: bool = False, options: Mapping[str, Any] | None = None
-    ) -> Iterator[Doing]:
-        """Be the only one that uses the session, and record how it went."""
-        if not self._occupied.acquire(blocking=False):
-            raise self._engine.misuse(f"session {self.number}: {action} while another caller is in")
-        doing = Doing(self._engine.fault_at(action))
-        outcome: Literal["done", "failed", "left"] = "failed"
-        try:
-            self._check(action, mends=mends)
-            doing.reached(0)
-            yield doing
-            doing.ended()
-            outcome = "done"
-        except GeneratorExit:
-            outcome = "left"
-            raise
-        finally:
-            self._is_unknown = self._is_unknown or outcome != "done"
-            event = SessionEvent(action, self.number, doing.text, outcome, dict(options or {}))
-            self._engine.record(event)
-            self._occupied.release()
-
-    def _check(self, action: Action, *, mends: bool) -> None:
-        if action != "close" and (self.closed or self._engine.closed):
-            raise self._engine.misuse(f"session {self.number}: {action} after it was closed")
-        if self._is_unknown and not mends:
-            raise self._engine.misuse(
-                f"session {self.number}: {action} although its state is unknown, after an error or "
-                "a decode that was left early; rewind or reset it first"
-            )
-
-    def _read(self, parts: list[Part], doing: Doing) -> Iterator[object]:
-        hook = self._engine.before_prefill
-        yield None if hook is None else hook(self._engine.shown(parts))
-        for number, part in enumerate(parts):
-            doing.reached(number)
-            self._parts.append(part)
-            doing.text += self._engine.shown([part])
-
-    def _write(
-        self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
-    ) -> Generator[tuple[object, str]]:
-        given = {**options, "stop": tuple(stop), "max_tokens": max_tokens}
-        with self._doing("decode", options=given) as doing:
-            self.finish_reason, self.stop_text = None, ""
-            chunks, stop_text = self._reply(stop)
-            limit = self._engine.max_tokens if max_tokens is None else max_tokens
-            is_cut = limit is not None and len(chunks) > limit
-            for number, chunk in enumerate(chunks[:limit]):
-                doing.reached(number)
-                hook = self._engine.before_chunk
-                waiting = None if hook is None else hook(number)
-                self._parts.append(chunk)
-                doing.text += chunk
-                yield waiting, chunk
-            self.stop_text = "" if is_cut else stop_text
-            if self.holds_stop and self.stop_text:
-                self._parts.append(self.stop_text)
-            self.finish_reason = "length" if is_cut else "stop"
-
-    def _reply(self, stop: Sequence[str]) -> tuple[list[str], str]:
-        """Return the chunks of the next reply, and the text that ends it."""
-        reply = self._engine.next_reply(self.text)
-        found = [(place, text) for text in stop if text and (place := reply.find(text)) >= 0]
-        # Of two that begin at one place the longer one would have been the model's token.
-        nothing = (len(reply), self._engine.end_text)
-        place, end = min(found, key=lambda one: (one[0], -len(one[1])), default=nothing)
-        return self._engine.chunks(reply[:place]), end
-
-
-class Mark:
-    """How many parts a session held."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-
-# -- abilities: a session has the methods of those that it was given, and no others ---------------
-class _Rewindable(ScriptedSession):
-    def checkpoint(self) -> object:
-        """Return a mark of the state as it is."""
-        with self._doing("checkpoint"):
-            mark = Mark(len(self._parts))
-            self._marks.append(mark)
-        return mark
-
-    def rewind(self, checkpoint: object) -> None:
-        """Go back to a mark."""
-        with self._doing("rewind", mends=True) as doing:
-            if not any(mark is checkpoint for mark in self._marks):
-                raise UnknownCheckpointError(f"session {self.number} has no such checkpoint")
-            mark: Any = checkpoint
-            del self._parts[mark.length :]
-            self._marks = [known for known in self._marks if known.length <= mark.length]
-            self._is_unknown = False
-            doing.text = self.text
-
-
-class _Clonable(ScriptedSession):
-    def clone(self) -> ScriptedSession:
-        """Return a session that goes on from here by itself."""
-        with self._doing("clone"):
-            return self._engine.admit(self._parts, self._marks)
-
-
-class _Counting(ScriptedSession):
-    @property
-    def token_count(self) -> int:
-        """Chunks of its state; media count one."""
-        return sum(
-            len(self._engine.chunks(part)) if isinstance(part, str) else 1 for part in self._parts
-        )
-
-
-class _Scoring(ScriptedSession):
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """Return what the engine's scorer says of each text."""
-        scorer = self._engine.scorer
-        with self._doing("score"):
-            return [] if scorer is None else [scorer(self.text, text) for text in texts]
-
-
-@cache
-def session_class(
-    *, rewindable: bool, clonable: bool, counting: bool, scoring: bool
-) -> type[ScriptedSession]:
-    switches = {
-        _Rewindable: rewindable,
-        _Clonable: clonable,
-        _Counting: counting,
-        _Scoring: scoring,
-    }
-    bases = tuple(ability for ability, is_on in switches.items() if is_on)
-    return type("ScriptedSession", bases, {}) if bases else ScriptedSession
-
-
-async def _waited(waiting: object) -> None:
-    """Let others run, and wait for what can be awaited."""
-    if inspect.isawaitable(waiting):
-        await waiting
-    else:
-        await asyncio.sleep(0)
-
-
-# -- What a scripted session writes, where it fails, and the record of what it did ----------------
-
-
-Action: TypeAlias = Literal[
-    "create", "prefill", "decode", "checkpoint", "rewind", "clone", "score", "reset", "close"
-]
-
-
-SessionReply: TypeAlias = str | BaseException | Callable[[str], str]
-
-
-"""What a session writes: a text, an error, or what a callable makes of all that it holds."""
-
-
-Chunking: TypeAlias = Literal["words", "characters", "whole"] | Callable[[str], Sequence[str]]
-
-
-_CHUNKINGS: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "words": words_of,
-    "characters": list,
-    "whole": lambda text: [text] if text else [],
-}
-
-
-def chunker(chunking: Chunking) -> Callable[[str], list[str]]:
-    """Return the function that cuts a text into tokens, and loses nothing of it.
-
-    Raises:
-        ConfigError: If there is no such chunking; by the function: if it loses something.
-    """
-    if isinstance(chunking, str) and chunking not in _CHUNKINGS:
-        raise ConfigError(f"chunking {chunking!r}: there are {sorted(_CHUNKINGS)}, or a callable")
-    cut = _CHUNKINGS[chunking] if isinstance(chunking, str) else chunking
-
-    def chunks(text: str) -> list[str]:
-        found = list(cut(text))
-        if "".join(found) != text:
-            raise ConfigError(f"the chunking lost something: {found!r:.80} is not {text!r:.80}")
-        return found
-
-    return chunks
-
-
-class SessionMisuseError(AssertionError):
-    """The code under test broke the protocol of sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,37 +211,294 @@ class SessionFault:
     error: BaseException = field(default_factory=lambda: RuntimeError("scripted fault"))
 
 
-class SessionScript:
+class SessionMisuseError(AssertionError):
+    """The code under test broke the protocol of sessions."""
+
+
+# -- Its sessions ---------------------------------------------------------------------------------
+
+
+class ScriptedSession:
+    """A `TextSession` of a `ScriptedEngine`, with the abilities that the engine was told to give.
+
+    Raises `SessionMisuseError` if it is used by two callers at once, after it was closed, or, but
+    for `rewind`, `reset` and `close`, after an error or a decode that was left early.
+    """
+
+    def __init__(
+        self, engine: ScriptedEngine, number: int, parts: Sequence[Part], marks: Sequence[_Mark]
+    ) -> None:
+        """Created by its engine."""
+        self.number = number
+        """Its number, from 1."""
+        self.closed = False
+        self.finish_reason: Literal["stop", "length"] | None = None
+        self.stop_text = ""
+        self._engine = engine
+        self._parts = list(parts)
+        self._marks = list(marks)
+        self._is_unknown = False
+        self._occupied = threading.Lock()
+
+    # -- what it holds ------------------------------------------------------------------------
+
+    @property
+    def holds_stop(self) -> bool:
+        """As the engine says."""
+        return self._engine.holds_stop
+
+    @property
+    def parts(self) -> list[Part]:
+        """All that it holds, in the pieces in which it came."""
+        return list(self._parts)
+
+    @property
+    def text(self) -> str:
+        """All that it holds; media as marks."""
+        return self._engine.show(self._parts)
+
+    @property
+    def events(self) -> list[SessionEvent]:
+        """What it did."""
+        return [event for event in self._engine.events if event.session == self.number]
+
+    # -- the protocol -------------------------------------------------------------------------
+
+    def prefill(self, parts: Sequence[Part]) -> None:
+        """Read text and media."""
+        with self._record_action("prefill") as progress:
+            for _waiting in self._read(list(parts), progress):
+                pass
+
+    async def aprefill(self, parts: Sequence[Part]) -> None:
+        """Read text and media."""
+        with self._record_action("prefill") as progress:
+            for waiting in self._read(list(parts), progress):
+                await _wait(waiting)
+
+    def decode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Write what the script says."""
+        with closing(self._write(stop, max_tokens, options)) as writing:
+            for _waiting, chunk in writing:
+                yield chunk
+
+    async def adecode(
+        self, *, stop: Sequence[str] = (), max_tokens: int | None = None, **options: Any
+    ) -> AsyncIterator[str]:
+        """Write what the script says."""
+        with closing(self._write(stop, max_tokens, options)) as writing:
+            for waiting, chunk in writing:
+                await _wait(waiting)
+                yield chunk
+
+    def reset(self) -> None:
+        """Forget everything."""
+        with self._record_action("reset", repairs=True):
+            self._parts.clear()
+            self._marks.clear()
+            self._is_unknown = False
+
+    def close(self) -> None:
+        """Refuse everything from here on."""
+        if not self.closed:
+            with self._record_action("close", repairs=True):
+                self.closed = True
+
+    # -- doing it -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _record_action(
+        self, action: Action, *, repairs: bool = False, options: Mapping[str, Any] | None = None
+    ) -> Iterator[_Progress]:
+        """Be the only one that uses the session, and record how it went."""
+        if not self._occupied.acquire(blocking=False):
+            raise self._engine.note_misuse(
+                f"session {self.number}: {action} while another caller is in"
+            )
+        progress = _Progress(self._engine.script.take_fault(action))
+        outcome: Literal["done", "failed", "left"] = "failed"
+        try:
+            self._check(action, repairs=repairs)
+            progress.reach(0)
+            yield progress
+            progress.end()
+            outcome = "done"
+        except GeneratorExit:
+            outcome = "left"
+            raise
+        finally:
+            self._is_unknown = self._is_unknown or outcome != "done"
+            event = SessionEvent(action, self.number, progress.text, outcome, dict(options or {}))
+            self._engine.record(event)
+            self._occupied.release()
+
+    def _check(self, action: Action, *, repairs: bool) -> None:
+        if action != "close" and (self.closed or self._engine.closed):
+            raise self._engine.note_misuse(f"session {self.number}: {action} after it was closed")
+        if self._is_unknown and not repairs:
+            raise self._engine.note_misuse(
+                f"session {self.number}: {action} although its state is unknown, after an error or "
+                "a decode that was left early; rewind or reset it first"
+            )
+
+    def _read(self, parts: list[Part], progress: _Progress) -> Iterator[object]:
+        hook = self._engine.before_prefill
+        yield None if hook is None else hook(self._engine.show(parts))
+        for number, part in enumerate(parts):
+            progress.reach(number)
+            self._parts.append(part)
+            progress.text += self._engine.show([part])
+
+    def _write(
+        self, stop: Sequence[str], max_tokens: int | None, options: Mapping[str, Any]
+    ) -> Generator[tuple[object, str]]:
+        given = {**options, "stop": tuple(stop), "max_tokens": max_tokens}
+        with self._record_action("decode", options=given) as progress:
+            self.finish_reason, self.stop_text = None, ""
+            chunks, stop_text = self._cut_reply(stop)
+            limit = self._engine.max_tokens if max_tokens is None else max_tokens
+            is_cut = limit is not None and len(chunks) > limit
+            for number, chunk in enumerate(chunks[:limit]):
+                progress.reach(number)
+                hook = self._engine.before_chunk
+                waiting = None if hook is None else hook(number)
+                self._parts.append(chunk)
+                progress.text += chunk
+                yield waiting, chunk
+            self.stop_text = "" if is_cut else stop_text
+            if self.holds_stop and self.stop_text:
+                self._parts.append(self.stop_text)
+            self.finish_reason = "length" if is_cut else "stop"
+
+    def _cut_reply(self, stop: Sequence[str]) -> tuple[list[str], str]:
+        """Return the chunks of the next reply, and the text that ends it."""
+        reply = self._engine.script.take_reply(self.text)
+        found = [(place, text) for text in stop if text and (place := reply.find(text)) >= 0]
+        # Of two that begin at one place the longer one would have been the model's token.
+        nothing = (len(reply), self._engine.end_text)
+        place, end = min(found, key=lambda one: (one[0], -len(one[1])), default=nothing)
+        return self._engine.chunks(reply[:place]), end
+
+
+class _Mark:
+    """How many parts a session held."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+
+class _Progress:
+    """How far one action of a session has come."""
+
+    def __init__(self, fault: SessionFault | None) -> None:
+        self.text = ""
+        self._fault = fault
+
+    def reach(self, number: int) -> None:
+        """Fail if the fault is to come after so many."""
+        if self._fault is not None and self._fault.after == number:
+            raise self._fault.error
+
+    def end(self) -> None:
+        """Fail if a fault was to come, and has not."""
+        if self._fault is not None:
+            raise self._fault.error
+
+
+async def _wait(waiting: object) -> None:
+    """Let others run, and wait for what can be awaited."""
+    if inspect.isawaitable(waiting):
+        await waiting
+    else:
+        await asyncio.sleep(0)
+
+
+# -- Abilities: a session has the methods of those that it was given, and no others ---------------
+
+
+class _Rewindable(ScriptedSession):
+    def checkpoint(self) -> object:
+        """Return a mark of the state as it is."""
+        with self._record_action("checkpoint"):
+            mark = _Mark(len(self._parts))
+            self._marks.append(mark)
+        return mark
+
+    def rewind(self, checkpoint: object) -> None:
+        """Go back to a mark."""
+        with self._record_action("rewind", repairs=True) as progress:
+            if not any(mark is checkpoint for mark in self._marks):
+                raise UnknownCheckpointError(f"session {self.number} has no such checkpoint")
+            mark: Any = checkpoint
+            del self._parts[mark.length :]
+            self._marks = [known for known in self._marks if known.length <= mark.length]
+            self._is_unknown = False
+            progress.text = self.text
+
+
+class _Clonable(ScriptedSession):
+    def clone(self) -> ScriptedSession:
+        """Return a session that goes on from here by itself."""
+        with self._record_action("clone"):
+            return self._engine.admit(self._parts, self._marks)
+
+
+class _Counting(ScriptedSession):
+    @property
+    def token_count(self) -> int:
+        """Chunks of its state; media count one."""
+        return sum(
+            len(self._engine.chunks(part)) if isinstance(part, str) else 1 for part in self._parts
+        )
+
+
+class _Scoring(ScriptedSession):
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Return what the engine's scorer says of each text."""
+        scorer = self._engine.scorer
+        with self._record_action("score"):
+            return [] if scorer is None else [scorer(self.text, text) for text in texts]
+
+
+@cache
+def _build_session_class(
+    *, rewindable: bool, clonable: bool, counting: bool, scoring: bool
+) -> type[ScriptedSession]:
+    switches = {
+        _Rewindable: rewindable,
+        _Clonable: clonable,
+        _Counting: counting,
+        _Scoring: scoring,
+    }
+    bases = tuple(ability for ability, is_on in switches.items() if is_on)
+    return type("ScriptedSession", bases, {}) if bases else ScriptedSession
+
+
+# -- What sessions write, and where they fail -----------------------------------------------------
+
+
+class _SessionScript:
     """The replies to come and the faults to come. Thread-safe."""
 
     def __init__(
         self, replies: SessionReply | Sequence[SessionReply], faults: Sequence[SessionFault]
     ) -> None:
-        self._always: SessionReply | None = None
-        self._left: deque[SessionReply] = deque()
-        if isinstance(replies, str | BaseException) or callable(replies):
-            self._always = replies
-        else:
-            self._left.extend(replies)
-        self._length = len(self._left)
+        self._replies: ReplyQueue[SessionReply] = ReplyQueue(replies, str | BaseException, "decode")
         self._faults = list(faults)
         self._counts: Counter[Action] = Counter()
         self._lock = threading.Lock()
 
-    def next_reply(self, text: str) -> str:
-        reply = self._taken() if self._always is None else self._always
+    def take_reply(self, text: str) -> str:
+        """Return what a session that holds `text` writes, or raise it."""
+        reply = self._replies.take()
         if isinstance(reply, BaseException):
             raise reply
         return str(reply(text)) if callable(reply) else reply
 
-    def _taken(self) -> SessionReply:
-        with self._lock:
-            if not self._left:
-                msg = f"the script has {self._length} replies, and one more decode came"
-                raise ConfigError(msg)
-            return self._left.popleft()
-
-    def fault_at(self, action: Action) -> SessionFault | None:
+    def take_fault(self, action: Action) -> SessionFault | None:
+        """Count an action; return the fault that it is to end with, if any."""
         with self._lock:
             self._counts[action] += 1
             for fault in self._faults:
@@ -534,19 +507,27 @@ class SessionScript:
         return None
 
 
-class Doing:
-    """How far one action of a session has come."""
+_CHUNKINGS: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "words": split_words,
+    "characters": list,
+    "whole": lambda text: [text] if text else [],
+}
 
-    def __init__(self, fault: SessionFault | None) -> None:
-        self.text = ""
-        self._fault = fault
 
-    def reached(self, number: int) -> None:
-        """Fail if the fault is to come after so many."""
-        if self._fault is not None and self._fault.after == number:
-            raise self._fault.error
+def build_chunker(chunking: Chunking) -> Callable[[str], list[str]]:
+    """Return the function that cuts a text into tokens, and loses nothing of it.
 
-    def ended(self) -> None:
-        """Fail if a fault was to come, and has not."""
-        if self._fault is not None:
-            raise self._fault.error
+    Raises:
+        ConfigError: If there is no such chunking; by the function: if it loses something.
+    """
+    if isinstance(chunking, str) and chunking not in _CHUNKINGS:
+        raise ConfigError(f"chunking {chunking!r}: there are {sorted(_CHUNKINGS)}, or a callable")
+    cut = _CHUNKINGS[chunking] if isinstance(chunking, str) else chunking
+
+    def cut_text(text: str) -> list[str]:
+        found = list(cut(text))
+        if "".join(found) != text:
+            raise ConfigError(f"the chunking lost something: {found!r:.80} is not {text!r:.80}")
+        return found
+
+    return cut_text

@@ -10,22 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from types import UnionType
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from langchain_convmem.errors import ConfigError
 from langchain_convmem.views.tokens import count_text_tokens
 
-__all__ = [
-    "RecordedRequest",
-    "Reply",
-    "ReplySource",
-    "Script",
-    "ScriptedError",
-    "ScriptedReply",
-    "ScriptedToolCall",
-    "pieces_of",
-    "words_of",
-]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +51,7 @@ class ScriptedError:
         kind: The error's `type`; Bedrock has none.
         code: The error's `code`; with Bedrock the name of its exception, None is the usual one of
             the status, such as `ThrottlingException` for 429.
+        param: Path of the offending parameter, such as `messages[1].role`; Bedrock names none.
         retry_after_s: Sent as `Retry-After`, in seconds; None sends none.
     """
 
@@ -67,6 +59,7 @@ class ScriptedError:
     message: str = "scripted error"
     kind: str = "server_error"
     code: str | None = None
+    param: str | None = None
     retry_after_s: float | None = None
 
 
@@ -129,18 +122,47 @@ class RecordedRequest:
     path: str = ""
 
 
+class ReplyQueue(Generic[T]):
+    """One reply for ever, or a list of replies that are used up in order. Thread-safe."""
+
+    def __init__(self, replies: T | Sequence[T], kinds: type | UnionType, asking: str) -> None:
+        """Take the replies.
+
+        Args:
+            replies: One, or a list of them.
+            kinds: What one reply is an instance of, if it is not callable.
+            asking: What uses up a reply, for the error that a list is at its end.
+        """
+        is_one = isinstance(replies, kinds) or callable(replies)
+        self._always: list[Any] = [replies] if is_one else []
+        self._left: deque[Any] = deque(() if is_one else cast("Sequence[T]", replies))
+        self._length = len(self._left)
+        self._asking = asking
+        self._lock = threading.Lock()
+
+    def take(self) -> T:
+        """Return the next reply.
+
+        Raises:
+            ConfigError: If a list of replies has been played to its end.
+        """
+        if self._always:
+            return cast("T", self._always[0])
+        with self._lock:
+            if not self._left:
+                msg = f"the script has {self._length} replies, and one more {self._asking} came"
+                raise ConfigError(msg)
+            return cast("T", self._left.popleft())
+
+
 class Script:
     """What a server answers, and the record of what it was asked. Thread-safe."""
 
     def __init__(self, reply: ReplySource) -> None:
         """Take one reply for all requests, a list of replies in order, or a callable."""
-        self._source: Reply | Callable[[dict[str, Any]], Reply] | None = None
-        self._left: deque[Reply] = deque()
-        if isinstance(reply, str | ScriptedReply | ScriptedError) or callable(reply):
-            self._source = reply
-        else:
-            self._left.extend(reply)
-        self._length = len(self._left)
+        self._replies: ReplyQueue[Reply | Callable[[dict[str, Any]], Reply]] = ReplyQueue(
+            reply, str | ScriptedReply | ScriptedError, "request"
+        )
         self._lock = threading.Lock()
         self._recorded: list[RecordedRequest] = []
         self._numbers = itertools.count(1)
@@ -149,11 +171,11 @@ class Script:
         with self._lock:
             self._recorded.append(request)
 
-    def recorded(self) -> list[RecordedRequest]:
+    def list_recorded(self) -> list[RecordedRequest]:
         with self._lock:
             return copy.deepcopy(self._recorded)
 
-    def next_number(self) -> int:
+    def take_number(self) -> int:
         """Return 1, 2, ... for the ids of responses."""
         return next(self._numbers)
 
@@ -163,26 +185,17 @@ class Script:
         Raises:
             ConfigError: If a list of replies has been played to its end.
         """
-        reply = self._next(request)
+        reply = self._replies.take()
+        if callable(reply):
+            reply = reply(copy.deepcopy(request))
         return ScriptedReply(text=reply) if isinstance(reply, str) else reply
 
-    def _next(self, request: dict[str, Any]) -> Reply:
-        if callable(self._source):
-            return self._source(copy.deepcopy(request))
-        if self._source is not None:
-            return self._source
-        with self._lock:
-            if not self._left:
-                msg = f"the script has {self._length} replies, and one more request came"
-                raise ConfigError(msg)
-            return self._left.popleft()
 
-
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return how a text is streamed: word by word, each with the blanks before it."""
     return re.findall(r"\s*\S+|\s+\Z", text)
 
 
-def pieces_of(arguments: str) -> list[str]:
+def split_pieces(arguments: str) -> list[str]:
     """Return how the arguments of a call are streamed: cut anywhere."""
     return re.findall(r"(?s).{1,12}", arguments)

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
+from langchain_convmem.effects import Steps
 from langchain_convmem.errors import InvalidMessageError
+from langchain_convmem.history import LiveThread, read_all_steps
 from langchain_convmem.ids import derived_ulid, is_ulid, ulid_ms
+from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import Entry
 from langchain_convmem.turns.turn import SPOKEN
 from langchain_convmem.views.codec import dumps, role_of, text_pieces
@@ -118,6 +121,12 @@ def check_question(message: BaseMessage) -> None:
     """
     if isinstance(message, HumanMessage) and _is_blank(message):
         raise InvalidMessageError("the user's message is blank; there is nothing to answer")
+
+
+def mark_unstored(message: BaseMessage) -> BaseMessage:
+    """Return the message marked as one that is never stored."""
+    marked = {**message.additional_kwargs, "remember": False}
+    return message.model_copy(update={"additional_kwargs": marked})
 
 
 def _is_message(value: Mapping[Any, Any]) -> bool:
@@ -235,6 +244,25 @@ def reconcile(
         What they mean; None if it takes all entries to tell.
     """
     return _Comparison(entries, said, stored_form, is_whole=is_whole).reconcile()
+
+
+def reconcile_steps(
+    log: MessageLog,
+    thread: LiveThread,
+    said: Sequence[BaseMessage],
+    stored_form: Callable[[BaseMessage], BaseMessage | None],
+) -> Steps[tuple[LiveThread, Reconciled]]:
+    """Return what the messages of a call mean for a thread; see `reconcile`.
+
+    Returns:
+        The thread, all of it where that had to be read, and what they mean.
+    """
+    is_whole = thread.part is None
+    meant = reconcile(thread.entries, said, is_whole=is_whole, stored_form=stored_form)
+    if meant is None:
+        thread = yield from read_all_steps(log, thread)
+        meant = reconcile(thread.entries, said, stored_form=stored_form)
+    return thread, cast("Reconciled", meant)
 
 
 # -- what is compared -----------------------------------------------------------------------------

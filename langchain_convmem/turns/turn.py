@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class TurnMemory(Protocol):
-    """A memory as a turn sees it; `ConversationMemory` is one.
+    """A memory as a turn sees it: `ConversationMemory.turn_memory`.
 
     Thread-safe: the turns of all threads share it.
     """
@@ -75,6 +75,14 @@ class TurnMemory(Protocol):
 
     def wished_tokens(self, options: TurnOptions) -> int:
         """Return how many tokens of recalled lines a turn with these options wishes for."""
+        ...
+
+    def check_options(self, options: TurnOptions) -> None:
+        """Refuse options by which something is left out before it is summarised.
+
+        Raises:
+            ConfigError: If there are such.
+        """
         ...
 
     def after_turn_steps(

@@ -15,6 +15,7 @@ VERBS = set((Path(__file__).parent / "verbs.txt").read_text("utf-8").split())
 NOUNS = {
     # of the public interface: what they return is what they are called
     "conversation",
+    "conversation_thread",
     "history",
     "retriever",
     "stats",

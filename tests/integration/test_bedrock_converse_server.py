@@ -24,7 +24,7 @@ from langchain_convmem.testing import (
     ScriptedReply,
     ScriptedToolCall,
 )
-from langchain_convmem.testing.bedrock import signature_of
+from langchain_convmem.testing.bedrock import sign
 
 pytestmark = [pytest.mark.sockets, pytest.mark.usefixtures("socket_enabled")]
 
@@ -248,7 +248,7 @@ async def test_chat_bedrock_converse_reads_streamed_reasoning_text_and_calls():
     thought, said, _ = whole.content
     assert thought["reasoning_content"] == {
         "text": "I must look.",
-        "signature": signature_of("I must look."),
+        "signature": sign("I must look."),
     }
     assert said["text"] == "Let me look."
     [call] = whole.tool_calls

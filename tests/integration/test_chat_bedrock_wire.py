@@ -14,7 +14,7 @@ from wire_models import chat_bedrock, chat_openai, lines_of_converse
 from wire_promises import CALL, STREAMED, WAYS, WirePromises, look, stored, tool_loop
 
 from langchain_convmem.testing import BedrockConverseServer, ChatCompletionsServer, ScriptedReply
-from langchain_convmem.testing.bedrock import signature_of
+from langchain_convmem.testing.bedrock import sign
 
 botocore = pytest.importorskip("botocore.exceptions", reason="boto3 is not installed")
 urllib3 = pytest.importorskip("urllib3.exceptions", reason="boto3 is not installed")
@@ -65,7 +65,7 @@ class TestChatBedrockConverse(WirePromises):
                 await WAYS[way](chain, "Where did I park?", at())
                 await WAYS[way](chain, "Sure?", at())
             answer = server.requests[1].body["messages"][1]
-        signed = {"text": thought.reasoning, "signature": signature_of(thought.reasoning)}
+        signed = {"text": thought.reasoning, "signature": sign(thought.reasoning)}
         assert answer["content"] == [
             {"reasoningContent": {"reasoningText": signed}},
             {"text": "On level 3."},

@@ -43,7 +43,7 @@ def ending_early(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         yield from takewhile(lambda event: not event["choices"][0]["finish_reason"], whole(*args))
 
     monkeypatch.setitem(services, path, chats._replace(events=begun))
-    monkeypatch.setattr(chat_completions_server, "stream_end", lambda: b": bye\n\n")
+    monkeypatch.setattr(chat_completions_server, "_STREAM_END", b": bye\n\n")
     return monkeypatch
 
 

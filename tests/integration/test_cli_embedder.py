@@ -11,7 +11,6 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem import ConversationMemory, EmbeddedEmbeddings
 from langchain_convmem.cli import main, models
 from langchain_convmem.cli.output import Terminal
-from langchain_convmem.memory import RecallingMemory
 from langchain_convmem.recall import encoder as sentence_encoder
 
 
@@ -130,7 +129,7 @@ def test_an_import_that_is_interrupted_while_it_embeds_has_stored_everything(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RecallingMemory, "refresh", interrupted)
+        patch.setattr(ConversationMemory, "refresh", interrupted)
         assert main(words) == 130
     out, err = capsys.readouterr()
     assert "1 line, 1 new" in out

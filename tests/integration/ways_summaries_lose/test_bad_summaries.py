@@ -45,7 +45,7 @@ def test_what_is_no_summary_takes_the_place_of_nothing(thread, kind):
 
 def test_a_summariser_that_fails_is_left_alone_for_a_while(stored):
     stored.say(*FACTS, "Noted.")
-    settings = type(stored.memory.compactor.settings)(
+    settings = type(stored.memory._summaries.compactor.settings)(
         trigger=("messages", 4), keep=("messages", 2), first_pause_s=3600
     )
     broken = ScriptedSummarizer(ProviderError("overloaded"))

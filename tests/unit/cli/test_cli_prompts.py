@@ -125,7 +125,7 @@ class TestCheck:
     def test_a_declared_name_must_be_one(self, prompts, file):
         code, out, err = prompts("check", file(GOOD), "--function", "get mood")
         assert (code, out) == (1, "")
-        assert "'get mood' is no name for a variable function" in err
+        assert "'get mood' is not a name for a variable function" in err
 
     def test_a_check_of_nothing_is_refused(self, prompts):
         code, _, err = prompts("check")

@@ -42,7 +42,7 @@ def store():
 @pytest.fixture
 def memory(store):
     log = InMemoryLog()
-    return ConversationMemory(log, line_recall=VectorStoreRecall(log, store))
+    return ConversationMemory(log, recall=VectorStoreRecall(log, store))
 
 
 def told(memory):
@@ -107,7 +107,7 @@ def test_forgetting_holds_though_the_store_is_away(memory, store, monkeypatch, c
 def test_questions_pass_the_write_hook_first(store):
     log = InMemoryLog()
     recall = VectorStoreRecall(log, store)
-    memory = ConversationMemory(log, line_recall=recall, before_write=without_teresa)
+    memory = ConversationMemory(log, recall=recall, before_write=without_teresa)
     told(memory)
     memory.recall("Is Teresa upstairs?", user_id="ana")
     assert store.embeddings.asked == ["Is somebody upstairs?"]
@@ -125,13 +125,13 @@ def test_questions_pass_the_write_hook_first(store):
 def test_parts_of_another_recall_are_refused_beside_one(name, part):
     log = InMemoryLog()
     with pytest.raises(ConfigError, match=name):
-        ConversationMemory(log, line_recall=LineRecall(log), **{name: part})
+        ConversationMemory(log, recall=LineRecall(log), **{name: part})
 
 
 def test_a_recall_of_another_log_or_none_at_all_is_refused():
     with pytest.raises(ConfigError, match="one log"):
-        ConversationMemory(InMemoryLog(), line_recall=LineRecall(InMemoryLog()))
+        ConversationMemory(InMemoryLog(), recall=LineRecall(InMemoryLog()))
     with pytest.raises(ConfigError, match="VectorStoreRecall"):
-        ConversationMemory(InMemoryLog(), line_recall="recall")
-    with pytest.raises(ConfigError, match="one log"):
-        ConversationMemory.open(":memory:", line_recall=LineRecall(InMemoryLog()))
+        ConversationMemory(InMemoryLog(), recall="recall")
+    with pytest.raises(TypeError, match="recall"):  # nobody has the log before it is opened
+        ConversationMemory.open(":memory:", recall=LineRecall(InMemoryLog()))

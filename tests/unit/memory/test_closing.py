@@ -146,6 +146,6 @@ def test_a_turn_that_failed_is_not_waited_for(tmp_path):
     for door in ("wrap", "conversation"):
         with pytest.raises(ValueError, match="no"):
             _talk(memory, failing, door).invoke("Hello?", at())
-    assert memory.active_turns.wait(0)
-    assert asyncio.run(memory.active_turns.await_all(0))
+    assert memory.turn_memory.active_turns.wait(0)
+    assert asyncio.run(memory.turn_memory.active_turns.await_all(0))
     memory.close()

@@ -94,11 +94,11 @@ def test_what_a_recall_of_its_own_wishes_for_counts_in_the_budget():
     log = InMemoryLog()
     settings = SummarySettings(trigger=("tokens", 2000), keep=("tokens", 500))
     options = {"summarizer": ExtractiveSummarizer(), "summary_settings": settings}
-    modest = ConversationMemory(log, line_recall=LineRecall(log), **options)
+    modest = ConversationMemory(log, recall=LineRecall(log), **options)
     modest.wrap(model(), context_tokens=4000, recall_tokens=None)
     greedy = LineRecall(log, settings=RecallSettings(max_tokens=2500))
     with pytest.raises(ConfigError, match="1500 tokens"):
-        ConversationMemory(log, line_recall=greedy, **options).wrap(
+        ConversationMemory(log, recall=greedy, **options).wrap(
             model(), context_tokens=4000, recall_tokens=None
         )
 

@@ -65,8 +65,8 @@ def test_only_the_user_who_is_named_is_embedded_anew(memory, new):
         memory.refresh(thread_id="lone")
 
 
-async def test_everybody_is_embedded_anew(memory, new):
-    assert await memory.areindex(everything=True) == ()
+async def test_all_users_are_embedded_anew(memory, new):
+    assert await memory.areindex(all_users=True) == ()
     assert sorted(new.sent) == ["lone of None", "t1 of ana", "t1 of ben"]
     for user_id, thread_id in OWNERS:
         found = await memory.arecall(
@@ -79,8 +79,8 @@ async def test_everybody_is_embedded_anew(memory, new):
     ("words", "named"),
     [
         ({}, "user_id"),
-        ({"user_id": "ana", "everything": True}, "not both"),
-        ({"thread_id": "lone", "everything": True}, "not both"),
+        ({"user_id": "ana", "all_users": True}, "not both"),
+        ({"thread_id": "lone", "all_users": True}, "not both"),
     ],
 )
 def test_whose_lines_are_meant_must_be_said_once(memory, new, words, named):
@@ -89,12 +89,12 @@ def test_whose_lines_are_meant_must_be_said_once(memory, new, words, named):
     assert new.sent == []
 
 
-def test_everybody_of_a_log_that_cannot_list_them_is_refused():
+def test_all_users_of_a_log_that_cannot_list_them_is_refused():
     class Closed(InMemoryLog):
         owners = aowners = None
 
     with pytest.raises(ConfigError, match="name each user"):
-        ConversationMemory(Closed()).reindex(everything=True)
+        ConversationMemory(Closed()).reindex(all_users=True)
 
 
 @pytest.mark.parametrize("way", ["forget", "aforget"])
@@ -103,7 +103,7 @@ async def test_what_is_forgotten_leaves_this_processs_memory_at_once(memory, new
     memory.add_messages([HumanMessage("another line")], user_id="ana", thread_id="t2")
     memory.recall("line", user_id="ana")
     sent = len(new.sent)
-    index = memory.line_recall.inner._index_of(Owner(user_id="ana"))
+    index = memory.line_recall._index_of(Owner(user_id="ana"))
     if way == "forget":
         memory.forget(user_id="ana", thread_id="t1")
     else:

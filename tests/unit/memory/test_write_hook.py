@@ -19,7 +19,6 @@ from scripted_chat import WAYS, ProviderError, ScriptedChatModel, at
 
 from langchain_convmem import ConversationHistory, ConversationMemory, InMemoryLog
 from langchain_convmem.errors import ConfigError
-from langchain_convmem.memory import MemoryPart
 from langchain_convmem.records import Owner
 from langchain_convmem.transfer import export_rows
 from langchain_convmem.wrap import RememberingRunnable
@@ -145,7 +144,9 @@ def _asummary(memory, _):
 def _telling(memory):
     """Return the memory with a summariser that tells everything."""
     _history(memory).add_messages([HumanMessage("Hi"), AIMessage("Yes?")])
-    return ConversationMemory(memory.log, **memory._options, summarizer=lambda _: SAID)
+    return ConversationMemory(
+        memory.log, **{**memory._opened.options, "summarizer": lambda _: SAID}
+    )
 
 
 def _summarize(memory, _):
@@ -257,8 +258,7 @@ WRITING = {
 NOT_WRITING = {
     ConversationMemory: "open close aclose threads athreads line_recall retriever recall arecall "
     "refresh arefresh reindex areindex embedder_of aembedder_of forget aforget stats astats "
-    "compactor background after_turn_steps flush aflush summarizes check_options wished_tokens "
-    "log_place",
+    "flush aflush summarizes turn_memory",
     ConversationHistory: "acontext aclear clear atable table aget_messages messages "
     "context entries turns aturns model_turns amodel_turns thread_id user_id last_summary "
     "alast_summary summary_window asummary_window undo aundo redo aredo undo_summary "
@@ -523,8 +523,7 @@ def test_a_hook_that_cannot_be_one_is_refused_before_anything_is_opened(tmp_path
 
 
 def test_the_parts_of_a_memory_share_its_hook(memory):
-    assert isinstance(memory, MemoryPart)
-    assert _history(memory).drafting.hook is memory.drafting.hook is redact
+    assert _history(memory).drafting.hook is memory.turn_memory.drafting.hook is redact
     chain = memory.wrap(ScriptedChatModel(replies=["Aye."]))
     assert isinstance(chain, RememberingRunnable)
     assert chain.memory is memory

@@ -1,13 +1,25 @@
-"""Which piece of the context fits a question."""
+"""The sentences that fit a question best; words that mean the same become equal."""
 
 from __future__ import annotations
+
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_convmem.offline.context import ContextLine
-from langchain_convmem.offline.matching import MAX_QUOTES, WHOLE_LINE_CHARS, find_matches
+from langchain_convmem.offline.matching import (
+    MAX_QUOTES,
+    MAX_SENTENCE_CHARS,
+    WHOLE_LINE_CHARS,
+    find_matches,
+    is_question,
+    list_names,
+    list_terms,
+    split_sentences,
+)
+from langchain_convmem.words.languages import stem
 
 
 def _line(text, speaker="You", *, date=None, source="dialogue", group=0):
@@ -160,6 +172,7 @@ def test_one_shared_word_among_many_is_not_enough():
 WORD = st.sampled_from(
     ["tea", "lake", "dog", "walk", "blue", "seven", "where", "the", "my", "?", ".", "Ana", "\n"]
 )
+
 TEXTS = st.lists(WORD, min_size=1, max_size=60).map(" ".join).filter(str.strip)
 
 
@@ -175,3 +188,100 @@ def test_matches_are_few_verbatim_ordered_and_repeatable(question, texts):
     scores = [match.score for match in matches]
     assert scores == sorted(scores, reverse=True)
     assert matches == find_matches(question, lines)
+
+
+# -- Words that mean the same become equal; sentences stay slices of their text -------------------
+
+
+def _sentences(text):
+    return [text[span.start : span.end] for span in split_sentences(text)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I parked", "parking"),
+        ("she bought it", "buy"),
+        ("the children", "a child"),
+        ("my sister's dog", "sisters dogs"),
+        ("Café", "cafe"),
+        ("it\u2019s Biscuit", "it's biscuit"),
+    ],
+)
+def test_forms_of_a_word_are_one_term(one, other):
+    assert list_terms(one) == list_terms(other)
+
+
+def test_words_without_a_subject_of_their_own_are_left_out():
+    assert list_terms("What did you do with the ticket?") == ("ticket",)
+
+
+def test_chinese_and_japanese_match_by_pairs_of_characters():
+    assert list_terms("我喜欢茶") == ("我喜", "喜欢", "欢茶")
+
+
+def test_names_are_capitalised_words_that_do_not_open_a_sentence():
+    assert list_names("When did Caroline meet Max? Yesterday.") == {"carolin", "max"}
+
+
+def test_stemming_in_many_threads_at_once_gives_the_same_terms():
+    texts = [
+        f"{word}ing {word}ed {word}s number{n}" for n in range(200) for word in ("walk", "talk")
+    ]
+    expected = [list_terms(text) for text in texts]
+    stem.cache_clear()
+    list_terms.cache_clear()
+    results: list[list[tuple[str, ...]]] = []
+
+    def work():
+        results.append([list_terms(text) for text in texts])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+
+
+def test_sentences_end_at_stops_and_line_breaks_but_not_behind_abbreviations():
+    text = "Dr. Wu called. He said e.g. nothing! Really?\n- one\n- two"
+    assert _sentences(text) == [
+        "Dr. Wu called.",
+        "He said e.g. nothing!",
+        "Really?",
+        "- one",
+        "- two",
+    ]
+
+
+def test_chinese_sentences_end_without_a_blank():
+    assert _sentences("你好。再见\uff01") == ["你好。", "再见\uff01"]
+
+
+@given(st.text(alphabet="aB .?!\n\u3002", max_size=900))
+def test_sentences_are_ordered_slices_that_leave_out_blanks_only(text):
+    spans = split_sentences(text)
+    rest, at = "", 0
+    for span in spans:
+        assert at <= span.start < span.end
+        assert span.end - span.start <= MAX_SENTENCE_CHARS
+        rest += text[at : span.start]
+        at = span.end
+    assert not (rest + text[at:]).strip()
+
+
+@pytest.mark.parametrize("text", ["Really?", 'He said "why?"', "何ですか\uff1f", "so?!"])
+def test_a_question_mark_makes_a_question(text):
+    assert is_question(text)
+
+
+@pytest.mark.parametrize("text", ["where did i park", "Tell me about Ana", "so, what's her name"])
+def test_requests_without_a_question_mark_are_questions_only_when_asked_for(text):
+    assert is_question(text, requests=True)
+    assert not is_question(text)
+
+
+@pytest.mark.parametrize("text", ["I parked on level 3.", "However, it rained.", "Island life!"])
+def test_statements_are_no_questions(text):
+    assert not is_question(text, requests=True)

@@ -155,8 +155,8 @@ HEADER = struct.Struct("<8sH")
         (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"{}")[:-1], "end where it should"),
         (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"{}") + b"x", "end where it should"),
         (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b" " * 10_000_000), "unpacks to more"),
-        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"[]"), "no JSON object"),
-        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"\xff"), "no JSON"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"[]"), "not a JSON object"),
+        (HEADER.pack(b"\x89convmem", 1) + zlib.compress(b"\xff"), "not JSON"),
     ],
 )
 def test_a_damaged_binary_file_tells_what_is_wrong(
@@ -183,20 +183,20 @@ GOOD = {
         ({"format": "other"}, "its format is 'other'"),
         ({"version": 7}, "version 7"),
         ({"version": None}, "version None"),
-        ({"prompts": []}, "'prompts' is no object of strings"),
-        ({"prompts": {"A": 1}}, "'prompts' is no object of strings"),
+        ({"prompts": []}, "'prompts' is not an object of strings"),
+        ({"prompts": {"A": 1}}, "'prompts' is not an object of strings"),
         ({"source": "x"}, "'source'"),
         ({"variables": {"B": []}}, "titles of 'prompts'"),
-        ({"variables": {"A": {}}}, "'A' is no list"),
-        ({"variables": {"A": [[]]}}, "no occurrence"),
+        ({"variables": {"A": {}}}, "'A' is not a list"),
+        ({"variables": {"A": [[]]}}, "not an occurrence"),
         (
             {"variables": {"A": [{"functionName": "f", "indexStart": True, "indexEnd": 7}]}},
-            "no occ",
+            "not an occ",
         ),
         ({"variables": {"A": [{"functionName": "f", "indexStart": 3, "indexEnd": 7}]}}, "3 to 7"),
         ({"variables": {"A": [{"functionName": "f", "indexStart": -7, "indexEnd": 7}]}}, "-7 to 7"),
         ({"variables": {"A": GOOD["variables"]["A"] * 2}}, "2 to 7"),  # type: ignore[index] - a dict
-        ({"diagnostics": [{"level": "fatal"}]}, "no diagnostic"),
+        ({"diagnostics": [{"level": "fatal"}]}, "not a diagnostic"),
     ],
 )
 def test_damaged_json_tells_what_is_wrong(
@@ -213,7 +213,7 @@ def test_damaged_json_tells_what_is_wrong(
 def test_a_json_file_that_is_no_prompt_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(PromptSyntaxError, match="no compiled prompt"):
+    with pytest.raises(PromptSyntaxError, match="not a readable compiled prompt"):
         PromptFile.load(path)
 
 

@@ -21,7 +21,7 @@ def comments_of(text: str) -> list[str]:
 def problems_of(text: str) -> list[tuple[str, int, int]]:
     findings = Findings("<text>", text)
     find_comments(text, findings)
-    return [(found.level, found.line, found.column) for found in findings.in_order()]
+    return [(found.level, found.line, found.column) for found in findings.sort()]
 
 
 def test_comments_are_found_with_their_marks_and_without_their_line_end() -> None:
@@ -107,7 +107,7 @@ def test_positions_survive_the_comments_of_a_line() -> None:
     (line,) = scanned(text)
     findings = Findings("<text>", text)
     assert line.text == "abcdef"
-    assert [findings.place_of(line.at(offset)) for offset in range(7)] == [
+    assert [findings.find_place(line.locate(offset)) for offset in range(7)] == [
         (1, 1),
         (1, 2),
         (2, 4),

@@ -135,7 +135,7 @@ def test_a_reply_is_embedded_without_another_recall(log, encoder):
     memory = ConversationMemory(log, embeddings=encoder)
     chain = memory.wrap(RunnableLambda(lambda _: "It is in the garden."))
     chain.invoke("Which house?", {"configurable": {"user_id": "ana", "thread_id": "t"}})
-    settled(memory.line_recall.inner)
+    settled(memory.line_recall)
     assert sorted(encoder.embedded) == ["It is in the garden.", "Which house?"]
     memory.close()
 
@@ -160,7 +160,7 @@ def test_what_is_asked_and_stored_goes_through_the_network_once(log, tiny, monke
     chain = memory.wrap(RunnableLambda(lambda _: "ok"))
     for text in ("the boat number seven", "ok", "the car"):
         chain.invoke(text, {"configurable": {"user_id": "ana", "thread_id": text}})
-        settled(memory.line_recall.inner)
+        settled(memory.line_recall)
     assert len(texts) == len(set(texts))
     memory.close()
 

@@ -204,10 +204,10 @@ def test_another_name_than_auto_is_refused(log):
 
 def test_auto_goes_with_a_recall_of_ones_own(log):
     recall = LineRecall(log)
-    memory = ConversationMemory(log, line_recall=recall, embeddings="auto")
+    memory = ConversationMemory(log, recall=recall, embeddings="auto")
     assert memory.recall("car", user_id="ana").blocks == ()
     with pytest.raises(ConfigError, match="embeddings"):
-        ConversationMemory(log, line_recall=recall, embeddings=EmbeddedEmbeddings())
+        ConversationMemory(log, recall=recall, embeddings=EmbeddedEmbeddings())
 
 
 @pytest.mark.encoder

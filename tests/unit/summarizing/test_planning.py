@@ -1,15 +1,17 @@
-"""What is covered when: all that is older than the low mark, once, and nothing that waits."""
+"""When a thread is compacted, and how much of it."""
 
 from __future__ import annotations
 
+import pytest
 from histories import KEY, histories, spoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_convmem import SummarySettings
+from langchain_convmem.errors import ConfigError
 from langchain_convmem.logs import InMemoryLog
-from langchain_convmem.summarizing.planning import ROLLED, make_plan, remade_plan, size_of
+from langchain_convmem.summarizing.planning import ROLLED, Size, make_plan, make_plan_again, measure
 from langchain_convmem.views.codec import draft_of
 from langchain_convmem.views.live import covered_by, live_entries, summary_chain
 from langchain_convmem.views.summaries import said_since, summary_draft
@@ -42,8 +44,6 @@ def say(log, *messages, turn_id=None):
 
 
 # -- examples -----------------------------------------------------------------------------------
-
-
 def test_nothing_is_due_below_the_high_mark():
     assert make_plan(KEY, spoken(*talk(1), "q"), TIGHT) is None
 
@@ -123,15 +123,15 @@ def test_a_rebuilt_summary_also_covers_what_a_late_part_of_a_turn_stands_before(
 
 def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
     with InMemoryLog() as log:
-        assert remade_plan(KEY, log.entries(KEY)) is None
+        assert make_plan_again(KEY, log.entries(KEY)) is None
         say(log, *talk(1))
         first = commit(log, make_plan(KEY, log.entries(KEY), TIGHT, force=True))
-        assert remade_plan(KEY, log.entries(KEY)).window.previous is None
+        assert make_plan_again(KEY, log.entries(KEY)).window.previous is None
         say(log, HumanMessage("q1"), AIMessage("a1"))
         plan = make_plan(KEY, log.entries(KEY), TIGHT, force=True)
         second = commit(log, plan)
         say(log, HumanMessage("q2"), AIMessage("a2"))
-        again = remade_plan(KEY, log.entries(KEY))
+        again = make_plan_again(KEY, log.entries(KEY))
     assert covered(again) == ["q1", "a1"]
     assert again.window == plan.window
     assert again.window.previous.id == first.id
@@ -140,7 +140,6 @@ def test_a_summary_is_made_again_of_what_it_covers_and_what_came_before():
 
 
 # -- properties ---------------------------------------------------------------------------------
-
 marks = st.builds(
     lambda low, more, measure: SummarySettings(
         trigger=(measure, low + more), keep=(measure, low), rebuild_every=0
@@ -160,7 +159,7 @@ def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entr
     plan = make_plan(KEY, entries, own)
     if plan is None:
         whole = make_plan(KEY, entries, own, force=True)
-        assert whole is None or not own.is_due(size_of(said))
+        assert whole is None or not own.is_due(measure(said))
         return
     under = {
         entry.id
@@ -174,7 +173,7 @@ def test_a_plan_never_covers_what_waits_and_reaches_the_low_mark_or_the_end(entr
     assert covers[-1].role == "assistant"
     assert not has_calls(covers[-1])
     further = make_plan(KEY, entries, own, force=True)
-    assert own.is_small(size_of(rest)) or further.window.cover == plan.window.cover
+    assert own.is_small(measure(rest)) or further.window.cover == plan.window.cover
 
 
 turns = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(1, 120)), max_size=12)
@@ -206,6 +205,95 @@ def _loop(tools):
 
 def test_sizes_are_those_of_the_token_counter():
     entries = spoken(*talk(2))
-    size = size_of(entries)
+    size = measure(entries)
     assert size.messages == 4
     assert size.tokens == count_tokens([entry.message for entry in entries])
+
+
+# -- When a thread is compacted: marks that can be followed, and no others ------------------------
+
+
+LOW = ("messages", 2)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "due", "not_due"),
+    [
+        (("tokens", 100), Size(100, 1), Size(99, 50)),
+        (("messages", 10), Size(1, 10), Size(5000, 9)),
+        (("fraction", 0.5), Size(500, 1), Size(499, 50)),
+        ({"tokens": 100, "messages": 10}, Size(100, 10), Size(5000, 9)),
+        ([("tokens", 100), ("messages", 10)], Size(1, 10), Size(99, 9)),
+        ([{"tokens": 100, "messages": 10}, ("tokens", 900)], Size(900, 1), Size(899, 9)),
+    ],
+)
+def test_a_compaction_is_due_from_the_high_mark_on(trigger, due, not_due):
+    settings = SummarySettings(trigger=trigger, keep=LOW, window_tokens=1000)
+    assert settings.is_due(due)
+    assert not settings.is_due(not_due)
+
+
+def test_the_low_mark_is_reached_at_its_very_number():
+    settings = SummarySettings(trigger=("tokens", 100), keep=("tokens", 40))
+    assert settings.is_small(Size(40, 99))
+    assert not settings.is_small(Size(41, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"trigger": ("tokens", 0)}, "positive"),
+        ({"trigger": ("tokens", True)}, "positive"),
+        ({"trigger": ("words", 5)}, "words"),
+        ({"trigger": ()}, "trigger"),
+        ({"trigger": {}}, "trigger"),
+        ({"trigger": 6000}, "trigger"),
+        ({"keep": ("tokens", "many")}, "keep"),
+        ({"keep": {"tokens": 5}}, "keep"),
+        ({"trigger": ("fraction", 0.5)}, "window_tokens"),
+        ({"trigger": ("fraction", 1.5), "window_tokens": 1000}, "at most 1"),
+        ({"trigger": ("tokens", 50), "keep": ("tokens", 50)}, "above keep"),
+        (
+            {"trigger": ("tokens", 4000), "keep": ("fraction", 0.5), "window_tokens": 8000},
+            r"tokens=4000 must be above keep fraction=0\.5 \(4000 tokens\)",
+        ),
+        (
+            {"trigger": ("fraction", 0.5), "keep": ("tokens", 5000), "window_tokens": 8000},
+            r"fraction=0\.5 \(4000 tokens\) must be above keep tokens=5000",
+        ),
+        (
+            {"trigger": [("tokens", 6000), {"tokens": 90, "messages": 9}], "keep": ("tokens", 90)},
+            "tokens=90 must be above keep tokens=90",
+        ),
+        ({"max_summary_tokens": 15}, "max_summary_tokens"),
+        ({"facts_tokens": -1}, "facts_tokens"),
+        ({"retries": 1.5}, "retries"),
+        ({"input_tokens": 63}, "input_tokens"),
+        ({"rebuild_every": True}, "rebuild_every"),
+        ({"lease_s": 0}, "lease_s"),
+        ({"first_pause_s": -1}, "first_pause_s"),
+    ],
+)
+def test_what_no_compaction_can_follow_is_refused_by_name(options, reason):
+    with pytest.raises(ConfigError, match=reason):
+        SummarySettings(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trigger": ("tokens", 4001), "keep": ("fraction", 0.5), "window_tokens": 8000},
+        {"trigger": ("fraction", 0.5), "keep": ("tokens", 3999), "window_tokens": 8000},
+        {"trigger": {"tokens": 90, "fraction": 0.5}, "keep": ("tokens", 90), "window_tokens": 8000},
+        {"trigger": ("messages", 5), "keep": ("tokens", 9000)},
+    ],
+)
+def test_marks_that_a_compaction_can_follow_are_taken_in_any_measures(options):
+    settings = SummarySettings(**options)
+    assert (settings.trigger, settings.keep) == (options["trigger"], options["keep"])
+
+
+def test_a_mark_of_several_amounts_is_reached_at_the_largest():
+    both = {"tokens": 90, "fraction": 0.5}
+    settings = SummarySettings(trigger=both, keep=("tokens", 90), window_tokens=8000)
+    assert settings.trigger_tokens == 4000

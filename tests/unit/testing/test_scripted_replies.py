@@ -9,8 +9,8 @@ from langchain_convmem.testing import ScriptedError, ScriptedReply, ScriptedTool
 from langchain_convmem.testing.scripted_replies import (
     RecordedRequest,
     Script,
-    pieces_of,
-    words_of,
+    split_pieces,
+    split_words,
 )
 
 
@@ -43,13 +43,13 @@ def test_a_callable_gets_a_copy_of_the_request():
 def test_records_are_handed_out_as_copies():
     script = Script("Yes.")
     script.record(RecordedRequest({"a": "b"}, {"messages": []}, "/path"))
-    script.recorded()[0].body.clear()
-    assert script.recorded() == [RecordedRequest({"a": "b"}, {"messages": []}, "/path")]
+    script.list_recorded()[0].body.clear()
+    assert script.list_recorded() == [RecordedRequest({"a": "b"}, {"messages": []}, "/path")]
 
 
 def test_numbers_count_from_one():
     script = Script("Yes.")
-    assert [script.next_number() for _ in range(3)] == [1, 2, 3]
+    assert [script.take_number() for _ in range(3)] == [1, 2, 3]
 
 
 def test_two_calls_of_a_reply_need_different_ids():
@@ -71,11 +71,11 @@ def test_an_answer_counts_its_reasoning_its_text_and_its_calls():
 
 @pytest.mark.parametrize("text", ["", " ", "one", "one two", " one\n\ttwo  ", "\u3000全 角 "])
 def test_words_join_to_their_text(text):
-    assert "".join(words_of(text)) == text
+    assert "".join(split_words(text)) == text
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", '{"a": "two\nlines, and long"}', "grün" * 9])
 def test_pieces_join_to_their_arguments(arguments):
-    pieces = pieces_of(arguments)
+    pieces = split_pieces(arguments)
     assert "".join(pieces) == arguments
     assert all(0 < len(piece) <= 12 for piece in pieces)

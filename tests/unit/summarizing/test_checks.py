@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_convmem.summarizing.checks import detail_list, is_empty_talk, most_wanted
+from langchain_convmem.summarizing.checks import is_empty_talk, list_details, pick_missing
 from langchain_convmem.views.facts import Said, facts_in, told
 from langchain_convmem.views.tokens import count_text_tokens
 
@@ -20,7 +20,7 @@ SAID = [
 
 
 def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
-    details = detail_list(facts_in(SAID), (), 200)
+    details = list_details(facts_in(SAID), (), 200)
     assert details.text.splitlines() == [
         "Details, word for word:",
         "- Ana: I will call Carla on 8 May 2023.",
@@ -32,21 +32,21 @@ def test_the_list_says_who_said_what_in_the_order_in_which_it_was_said():
 
 def test_without_room_nothing_is_listed_and_all_is_left():
     facts = facts_in(SAID)
-    assert detail_list(facts, (), 0) == detail_list(facts, (), 8)
-    assert detail_list(facts, (), 0).text == ""
-    assert detail_list(facts, (), 0).left == tuple(facts)
+    assert list_details(facts, (), 0) == list_details(facts, (), 8)
+    assert list_details(facts, (), 0).text == ""
+    assert list_details(facts, (), 0).left == tuple(facts)
 
 
 def test_what_recall_does_not_find_is_listed_first():
     facts = facts_in(SAID)
     reachable = {fact.key for fact in facts if fact.said.position != 4}
-    details = detail_list(facts, reachable, 20)
+    details = list_details(facts, reachable, 20)
     assert "Dimitri" in details.text
     assert "XK-42" not in details.text
 
 
 def test_what_is_wanted_comes_as_its_sentence_once_and_promises_first():
-    wanted = most_wanted(facts_in(SAID))
+    wanted = pick_missing(facts_in(SAID))
     assert wanted[0] == "Ana: I will call Carla on 8 May 2023."
     assert len(wanted) == len(set(wanted)) == 3
 
@@ -73,7 +73,7 @@ sentences = st.builds(
 def test_a_list_is_never_over_its_budget_and_nothing_is_dropped(texts, most, every):
     missing = facts_in([Said(text, "User", at) for at, text in enumerate(texts)])
     reachable = {fact.key for fact in missing[::every]}
-    details = detail_list(missing, reachable, most)
+    details = list_details(missing, reachable, most)
     assert count_text_tokens(details.text) <= most
     is_told = told(missing, details.text)
     assert [fact for fact, tells in zip(missing, is_told, strict=True) if not tells] == [

@@ -1,0 +1,225 @@
+"""What a memory must know of a chain: what it takes, and whose rules its models' messages keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, cast, get_args
+
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.prompt_values import ChatPromptValueConcrete
+from langchain_core.runnables import (
+    RouterRunnable,
+    Runnable,
+    RunnableAssign,
+    RunnableBranch,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
+from langchain_core.runnables.base import (
+    RunnableBindingBase,
+    RunnableEachBase,
+    RunnableLike,
+    coerce_to_runnable,
+)
+from langchain_core.runnables.configurable import DynamicRunnable
+
+from langchain_convmem.errors import ConfigError
+from langchain_convmem.views.providers import Profile, profile_for
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ChainShape:
+    """What a memory must know of a chain.
+
+    Attributes:
+        slots: The variables that its prompts use; None for a chain that takes messages.
+        profile: Whose rules the messages must keep.
+        is_fixed: Whether it is the same for every call.
+    """
+
+    slots: frozenset[str] | None
+    profile: Profile
+    is_fixed: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        inner: Runnable[Any, Any],
+        configurable: Mapping[str, Any] = _NOTHING,
+        profile: Profile | None = None,
+    ) -> ChainShape:
+        """Return the shape of a chain as a call with these `configurable` values runs it.
+
+        Args:
+            inner: The chain.
+            configurable: What the call carries under `configurable`.
+            profile: Whose rules to keep, whatever models are found; None goes by these.
+        """
+        slots = None
+        if not _can_take_messages(inner, configurable):
+            slots = _find_slots(inner, configurable, frozenset()) or frozenset()
+        parts = list(_walk(inner, configurable, frozenset()))
+        is_fixed = not any(isinstance(part, DynamicRunnable) for part in parts)
+        return cls(slots, profile or _find_profile(parts), is_fixed)
+
+
+def read_chain(inner: RunnableLike[Any, Any]) -> Runnable[Any, Any]:
+    """Return what a memory is wrapped around as a Runnable; LangChain makes one of functions.
+
+    Raises:
+        ConfigError: If nothing can be made of it.
+    """
+    if isinstance(inner, Runnable):
+        return inner
+    if isinstance(inner, type):
+        msg = f"{inner.__name__} is a class; pass an object of it, {inner.__name__}(...)"
+        raise ConfigError(msg)
+    try:
+        return coerce_to_runnable(inner)
+    except TypeError:
+        kind = type(inner).__name__
+        msg = f"a value of type {kind} is not a chain; pass a chat model, a chain or a function"
+        raise ConfigError(msg) from None
+
+
+# -- What gets the input ---------------------------------------------------------------------------
+
+
+def _can_take_messages(inner: Runnable[Any, Any], configurable: Mapping[str, Any]) -> bool:
+    """Return whether `inner` takes messages: a language model, or a chain that begins with one.
+
+    The model may be bound, retried, configurable, have fallbacks or be chosen at the call:
+    LangChain passes its declared input type through all of these.
+    """
+    try:
+        declared = _find_first(inner, configurable).InputType
+    except TypeError:  # LangChain's way to say that the type cannot be inferred
+        return False
+    return ChatPromptValueConcrete in get_args(declared)
+
+
+def _find_first(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
+) -> Runnable[Any, Any]:
+    """Return what gets the input first, where that is chosen at the call or declared by a part."""
+    if isinstance(runnable, RunnableBindingBase):
+        if runnable.custom_input_type is not None:
+            return runnable
+        return _find_first(runnable.bound, _merge_bound(runnable, configurable))
+    if isinstance(runnable, DynamicRunnable):
+        return _find_first(_choose(runnable, configurable), configurable)
+    if isinstance(runnable, RunnableWithFallbacks):
+        return _find_first(runnable.runnable, configurable)
+    if isinstance(runnable, RunnableSequence):
+        return _find_first(runnable.first, configurable)
+    return runnable
+
+
+# -- Prompts and models inside ---------------------------------------------------------------------
+
+
+def _find_slots(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: frozenset[int]
+) -> frozenset[str] | None:
+    """Return the variables that the prompts of a chain use; None if there is no prompt.
+
+    Where one of several prompts will run, those that all of them use: what one leaves out must
+    reach it another way.
+    """
+    from langchain_core.prompts import BasePromptTemplate
+
+    if isinstance(runnable, BasePromptTemplate):
+        return frozenset((*runnable.input_variables, *runnable.optional_variables))
+    if id(runnable) in seen or isinstance(runnable, RunnableParallel | RunnableAssign):
+        return None  # prompts beside the chain's own are not what the model reads
+    seen |= {id(runnable)}
+    configurable = _merge_bound(runnable, configurable)
+    inside = (_find_slots(part, configurable, seen) for part in _list_parts(runnable, configurable))
+    found = [slots for slots in inside if slots is not None]
+    if not found:
+        return None
+    is_sequence = isinstance(runnable, RunnableSequence)
+    return reduce(frozenset.union if is_sequence else frozenset.intersection, found)
+
+
+def _find_profile(parts: Iterable[Runnable[Any, Any]]) -> Profile:
+    """Return whose rules the messages must keep: those of the chain's chat models.
+
+    Models that a function uses by name count too. Where the models are of several providers, or
+    none can be seen, what all providers accept.
+    """
+    found = {profile_for(part) for part in parts if isinstance(part, BaseLanguageModel)}
+    return found.pop() if len(found) == 1 else "strict"
+
+
+def _walk(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any], seen: frozenset[int]
+) -> Iterator[Runnable[Any, Any]]:
+    """Yield a runnable and all it is made of; a function that names itself is met once."""
+    yield runnable
+    if id(runnable) in seen:
+        return
+    configurable = _merge_bound(runnable, configurable)
+    for part in _list_parts(runnable, configurable):
+        yield from _walk(part, configurable, seen | {id(runnable)})
+
+
+def _merge_bound(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return what parts of the runnable are called with: a binding's values, then the call's."""
+    if not isinstance(runnable, RunnableBindingBase | DynamicRunnable) or not runnable.config:
+        return configurable
+    return {**runnable.config.get("configurable", {}), **configurable}
+
+
+def _list_parts(
+    runnable: Runnable[Any, Any], configurable: Mapping[str, Any]
+) -> Iterable[Runnable[Any, Any]]:
+    """Return what a runnable is made of, one level deep."""
+    if isinstance(runnable, RunnableBindingBase | RunnableEachBase):
+        return (runnable.bound,)
+    if isinstance(runnable, DynamicRunnable):
+        return (_choose(runnable, configurable),)
+    if isinstance(runnable, RunnableLambda):
+        return runnable.deps
+    if isinstance(runnable, RunnableBranch):
+        return (*(branch for _, branch in runnable.branches), runnable.default)
+    return _list_members(runnable)
+
+
+def _list_members(runnable: Runnable[Any, Any]) -> Iterable[Runnable[Any, Any]]:
+    if isinstance(runnable, RunnableSequence):
+        return runnable.steps
+    if isinstance(runnable, RunnableWithFallbacks):
+        return (runnable.runnable, *runnable.fallbacks)
+    if isinstance(runnable, RunnableParallel):
+        return runnable.steps__.values()
+    if isinstance(runnable, RunnableAssign):
+        return (runnable.mapper,)
+    return runnable.runnables.values() if isinstance(runnable, RouterRunnable) else ()
+
+
+def _choose(
+    runnable: DynamicRunnable[Any, Any], configurable: Mapping[str, Any]
+) -> Runnable[Any, Any]:
+    """Return what a call runs in its place.
+
+    Fields that the call sets make another object of the same class, which for a model may open
+    connections: the one they are set for tells as much.
+    """
+    from langchain_core.runnables.configurable import RunnableConfigurableFields
+
+    if isinstance(runnable, RunnableConfigurableFields) and isinstance(
+        runnable.default, BaseLanguageModel
+    ):
+        return runnable.default
+    config = cast("RunnableConfig", {"configurable": dict(configurable)})
+    return runnable.prepare(config)[0]
