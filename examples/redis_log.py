@@ -113,7 +113,7 @@ class RedisLog(kit.AsyncTwins):
         last: int | None = None,
     ) -> list[Entry]:
         """Return entries in order of position; see `MessageLog.entries`."""
-        bounds = kit.clamp_bound(until), f"({kit.clamp_bound(after)}", 0, kit.clamp_limit(last)
+        bounds = kit.cap_bound(until), f"({kit.cap_bound(after)}", 0, kit.cap_count(last)
         with self._translate_errors():
             positions = self._redis.zrevrangebyscore(self._key("thread", key), *bounds)
             rows = self._read_rows(self._redis, key.owner, positions)
@@ -152,7 +152,7 @@ class RedisLog(kit.AsyncTwins):
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
-        bounds = f"({kit.clamp_bound(cursor)}", "+inf", 0, kit.clamp_limit(limit)
+        bounds = f"({kit.cap_bound(cursor)}", "+inf", 0, kit.cap_count(limit)
         with self._translate_errors():
             pipe = self._redis.pipeline().hget(self._key("owner", owner), "generation")
             pipe.get(self._key("epoch")).zrangebyscore(self._key("order", owner), *bounds)

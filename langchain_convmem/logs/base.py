@@ -72,11 +72,11 @@ __all__ = [
     "build_changes",
     "build_entry",
     "build_line_changes",
+    "cap_bound",
+    "cap_count",
     "check_ids",
     "check_scope",
     "check_user",
-    "clamp_bound",
-    "clamp_limit",
     "decode_entry",
     "encode_drafts",
     "encode_state",
@@ -480,16 +480,16 @@ def check_user(user_id: str | None) -> None:
         Owner(user_id=user_id)
 
 
-def clamp_bound(number: int | None) -> int:
+def cap_bound(number: int | None) -> int:
     """Return a bound of positions or of a count as an integer that a database takes; None: most."""
     if number is None:
         return _LARGEST_INTEGER
     return max(-_LARGEST_INTEGER, min(number, _LARGEST_INTEGER))
 
 
-def clamp_limit(wanted: int | None) -> int:
+def cap_count(wanted: int | None) -> int:
     """Return how many rows are wanted as a database takes it; a negative limit would be none."""
-    return max(clamp_bound(wanted), 0)
+    return max(cap_bound(wanted), 0)
 
 
 # -- state documents ----------------------------------------------------------------------------

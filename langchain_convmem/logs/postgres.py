@@ -44,11 +44,11 @@ from langchain_convmem.logs.base import (
     annotate_metadata,
     build_changes,
     build_line_changes,
+    cap_bound,
+    cap_count,
     check_ids,
     check_scope,
     check_user,
-    clamp_bound,
-    clamp_limit,
     decode_entry,
     encode_drafts,
     encode_state,
@@ -68,7 +68,7 @@ from langchain_convmem.logs.postgres_pool import (
     PostgresConnections,
     Transaction,
 )
-from langchain_convmem.logs.sql import Dialect, Statements, key_rows
+from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
 from langchain_convmem.protocols import CACHE_PREFIX
 from langchain_convmem.records import (
     Changes,
@@ -607,7 +607,7 @@ def _read_range(
     tx: Transaction, key: ThreadKey, *, after: int, until: int | None, last: int | None
 ) -> Steps[list[Entry]]:
     """Return a thread's entries after `after` up to `until`, ascending; the latest `last`."""
-    bounds = clamp_bound(after), clamp_bound(until), clamp_limit(last)
+    bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = yield tx.query(_BY_NAME.entries, *_name_thread(key), *bounds)
     return [decode_entry(key, _read_row(columns)) for columns in reversed(found)]
 
@@ -689,10 +689,11 @@ def _read_later(
         "JOIN {s}.threads t ON t.thread = e.thread "
         "WHERE e.owner = %s AND e.position > %s ORDER BY e.position LIMIT %s",
         number,
-        clamp_bound(cursor),
-        clamp_limit(limit),
+        cap_bound(cursor),
+        cap_count(limit),
     )
-    return key_rows(owner, found, lambda columns, _: _read_row(columns), _read_name), generation
+    rows = add_thread_keys(owner, found, lambda columns, _: _read_row(columns), _read_name)
+    return rows, generation
 
 
 # -- erasing ----------------------------------------------------------------------------------

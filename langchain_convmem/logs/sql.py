@@ -15,7 +15,7 @@ from langchain_convmem.logs.base import (
 )
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["Dialect", "Statements", "key_rows"]
+__all__ = ["Dialect", "Statements", "add_thread_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Statements:
         return f"{self._versions} {self._among(count)} {self._in_order}"
 
 
-def key_rows(
+def add_thread_keys(
     owner: Owner,
     found: Iterable[Sequence[Any]],
     read_row: Callable[[Sequence[Any], str], Row],

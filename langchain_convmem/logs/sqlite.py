@@ -30,11 +30,11 @@ from langchain_convmem.logs.base import (
     annotate_metadata,
     build_changes,
     build_line_changes,
+    cap_bound,
+    cap_count,
     check_ids,
     check_scope,
     check_user,
-    clamp_bound,
-    clamp_limit,
     decode_entry,
     encode_drafts,
     encode_state,
@@ -46,7 +46,7 @@ from langchain_convmem.logs.base import (
     plan_append,
     read_message_id,
 )
-from langchain_convmem.logs.sql import Dialect, Statements, key_rows
+from langchain_convmem.logs.sql import Dialect, Statements, add_thread_keys
 from langchain_convmem.logs.sqlite_file import (
     COLUMNS,
     ROLES,
@@ -55,7 +55,7 @@ from langchain_convmem.logs.sqlite_file import (
     read_row,
     write_row,
 )
-from langchain_convmem.logs.sqlite_maintenance import Progress, VerifyReport, back_up, verify_file
+from langchain_convmem.logs.sqlite_maintenance import Progress, VerifyReport, copy_file, verify_file
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
     CacheDraft,
@@ -238,7 +238,7 @@ class SQLiteLog(TransactionTwins):
                 columns
                 for after, until in stretches(document)
                 for columns in db.execute(
-                    _SQL.stretch, (thread, clamp_bound(after), clamp_bound(until))
+                    _SQL.stretch, (thread, cap_bound(after), cap_bound(until))
                 )
             ]
             epoch = _read_epoch(db)
@@ -271,7 +271,7 @@ class SQLiteLog(TransactionTwins):
         """Return entries after the cursor in commit order; see `MessageLog.changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
-        rows = key_rows(owner, found.rows, read_row)
+        rows = add_thread_keys(owner, found.rows, read_row)
         return build_changes(rows, cursor, found.generation)
 
     def line_changes(
@@ -280,7 +280,7 @@ class SQLiteLog(TransactionTwins):
         """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
         with self._connections.read() as db:
             found = _read_later(db, owner, cursor, limit)
-        rows = key_rows(owner, found.rows, read_row)
+        rows = add_thread_keys(owner, found.rows, read_row)
         return build_line_changes(rows, cursor, found.generation, limit)
 
     # -- erasing --------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class SQLiteLog(TransactionTwins):
                 counts = _erase_entries(db, _find_thread(db, scope), entry_ids)
             _drop_empty_owner(db, number)
         self._decoded.clear()
-        self._connections.checkpoint()
+        self._connections.fold_wal()
         return replace(counts, at_ms=now_ms())
 
     # -- state documents ------------------------------------------------------------------------
@@ -448,7 +448,7 @@ class SQLiteLog(TransactionTwins):
             ConfigError: If the file exists, or its directory does not; nothing was written.
             LogError: If the log cannot be read or the copy not be written; nothing is left of it.
         """
-        back_up(self._connections, Path(os.fspath(path)).absolute(), progress)
+        copy_file(self._connections, Path(os.fspath(path)).absolute(), progress)
 
     async def abackup(
         self, path: str | os.PathLike[str], *, progress: Progress | None = None
@@ -580,7 +580,7 @@ def _read_range(
     last: int | None,
 ) -> list[Row]:
     """Return a thread's rows of a range, ascending; the latest `last` of them."""
-    bounds = clamp_bound(after), clamp_bound(until), clamp_limit(last)
+    bounds = cap_bound(after), cap_bound(until), cap_count(last)
     found = db.execute(_SQL.entries, (thread, *bounds)).fetchall()
     return [read_row(columns, key.thread_id) for columns in reversed(found)]
 
@@ -627,7 +627,7 @@ def _read_later(db: sqlite3.Connection, owner: Owner, cursor: int, limit: int | 
         f"SELECT t.thread_id, {COLUMNS} FROM entries e CROSS JOIN threads t ON t.thread = e.thread "
         "WHERE e.seq IN (SELECT e.seq FROM threads t JOIN entries e ON e.thread = t.thread "
         "WHERE t.owner = ? AND e.seq > ? ORDER BY e.seq LIMIT ?) ORDER BY e.seq",
-        (number, clamp_bound(cursor), clamp_limit(limit)),
+        (number, cap_bound(cursor), cap_count(limit)),
     ).fetchall()
     return _Later(found, generation)
 

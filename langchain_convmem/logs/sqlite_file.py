@@ -134,7 +134,7 @@ class SQLiteConnections:
                 _end(db, "ROLLBACK")
                 self._give_back(db)
 
-    def checkpoint(self) -> None:
+    def fold_wal(self) -> None:
         """Fold the write-ahead log into the file, so that erased text leaves it too.
 
         Raises:

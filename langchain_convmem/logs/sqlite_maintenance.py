@@ -29,7 +29,7 @@ from langchain_convmem.logs.sqlite_file import (
 )
 from langchain_convmem.views.codec import decode_body, decode_metadata, loads
 
-__all__ = ["Progress", "VerifyReport", "back_up", "verify_file"]
+__all__ = ["Progress", "VerifyReport", "copy_file", "verify_file"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with what was done so far, and all there is to do."""
@@ -472,7 +472,7 @@ _LEFTOVERS = ("-wal", "-journal")
 """Endings of files that SQLite would take for a part of a new file of that name."""
 
 
-def back_up(connections: SQLiteConnections, target: Path, progress: Progress | None) -> None:
+def copy_file(connections: SQLiteConnections, target: Path, progress: Progress | None) -> None:
     """Copy the log's file to `target`; see `SQLiteLog.backup`.
 
     Raises:

@@ -25,7 +25,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb.items import Item
 
-__all__ = ["Table", "choose_pause_s", "define_table", "make_table"]
+__all__ = ["Table", "choose_pause_s", "make_table", "make_table_definition"]
 
 INDEX = "by_thread"
 """Name of the index of batches by thread and number."""
@@ -308,7 +308,7 @@ _WAIT_S = 0.5
 _WAITS = 240
 
 
-def define_table(table_name: str) -> dict[str, Any]:
+def make_table_definition(table_name: str) -> dict[str, Any]:
     """Return the arguments of `create_table` that make a table for `DynamoDBLog`.
 
     As data, for tools that make tables themselves. Such a table should also have its time to live
@@ -320,18 +320,18 @@ def define_table(table_name: str) -> dict[str, Any]:
         "AttributeDefinitions": [
             {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "tp")
         ],
-        "KeySchema": _define_keys("sk"),
+        "KeySchema": _describe_keys("sk"),
         "LocalSecondaryIndexes": [
             {
                 "IndexName": INDEX,
-                "KeySchema": _define_keys("tp"),
+                "KeySchema": _describe_keys("tp"),
                 "Projection": {"ProjectionType": "ALL"},
             }
         ],
     }
 
 
-def _define_keys(sort: str) -> list[dict[str, str]]:
+def _describe_keys(sort: str) -> list[dict[str, str]]:
     return [
         {"AttributeName": "pk", "KeyType": "HASH"},
         {"AttributeName": sort, "KeyType": "RANGE"},
@@ -348,7 +348,7 @@ def make_table(table: Table, *, ttl: bool) -> bool:
         ConfigError: If there is a table of that name with other keys or another index.
         LogUnavailableError: If it does not become ready.
     """
-    made = table.create(define_table(table.name))
+    made = table.create(make_table_definition(table.name))
     _check_keys(table.name, _wait_until_ready(table))
     if ttl:
         _enable_ttl(table)
@@ -366,13 +366,13 @@ def _wait_until_ready(table: Table) -> dict[str, Any]:
 
 
 def _check_keys(name: str, description: Mapping[str, Any]) -> None:
-    wanted = define_table(name)
+    wanted = make_table_definition(name)
     indexes = {
         index["IndexName"]: (index["KeySchema"], index["Projection"]["ProjectionType"])
         for index in description.get("LocalSecondaryIndexes", [])
     }
     found = (description["KeySchema"], indexes.get(INDEX))
-    expected = (wanted["KeySchema"], (_define_keys("tp"), "ALL"))
+    expected = (wanted["KeySchema"], (_describe_keys("tp"), "ALL"))
     if found != expected:
         msg = (
             f"table {name!r} has keys and index {found!r}, but the log needs {expected!r}; neither "

@@ -10,7 +10,7 @@ from langchain_convmem.logs.dynamodb.client import (
     Table,
     TableExistsError,
     choose_pause_s,
-    define_table,
+    make_table_definition,
     translate_errors,
 )
 
@@ -168,7 +168,7 @@ def test_a_write_that_is_not_found_after_an_error_has_failed(there):
 
 
 def test_the_definition_is_plain_data_and_fresh():
-    definition = define_table("log")
+    definition = make_table_definition("log")
     assert definition["TableName"] == "log"
     definition["KeySchema"].clear()
-    assert define_table("log")["KeySchema"]
+    assert make_table_definition("log")["KeySchema"]
