@@ -100,7 +100,7 @@ class FaissIndex:
         return len(self._kept)
 
     def add(self, vectors: NDArray[np.floating[Any]]) -> None:
-        """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
+        """Append vectors; their numbers continue the earlier ones (see `ExactIndex.add`)."""
         rows = checked_rows(vectors, self.dim)
         if not len(rows):
             return
@@ -138,7 +138,7 @@ class FaissIndex:
     def search(
         self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return numbers and cosine similarities of the k nearest (see `LineIndex.search`)."""
+        """Return numbers and cosine similarities of the k nearest (see `ExactIndex.search`)."""
         asked = self._question(query)
         mask = self._kept.view & (self._inverse.view > 0)
         if allowed is not None:

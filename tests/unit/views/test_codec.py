@@ -12,6 +12,7 @@ import pytest
 from histories import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_convmem.logs.rows import same_payload
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -23,7 +24,6 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.logs.rows import same_payload
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, identical
 from langchain_convmem.views.codec import (

@@ -1,1 +1,0 @@
-"""What is known of the lines of owners: read from the log, embedded, and searched."""
