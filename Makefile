@@ -7,7 +7,7 @@ RUN := $(BIN)/python -X utf8
 OTHERS := build/migration
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-local check format bench fuzz docs hosts cookbook migration package postgres node web
+.PHONY: help demo test test-all test-local check format bench fuzz docs hosts cookbook migration package postgres redis node web
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,7 +55,7 @@ WORKERS ?= auto
 # The tests start processes, each of which would compile the whole package again.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev ## Set up and run every test that needs nothing but wheels
-	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not node and not local and not web"
+	@$(RUN) -m pytest -q -n $(WORKERS) --dist worksteal -m "not package and not postgres and not redis and not node and not local and not web"
 
 # -- what developers run ------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 test-all: $(VENV)/.docs ## Every part that CI adds to `make test`, each with its time
-	@.ci/parts check postgres node package web migration docs cookbook
+	@.ci/parts check postgres redis node package web migration docs cookbook
 
 package: $(VENV)/.docs ## Build the wheel; run the README's example at lowest and newest versions
 	@$(RUN) -m pytest -q -m package tests/integration
@@ -83,6 +83,11 @@ migration: $(OTHERS)/.ready ## What docs/migration.md shows of other libraries, 
 
 postgres: $(VENV)/.dev ## PostgresLog on a real PostgreSQL
 	@$(RUN) -m pytest -q -m postgres tests/contract tests/integration
+
+redis: $(VENV)/.dev ## The example of docs/own_log.md on a real Redis, which apt-get installs where it can
+	@$(BIN)/pip install --quiet --disable-pip-version-check --group redis
+	@command -v redis-server >/dev/null || apt-get install --yes --quiet=2 redis-server >/dev/null 2>&1 || true
+	@$(RUN) -m pytest -q -m redis tests/integration
 
 node: $(VENV)/.dev ## DynamoDBLog on dynalite, where npm is there
 	@if command -v npm >/dev/null; then npm install --silent --no-save --no-audit --no-fund --prefix build/node dynalite@4; fi

@@ -661,7 +661,7 @@ class ConversationMemory:
         self, key: ThreadKey, messages: MessagesInput, turn_id: str | None, durable: bool
     ) -> Steps[list[Entry]]:
         drafts = self._turn_memory.drafting.drafts(read_messages(messages), turn_id=turn_id)
-        entries: list[Entry] = yield step(self.log, "append", key, drafts, relaxed=not durable)
+        entries: list[Entry] = yield step(self.log, "append", key, drafts, durable=durable)
         self._recaller.embed_soon(key.owner)
         return entries
 

@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    import numpy as np
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
-    from numpy.typing import NDArray
 
     from langchain_convmem.effects import Steps
-    from langchain_convmem.gates import Gate
+    from langchain_convmem.locks import FifoLock
     from langchain_convmem.records import (
         CacheDraft,
         Changes,
@@ -57,7 +55,7 @@ class MessageLog(Protocol):
     """
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append all drafts, or none; return one entry for each, in order.
 
@@ -68,7 +66,8 @@ class MessageLog(Protocol):
         Args:
             key: The thread.
             drafts: What to append; an empty sequence does nothing.
-            relaxed: Survive a crash of the process only; for bulk imports that can be repeated.
+            durable: Survive a crash of the machine; False, for bulk imports that can be repeated: a
+                crash of the process only.
 
         Raises:
             InvalidMessageError: If a message cannot be stored; nothing was written.
@@ -164,7 +163,7 @@ class MessageLog(Protocol):
         ...
 
     async def aappend(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append, without blocking the event loop."""
         ...
@@ -430,61 +429,6 @@ def speaks_for(log: object, name: str, *others: str) -> bool:
     return False
 
 
-# -- What finds vectors ---------------------------------------------------------------------------
-class LineIndex(Protocol):
-    """Vectors by consecutive number, searched by cosine similarity. Not thread-safe."""
-
-    dim: int
-    """Components of a vector."""
-
-    def __len__(self) -> int:
-        """Return how many vectors were added, removed ones included."""
-        ...
-
-    def add(self, vectors: NDArray[np.float32]) -> None:
-        """Append vectors; their numbers continue the earlier ones.
-
-        Args:
-            vectors: Shape (n, dim). Need not be unit length; a zero vector is similar to nothing.
-
-        Raises:
-            DimensionMismatchError: If the second axis is not `dim`.
-        """
-        ...
-
-    def replace(self, number: int, vector: NDArray[np.float32]) -> None:
-        """Put another vector at `number` (an embedding that had been pending)."""
-        ...
-
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Take vectors out of every later search; the numbers of others stay."""
-        ...
-
-    def search(
-        self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the numbers and cosine similarities of the k nearest, nearest first.
-
-        Args:
-            query: Shape (dim,), any length.
-            k: Fewer come back when fewer are searchable.
-            allowed: Shape (len(self),); only numbers that are True are searched.
-
-        Returns:
-            Two arrays of equal length; ties in ascending number.
-
-        Raises:
-            DimensionMismatchError: If `query` does not have `dim` components.
-        """
-        ...
-
-    def similarities(
-        self, query: NDArray[np.float32], numbers: NDArray[np.int64] | None = None
-    ) -> NDArray[np.float32]:
-        """Return the exact cosine similarity of the given numbers (None: of all), in order."""
-        ...
-
-
 # -- What writes summaries, and the tags of runs that the memory starts itself -------------------
 INTERNAL_TAG = "langchain_convmem:internal"
 """Tag of every run that the memory itself starts."""
@@ -539,7 +483,7 @@ class ThreadMemory(Protocol):
     """
 
     @property
-    def gate(self) -> Gate | None:
+    def gate(self) -> FifoLock | None:
         """The line of those who run turns of this thread; None if only the conversation does."""
         ...
 

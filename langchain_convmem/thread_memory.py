@@ -17,13 +17,13 @@ from langchain_convmem.errors import (
     LogError,
     UnknownCheckpointError,
 )
-from langchain_convmem.gates import Gate
 from langchain_convmem.history import (
     cut_reply_steps,
     fork_steps,
     read_live_steps,
 )
 from langchain_convmem.ids import new_ulid
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import ThreadView
 from langchain_convmem.records import (
     Context,
@@ -81,9 +81,9 @@ class MemoryThread:
         return f"thread {self.key.thread_id!r}"
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> FifoLock:
         """The line of all who run turns over this thread in the process."""
-        return TURN_QUEUE.gate((self.memory.log_place, self.key))
+        return TURN_QUEUE.get_lock((self.memory.log_place, self.key))
 
     def stamp_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return the config of a send with what its runs are found by; see `stamped`."""

@@ -256,14 +256,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     @contextmanager
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
-        queued = TURN_QUEUE.gate(turn.place).held(self.queue_timeout_s)
+        queued = TURN_QUEUE.get_lock(turn.place).hold(self.queue_timeout_s)
         with queued, turn.memory.active_turns.counted():
             yield
 
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
-        async with TURN_QUEUE.gate(turn.place).aheld(self.queue_timeout_s):
+        async with TURN_QUEUE.get_lock(turn.place).ahold(self.queue_timeout_s):
             with turn.memory.active_turns.counted():
                 yield
 

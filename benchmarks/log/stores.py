@@ -13,7 +13,7 @@ from ulid import ULID
 from benchmarks.log.dialogue import Exchange, exchange
 from langchain_convmem import ConversationMemory
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.logs.rows import key_hash
+from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.records import Draft, Entry, Metadata, ThreadKey
 from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata
 from langchain_convmem.views.summaries import summary_draft, summary_window
@@ -97,7 +97,7 @@ class ConvMemStore:
         for start in range(first, first + turns, step):
             numbers = range(start, min(start + step, first + turns))
             drafts = [draft for number in numbers for draft in _drafts(exchange(number))]
-            self.memory.log.append(key, drafts, relaxed=True)
+            self.memory.log.append(key, drafts, durable=False)
 
     def turn(self, thread: str, said: Exchange) -> Thunk:
         log, key = self.memory.log, ThreadKey(USER_ID, thread)
@@ -132,9 +132,9 @@ class ConvMemStore:
         for first in range(0, archived, step):
             said = map(exchange, range(first, first + step))
             drafts = [draft for one in said for draft in _drafts(one)]
-            entries = previous + self.memory.log.append(key, drafts, relaxed=True)
+            entries = previous + self.memory.log.append(key, drafts, durable=False)
             summary = summary_draft(_summary(first), summary_window(key, entries), entries)
-            previous = self.memory.log.append(key, [summary], relaxed=True)
+            previous = self.memory.log.append(key, [summary], durable=False)
         self.fill(thread, archived, old - archived)
         begun = time.perf_counter()
         self.compact(thread)
@@ -209,7 +209,7 @@ class FloorStore:
         for role, draft in enumerate(_drafts(said)):
             entry = ULID()
             message_id = (draft.message.id if draft.message is not None else None) or str(entry)
-            key = key_hash(message_id)
+            key = hash_message_id(message_id)
             body, metadata = encode_body(draft), encode_metadata(draft.metadata)
             rows.append((number, bytes(entry.bytes), turn, role, key, body, metadata))
         return rows

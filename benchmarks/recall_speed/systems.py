@@ -72,7 +72,7 @@ class ConvMem:
         texts: list[str] = []
         for number, messages in enumerate(threads(lines)):
             drafts = [draft_of(message) for message in messages]
-            self._log.append(ThreadKey(_OWNER.user_id, f"t{number}"), drafts, relaxed=True)
+            self._log.append(ThreadKey(_OWNER.user_id, f"t{number}"), drafts, durable=False)
             texts += [str(message.content) for message in messages]
         self._recall.refresh(_OWNER)
         return texts

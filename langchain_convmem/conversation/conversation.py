@@ -85,8 +85,8 @@ from langchain_convmem.errors import (
     UnknownCheckpointError,
     UnsupportedError,
 )
-from langchain_convmem.gates import Gate, Refusals, Ticket, hold
 from langchain_convmem.ids import new_ulid, now_ms
+from langchain_convmem.locks import FifoLock, Waiter, note_held
 from langchain_convmem.protocols import TextEngine, ThreadMemory, ThreadView
 from langchain_convmem.streams import ClosingStreams, summed
 from langchain_convmem.text import ChatTemplate, RenderStats
@@ -159,7 +159,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         self._config = state.config
         self._tools = state.tools
         self._turns = state.turns
-        self._gate = state.thread.gate or Gate(REFUSALS)
+        self._gate = state.thread.gate or FifoLock(_make_busy_error, _make_inside_error)
         self._stats: tuple[RenderStats, ...] = ()
         self._pending: tuple[BaseMessage, ...] = ()
 
@@ -290,7 +290,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         chosen = sending or SendState(SendOptions.parse(kwargs), is_streaming=True)
         with closing(super().transform(input, config, sending=chosen)) as chunks:
             for chunk in chunks:
-                hold(chosen.control.held)
+                note_held(chosen.control.held)
                 yield chunk
 
     def astream(
@@ -315,7 +315,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         chosen = sending or SendState(SendOptions.parse(kwargs), is_streaming=True)
         async with aclosing(super().atransform(input, config, sending=chosen)) as chunks:
             async for chunk in chunks:
-                hold(chosen.control.held)
+                note_held(chosen.control.held)
                 yield chunk
 
     def send_message_async(
@@ -731,7 +731,7 @@ class Conversation(ClosingStreams, Runnable[Any, AIMessage]):
         turn.control.end()
         self._pending = tuple(turn.asked)
 
-    def _enter(self) -> Ticket:
+    def _enter(self) -> Waiter:
         """Return a place in the line.
 
         Raises:
@@ -1100,10 +1100,6 @@ def _make_inside_error() -> ConversationBusyError:
         "a turn of this conversation started another turn of it, which would wait for itself; "
         "send what follows when the turn is over, or use a clone"
     )
-
-
-REFUSALS = Refusals(_make_busy_error, _make_inside_error)
-"""The errors of turns that wait in vain."""
 
 
 # -- A history without a memory: a list, or any chat history --------------------------------------

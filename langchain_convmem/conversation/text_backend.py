@@ -33,7 +33,7 @@ from langchain_convmem.errors import (
     ConversationError,
     UnsupportedError,
 )
-from langchain_convmem.gates import Gate, Refusals, Ticket
+from langchain_convmem.locks import FifoLock, Waiter
 from langchain_convmem.protocols import (
     ClonableSession,
     Media,
@@ -537,11 +537,11 @@ class SessionPool:
         """
         self.engine = engine
         self._max_live = max_live
-        self._gate = Gate(_REFUSALS, capacity=max_live or 1)
+        self._gate = FifoLock(_make_busy_error, _make_inside_error, capacity=max_live or 1)
         # Reentrant: the garbage collector may close a forgotten stream at any moment.
         self._lock = threading.RLock()
         self._idle: OrderedDict[LiveSession, None] = OrderedDict()
-        self._busy: dict[LiveSession, Ticket | None] = {}
+        self._busy: dict[LiveSession, Waiter | None] = {}
         self._known: WeakSet[LiveSession] = WeakSet()
         self._unwanted: WeakSet[LiveSession] = WeakSet()
         self._is_closed = False
@@ -551,7 +551,7 @@ class SessionPool:
 
         Args:
             live: What holds the session, or will.
-            stopped: Ends the wait; see `Gate.wait_steps`.
+            stopped: Ends the wait; see `FifoLock.wait_steps`.
         """
         if live not in self._busy:
             ticket = None if self._max_live is None else self._gate.enter()
@@ -614,7 +614,7 @@ class SessionPool:
         if self._is_closed and not self._busy:
             self.engine.close()
 
-    def _make_room(self, live: LiveSession, ticket: Ticket | None) -> None:
+    def _make_room(self, live: LiveSession, ticket: Waiter | None) -> None:
         with self._lock:
             self._known.add(live)
             self._idle.pop(live, None)
@@ -635,6 +635,3 @@ def _make_inside_error() -> ConversationBusyError:
         "a turn started a turn of another conversation, and their engine has no session left for "
         "it, so that it would wait for itself; raise max_live_sessions"
     )
-
-
-_REFUSALS = Refusals(_make_busy_error, _make_inside_error)

@@ -41,8 +41,8 @@ from langchain_convmem.errors import (
     ToolLoopLimitError,
     TurnCancelledError,
 )
-from langchain_convmem.gates import Ticket, tickets_held
 from langchain_convmem.ids import now_ms
+from langchain_convmem.locks import Waiter, get_held
 from langchain_convmem.protocols import ThreadMemory, ThreadView
 from langchain_convmem.streams import carried_through
 from langchain_convmem.text import RenderStats
@@ -411,9 +411,9 @@ class TurnControl:
         self._wake: Callable[[], object] | None = None
         self.stopped: Future[None] = Future()
         """Gets the error of a turn that is to end early; for those who wait for several things."""
-        self.ticket: Ticket | None = None
+        self.ticket: Waiter | None = None
         """The turn's place in the line."""
-        self.held: frozenset[Ticket] = frozenset()
+        self.held: frozenset[Waiter] = frozenset()
         """What the turn is inside by while it shows a chunk; so is whoever reads it."""
 
     @property
@@ -576,7 +576,7 @@ def drive(flow: Flow[None], control: TurnControl) -> Generator[AIMessageChunk]:
                 if isinstance(item, Step):
                     result = item.call()
                 else:
-                    control.held = tickets_held()
+                    control.held = get_held()
                     yield item
                     result = None
                 _raise_due(control)
@@ -599,7 +599,7 @@ async def adrive(flow: Flow[None], control: TurnControl) -> AsyncGenerator[AIMes
                 if isinstance(item, Step):
                     result = await _await_step(item, control)
                 else:
-                    control.held = tickets_held()
+                    control.held = get_held()
                     yield item
                     result = None
                 _raise_due(control)

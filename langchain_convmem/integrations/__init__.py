@@ -1,7 +1,6 @@
 """What joins this package to others; each part is imported only when asked for.
 
-`BaseStoreLog` needs the extra `langgraph`, `ConversationMemoryMiddleware` the extra `agents`;
-`search_dialog_tool` and `VectorStoreRecall` need neither.
+`ConversationMemoryMiddleware` needs the extra `agents`; the others need none.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from langchain_convmem._lazy import lazy_names
 
 if TYPE_CHECKING:
     from langchain_convmem.integrations.agents import ConversationMemoryMiddleware
-    from langchain_convmem.integrations.base_store_log import BaseStoreLog
     from langchain_convmem.integrations.search_tool import search_dialog_tool
     from langchain_convmem.integrations.vector_store import VectorStoreRecall
     from langchain_convmem.integrations.vector_store_sync import StoreDialect
 
 __all__ = [
-    "BaseStoreLog",
     "ConversationMemoryMiddleware",
     "StoreDialect",
     "VectorStoreRecall",
@@ -26,7 +23,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BaseStoreLog": "integrations.base_store_log",
     "ConversationMemoryMiddleware": "integrations.agents",
     "StoreDialect": "integrations.vector_store_sync",
     "VectorStoreRecall": "integrations.vector_store",

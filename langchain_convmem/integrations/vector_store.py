@@ -14,9 +14,8 @@ import numpy as np
 from langchain_core.vectorstores import VectorStore
 
 from langchain_convmem.effects import Steps, arun, run, step
-from langchain_convmem.errors import ConfigError, LineStoreError, LogError
+from langchain_convmem.errors import ConfigError, LineStoreError, LogError, ThreadBusyError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.integrations.fair_lock import FairLock
 from langchain_convmem.integrations.vector_store_sync import (
     OWNER,
     THREAD,
@@ -35,6 +34,7 @@ from langchain_convmem.integrations.vector_store_sync import (
     label_value,
     name_tag_field,
 )
+from langchain_convmem.locks import FifoLock
 from langchain_convmem.protocols import MessageLog, ThreadState
 from langchain_convmem.recall.blocks import build_recall
 from langchain_convmem.recall.dialog_recall import DialogRecall, Progress
@@ -132,7 +132,7 @@ class VectorStoreRecall(DialogRecall):
         self._writer = new_ulid()
         self._border = StoreBorder(store, self._dialect)
         self._guard = threading.Lock()
-        self._locks: WeakValueDictionary[Owner, FairLock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[Owner, FifoLock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"VectorStoreRecall({self.log!r}, {type(self.store).__name__})"
@@ -298,14 +298,26 @@ class VectorStoreRecall(DialogRecall):
             writer=self._writer,
         )
         with self._guard:
-            lock = self._locks.setdefault(owner, FairLock())
-        yield lock.taking()
+            lock = self._locks.setdefault(owner, FifoLock(_make_late_error, _make_reentry_error))
+        waiter = lock.enter()
         try:
+            yield from lock.wait_steps(waiter)
             if anew:
                 yield from made.start_over()
             yield from made.catch_up(progress)
         finally:
-            lock.release()
+            lock.leave(waiter)
+
+
+def _make_late_error(timeout_s: float) -> ThreadBusyError:
+    return ThreadBusyError(f"other lines were still being written after {timeout_s:g} s")
+
+
+def _make_reentry_error() -> ThreadBusyError:
+    return ThreadBusyError(
+        "lines of this owner are being written by who started this call, or by a task of this "
+        "event loop, which a synchronous call would keep from going on; await the asynchronous form"
+    )
 
 
 def _check_no_buffer(query: RecallQuery) -> None:

@@ -5,30 +5,32 @@ from __future__ import annotations
 import asyncio
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from langchain_convmem.errors import LogClosedError, LogError
-from langchain_convmem.ids import new_ulid, now_ms, ulid_ms
-from langchain_convmem.logs.async_twins import TransactionTwins
-from langchain_convmem.logs.rows import (
+from langchain_convmem.ids import now_ms, ulid_ms
+from langchain_convmem.logs.base import (
+    AppendPlan,
+    EncodedDraft,
     Row,
-    annotated,
-    changes_of,
+    TransactionTwins,
+    annotate_metadata,
+    build_changes,
+    build_line_changes,
     check_ids,
     check_scope,
     check_user,
-    encode,
-    entry_of,
-    line_changes_of,
-    merged,
-    message_id_of,
-    next_version,
-    own_id,
-    replacement_control,
-    same_payload,
-    state_text,
+    decode_entry,
+    encode_drafts,
+    encode_state,
+    list_own_ids,
+    make_twin,
+    make_version,
+    merge_entries,
+    plan_append,
+    read_message_id,
 )
 from langchain_convmem.protocols import CACHE_PREFIX, Stretch
 from langchain_convmem.records import (
@@ -43,35 +45,12 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
-from langchain_convmem.views.codec import encode_body, loads
-from langchain_convmem.views.live import retracted_ids
+from langchain_convmem.views.codec import loads
 
 __all__ = ["InMemoryLog"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Thread:
-    rows: list[Row] = field(default_factory=list)
-    versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
-    documents: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-    def add(self, row: Row) -> None:
-        if row.role != "control":  # a control entry's id is no message's
-            message_id = message_id_of(row.id, row.body)
-            self.versions.setdefault(message_id, []).append(len(self.rows))
-        self.rows.append(row)
-
-    def live_with_key(self, message_id: str) -> Row | None:
-        versions = [self.rows[place] for place in self.versions.get(message_id, ())]
-        if not versions:
-            return None
-        key = ThreadKey(None, "-")  # controls are judged by their ids alone
-        controls = [entry_of(key, row) for row in self.rows if row.role == "control"]
-        dead = retracted_ids(controls)
-        return next((row for row in reversed(versions) if row.id not in dead), None)
 
 
 class InMemoryLog(TransactionTwins):
@@ -86,7 +65,7 @@ class InMemoryLog(TransactionTwins):
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._threads: dict[ThreadKey, _Thread] = {}
+        self._threads: dict[ThreadKey, _StoredThread] = {}
         self._generations: dict[Owner, int] = {}
         self._epoch = 0
         self._position = 0
@@ -95,13 +74,7 @@ class InMemoryLog(TransactionTwins):
     def __repr__(self) -> str:
         return f"InMemoryLog({len(self._threads)} threads)"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def _off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         await asyncio.sleep(0)  # nothing here waits, but other tasks must get their turn
         return call(*args, **kwargs)
 
@@ -116,44 +89,28 @@ class InMemoryLog(TransactionTwins):
     # -- writing --------------------------------------------------------------------------------
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
-        """Append all drafts; see `MessageLog.append`. `relaxed` changes nothing here."""
-        del relaxed
-        encoded = encode(drafts)
+        """Append all drafts; see `MessageLog.append`. `durable` changes nothing here."""
+        del durable
+        batch = encode_drafts(drafts)
         self._check_open()
-        if not encoded:
+        if not batch:
             return []
         with self._lock:
-            thread = self._thread(key)
-            rows = [self._put(thread, *parts) for parts in encoded]
-        return [entry_of(key, row) for row in rows]
+            thread = self._make_thread(key)
+            plan = self._plan(thread, batch)
+            self._position += len(plan.added)
+            for row in plan.added:
+                thread.add(row)
+        return plan.build_entries(key)
 
-    def _thread(self, key: ThreadKey) -> _Thread:
+    def _plan(self, thread: _StoredThread, batch: Sequence[EncodedDraft]) -> AppendPlan:
+        return plan_append(batch, thread.read_stored(batch), first_position=self._position + 1)
+
+    def _make_thread(self, key: ThreadKey) -> _StoredThread:
         self._generations.setdefault(key.owner, self._epoch)
-        return self._threads.setdefault(key, _Thread())
-
-    def _put(self, thread: _Thread, draft: Draft, body: str, metadata: str | None) -> Row:
-        message_id = own_id(draft)
-        before = None if message_id is None else thread.live_with_key(message_id)
-        if before is None:
-            return self._insert(thread, new_ulid(), draft, body, metadata)
-        if same_payload(before.body, body):
-            return before
-        mark_id, entry_id = new_ulid(), new_ulid()
-        mark = replacement_control(before.id, entry_id)
-        self._insert(thread, mark_id, mark, encode_body(mark), None)
-        again = replace(draft, turn_id=before.turn_id)
-        return self._insert(thread, entry_id, again, body, metadata)
-
-    def _insert(
-        self, thread: _Thread, entry_id: str, draft: Draft, body: str, metadata: str | None
-    ) -> Row:
-        self._position += 1
-        turn_id = draft.turn_id or entry_id
-        row = Row(entry_id, self._position, turn_id, draft.role, body, metadata)
-        thread.add(row)
-        return row
+        return self._threads.setdefault(key, _StoredThread())
 
     def annotate(
         self,
@@ -170,9 +127,11 @@ class InMemoryLog(TransactionTwins):
             rows = self._threads[key].rows if key in self._threads else []
             for number, row in enumerate(rows):
                 if row.id == entry_id:
-                    text = annotated(row.metadata, attributes=attributes, timing=timing, aux=aux)
+                    text = annotate_metadata(
+                        row.metadata, attributes=attributes, timing=timing, aux=aux
+                    )
                     rows[number] = replace(row, metadata=text)
-                    return entry_of(key, rows[number])
+                    return decode_entry(key, rows[number])
         msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
         raise LogError(msg, thread_id=key.thread_id)
 
@@ -190,22 +149,20 @@ class InMemoryLog(TransactionTwins):
         with self._lock:
             self._check_open()
             rows = self._threads[key].rows if key in self._threads else []
-            start = bisect_right(rows, after, key=_position)
-            stop = len(rows) if until is None else bisect_right(rows, until, key=_position)
+            start = bisect_right(rows, after, key=_get_position)
+            stop = len(rows) if until is None else bisect_right(rows, until, key=_get_position)
             if last is not None:
                 start = max(start, stop - max(last, 0))
             kept = rows[start:stop]
-        return [entry_of(key, row) for row in kept]
+        return [decode_entry(key, row) for row in kept]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`."""
         check_ids(message_ids)
         with self._lock:
             self._check_open()
-            thread = self._threads.get(key, _Thread())
-            places = {place for name in message_ids for place in thread.versions.get(name, ())}
-            rows = [thread.rows[place] for place in sorted(places)]
-        return [entry_of(key, row) for row in rows]
+            rows = self._threads.get(key, _StoredThread()).find(message_ids)
+        return [decode_entry(key, row) for row in rows]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`."""
@@ -213,7 +170,7 @@ class InMemoryLog(TransactionTwins):
         with self._lock:
             self._check_open()
             found = [
-                (thread.rows[-1].id, _info(key, thread.rows))
+                (thread.rows[-1].id, _build_info(key, thread.rows))
                 for key, thread in self._threads.items()
                 if key.user_id == user_id and thread.rows
             ]
@@ -225,26 +182,24 @@ class InMemoryLog(TransactionTwins):
             self._check_open()
             return list({key.owner for key, thread in self._threads.items() if thread.rows})
 
-    async def aowners(self) -> list[Owner]:
-        """Return the owners."""
-        return await self._off_loop(self.owners)
+    aowners = make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
-        rows, generation = self._later(owner, cursor, limit)
-        return changes_of(rows, cursor, generation)
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
+        rows, generation = self._read_later(owner, cursor, limit)
+        return build_changes(rows, cursor, generation)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
-        rows, generation = self._later(owner, cursor, limit)
-        return line_changes_of(rows, cursor, generation, limit)
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
+        rows, generation = self._read_later(owner, cursor, limit)
+        return build_line_changes(rows, cursor, generation, limit)
 
-    def _later(
+    def _read_later(
         self, owner: Owner, cursor: int, limit: int | None
     ) -> tuple[list[tuple[ThreadKey, Row]], int]:
-        """Return an owner's rows behind a cursor, and the generation."""
+        """Return an owner's rows after a cursor, and the generation."""
         with self._lock:
             self._check_open()
             generation = self._generations.get(owner, self._epoch)
@@ -287,7 +242,7 @@ class InMemoryLog(TransactionTwins):
     ) -> list[Entry]:
         """Append what was planned; see `ThreadTransactions.append_planned`."""
         with self._lock:
-            found = merged(self.find(key, message_ids), self.entries(key, after=after))
+            found = merge_entries(self.find(key, message_ids), self.entries(key, after=after))
             appended = self.append(key, plan(found))
             for one in documents:
                 self.set_state(key, one.name, one.value, expected=one.expected)
@@ -320,11 +275,11 @@ class InMemoryLog(TransactionTwins):
         )
 
     def _forget_entries(self, key: ThreadKey, ids: frozenset[str]) -> ForgetReceipt:
-        thread = self._threads.get(key, _Thread())
+        thread = self._threads.get(key, _StoredThread())
         kept = [
             row
             for row in thread.rows
-            if row.id not in ids and message_id_of(row.id, row.body) not in ids
+            if row.id not in ids and read_message_id(row.id, row.body) not in ids
         ]
         count = len(thread.rows) - len(kept)
         thread.rows, thread.versions = [], {}
@@ -349,14 +304,14 @@ class InMemoryLog(TransactionTwins):
         self, key: ThreadKey, name: str, value: Any, *, expected: int | None
     ) -> StateDocument | None:
         """Write the document if its version is `expected`; see `ThreadState.set_state`."""
-        text = state_text(value)
+        text = encode_state(value)
         with self._lock:
             self._check_open()
             found = self._threads[key].documents.get(name) if key in self._threads else None
             if (None if found is None else found[1]) != expected:
                 return None
-            version = next_version(expected)
-            self._thread(key).documents[name] = (text, version)
+            version = make_version(expected)
+            self._make_thread(key).documents[name] = (text, version)
         return StateDocument(loads(text), version)
 
     def delete_state(self, key: ThreadKey, name: str) -> None:
@@ -367,9 +322,31 @@ class InMemoryLog(TransactionTwins):
                 self._threads[key].documents.pop(name, None)
 
 
-def _position(row: Row) -> int:
+@dataclass(slots=True)
+class _StoredThread:
+    rows: list[Row] = field(default_factory=list)
+    versions: dict[str, list[int]] = field(default_factory=dict)  # message id -> places in rows
+    documents: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        if row.role != "control":  # a control entry's id is no message's
+            message_id = read_message_id(row.id, row.body)
+            self.versions.setdefault(message_id, []).append(len(self.rows))
+        self.rows.append(row)
+
+    def find(self, message_ids: Iterable[str]) -> list[Row]:
+        places = {place for name in message_ids for place in self.versions.get(name, ())}
+        return [self.rows[place] for place in sorted(places)]
+
+    def read_stored(self, batch: Iterable[EncodedDraft]) -> list[Row]:
+        """Return what `plan_append` asks for."""
+        found = self.find(list_own_ids(batch))
+        return found and [*found, *(row for row in self.rows if row.role == "control")]
+
+
+def _get_position(row: Row) -> int:
     return row.position
 
 
-def _info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
+def _build_info(key: ThreadKey, rows: Sequence[Row]) -> ThreadInfo:
     return ThreadInfo(key, len(rows), ulid_ms(rows[0].id), ulid_ms(rows[-1].id))

@@ -444,7 +444,14 @@ class ExactIndex:
         return result
 
     def add(self, vectors: NDArray[np.floating[Any]]) -> None:
-        """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
+        """Append vectors; their numbers continue the earlier ones.
+
+        Args:
+            vectors: Shape (n, dim). Need not be unit length; a zero vector is similar to nothing.
+
+        Raises:
+            DimensionMismatchError: If the second axis is not `dim`.
+        """
         rows = checked_rows(vectors, self.dim)
         self._rows.extend(rows)
         self._inverse.extend(inverse_lengths(rows))
@@ -467,7 +474,19 @@ class ExactIndex:
     def search(
         self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return numbers and cosine similarities of the k nearest (see `LineIndex.search`)."""
+        """Return the numbers and cosine similarities of the k nearest, nearest first.
+
+        Args:
+            query: Shape (dim,), any length.
+            k: Fewer come back when fewer are searchable.
+            allowed: Shape (len(self),); only numbers that are True are searched.
+
+        Returns:
+            Two arrays of equal length; ties in ascending number.
+
+        Raises:
+            DimensionMismatchError: If `query` does not have `dim` components.
+        """
         vector = checked_query(query, self.dim)
         mask = self.searchable if allowed is None else self.searchable & allowed
         # Everything is equally far from a query that says nothing.
@@ -566,7 +585,7 @@ class FaissIndex:
         return len(self._kept)
 
     def add(self, vectors: NDArray[np.floating[Any]]) -> None:
-        """Append vectors; their numbers continue the earlier ones (see `LineIndex.add`)."""
+        """Append vectors; their numbers continue the earlier ones (see `ExactIndex.add`)."""
         rows = checked_rows(vectors, self.dim)
         if not len(rows):
             return
@@ -604,7 +623,7 @@ class FaissIndex:
     def search(
         self, query: NDArray[np.float32], k: int, *, allowed: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return numbers and cosine similarities of the k nearest (see `LineIndex.search`)."""
+        """Return numbers and cosine similarities of the k nearest (see `ExactIndex.search`)."""
         asked = self._question(query)
         mask = self._kept.view & (self._inverse.view > 0)
         if allowed is not None:

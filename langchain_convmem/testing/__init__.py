@@ -13,7 +13,6 @@ from langchain_convmem._lazy import lazy_names
 if TYPE_CHECKING:
     from langchain_convmem.testing.bedrock import BedrockConverseServer
     from langchain_convmem.testing.chat_completions import ChatCompletionsServer
-    from langchain_convmem.testing.index_contract import LineIndexContract
     from langchain_convmem.testing.log_contract import MessageLogContract
     from langchain_convmem.testing.scripted_engine import (
         ScriptedEngine,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BedrockConverseServer",
     "ChatCompletionsServer",
-    "LineIndexContract",
     "MessageLogContract",
     "RecordedRequest",
     "ScriptedEngine",
@@ -48,7 +46,6 @@ __all__ = [
 _HOMES = {
     "BedrockConverseServer": "testing.bedrock",
     "ChatCompletionsServer": "testing.chat_completions",
-    "LineIndexContract": "testing.index_contract",
     "MessageLogContract": "testing.log_contract",
     "RecordedRequest": "testing.scripted_replies",
     "ScriptedEngine": "testing.scripted_engine",

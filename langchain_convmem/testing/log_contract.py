@@ -476,7 +476,7 @@ class MessageLogContract(ABC):
             pytest.skip("declared: does not outlive its handle")
         first = open_log()
         for number, make in enumerate(SAMPLE_MESSAGES.values()):
-            first.append(ANA, [draft_of(make())], relaxed=number % 2 == 1)
+            first.append(ANA, [draft_of(make())], durable=number % 2 == 0)
         before = first.entries(ANA)
         first.close()
         again = open_log()
@@ -1416,7 +1416,7 @@ class MessageLogContract(ABC):
 
     def test_the_asynchronous_twins_do_the_same(self, log: ContractLog) -> None:
         async def run_scenario() -> None:
-            entries = await log.aappend(ANA, _make_drafts("one", "two", "three"), relaxed=True)
+            entries = await log.aappend(ANA, _make_drafts("one", "two", "three"), durable=False)
             assert entries == log.entries(ANA) == await log.aentries(ANA)
             after = entries[0].position
             assert await log.aentries(ANA, after=after, last=1) == entries[2:]

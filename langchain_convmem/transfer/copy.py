@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Protocol
 
 from langchain_convmem.effects import Steps, arun, run, step
 from langchain_convmem.errors import ConfigError, LogError
@@ -70,8 +71,31 @@ class CopyReport:
     short: tuple[ShortThread, ...]
 
 
+class CopySource(Protocol):
+    """What is copied: any log, or what reads one. Each method as in `MessageLog`."""
+
+    def entries(
+        self,
+        key: ThreadKey,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
+        """Return entries in order of position."""
+        ...
+
+    def threads(self, user_id: str | None) -> list[ThreadInfo]:
+        """Return a user's threads."""
+        ...
+
+    def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
+        """Return entries after the cursor in commit order."""
+        ...
+
+
 def copy_log(
-    source: MessageLog,
+    source: CopySource,
     target: MessageLog,
     *,
     source_name: str,
@@ -101,7 +125,7 @@ def copy_log(
 
 
 async def acopy_log(
-    source: MessageLog,
+    source: CopySource,
     target: MessageLog,
     *,
     source_name: str,
@@ -116,7 +140,7 @@ async def acopy_log(
 class _LogCopy:
     """One run of a copy."""
 
-    source: MessageLog
+    source: CopySource
     target: MessageLog
     source_name: str
     progress: Callable[[int, int], None]
@@ -313,7 +337,7 @@ class Replay:
             return
         drafts = [self._translate(entry) for entry in entries]
         before = self._last
-        copies = yield step(self._log, "append", self._key, drafts, relaxed=True)
+        copies = yield step(self._log, "append", self._key, drafts, durable=False)
         for entry, copy in zip(entries, copies, strict=True):
             self.written += copy.position > before
             self._settle(entry, copy)
@@ -339,7 +363,7 @@ class Replay:
         if made:
             # Another version counts under the key, which the original left as it was.
             undo = Draft(role="control", control=Control((made[0].id,), "rewind"))
-            yield step(self._log, "append", self._key, [undo], relaxed=True)
+            yield step(self._log, "append", self._key, [undo], durable=False)
         yield from self._write([mark])
 
     def _adopt(self, entry: Entry, copy: Entry) -> Steps[None]:

@@ -313,7 +313,7 @@ def _store_steps(
         else:
             why = _HOOK if is_remembered(message) else _MARK
             skipped.append(f"message {message.id!r} of thread {key.thread_id!r}: {why}")
-    entries: list[Entry] = yield step(log, "append", key, drafts, relaxed=True)
+    entries: list[Entry] = yield step(log, "append", key, drafts, durable=False)
     return _Stored(sum(entry.position > before for entry in entries), skipped)
 
 

@@ -24,10 +24,10 @@ from langchain_core.messages import BaseMessage
 
 from langchain_convmem.effects import Steps
 from langchain_convmem.errors import ThreadBusyError
-from langchain_convmem.gates import Gate, Refusals
 from langchain_convmem.history import append_planned_steps
 from langchain_convmem.ids import now_ms
-from langchain_convmem.logs.rows import same_payload
+from langchain_convmem.locks import FifoLock
+from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.protocols import MessageLog
 from langchain_convmem.records import CacheDraft, Control, Draft, Entry, Metadata, Role, ThreadKey
 from langchain_convmem.turns.replies import INTERRUPTED, with_free_ids
@@ -151,7 +151,7 @@ def is_answered(live: Sequence[Entry], turn_id: str) -> bool:
 def says_same(entry: Entry, draft: Draft) -> bool:
     """Return whether an entry holds what a draft does, the message's id aside."""
     told = Draft(role=entry.role, message=entry.message, contents=entry.contents)
-    return same_payload(encode_body(told), encode_body(draft))
+    return has_same_payload(encode_body(told), encode_body(draft))
 
 
 # -- What is stored of a turn: once for every host, whatever is tried again -----------------------
@@ -288,38 +288,38 @@ class TurnQueue:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._gates: WeakValueDictionary[Place, Gate] = WeakValueDictionary()
+        self._guard = threading.RLock()
+        self._locks: WeakValueDictionary[Place, FifoLock] = WeakValueDictionary()
 
-    def gate(self, place: Place) -> Gate:
-        """Return the gate of a thread; it lives as long as somebody holds it.
+    def get_lock(self, place: Place) -> FifoLock:
+        """Return the lock of a thread; it lives as long as somebody has it.
 
         Its waits raise a `ThreadBusyError` if they take too long, or if this very turn already
         holds the thread, so that waiting would never end.
         """
-        with self._lock:
-            gate = self._gates.get(place)
-            if gate is None:
-                gate = self._gates[place] = Gate(_make_refusals(place[1].thread_id))
-            return gate
+        with self._guard:
+            lock = self._locks.get(place)
+            if lock is None:
+                lock = self._locks[place] = _make_lock(place[1].thread_id)
+            return lock
 
 
-def _make_refusals(thread_id: str) -> Refusals:
-    def late(timeout_s: float) -> ThreadBusyError:
+def _make_lock(thread_id: str) -> FifoLock:
+    def make_late_error(timeout_s: float) -> ThreadBusyError:
         msg = (
             f"thread {thread_id!r} was still busy after {timeout_s:g} s; is a stream of it left "
             "open? Close it, or raise queue_timeout_s"
         )
         return ThreadBusyError(msg, thread_id=thread_id)
 
-    def inside() -> ThreadBusyError:
+    def make_reentry_error() -> ThreadBusyError:
         msg = (
             f"a turn of thread {thread_id!r} started another turn of the same thread, "
             "which would wait for itself; use another thread_id inside the chain"
         )
         return ThreadBusyError(msg, thread_id=thread_id)
 
-    return Refusals(late, inside)
+    return FifoLock(make_late_error, make_reentry_error)
 
 
 TURN_QUEUE = TurnQueue()

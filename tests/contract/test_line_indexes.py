@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from index_contract import LineIndexContract
 
 from langchain_convmem.recall import ExactIndex, FaissIndex
-from langchain_convmem.testing.index_contract import LineIndexContract
 
 
 class TestExactIndex(LineIndexContract):

@@ -12,11 +12,10 @@ from postgres_server import new_schema, running_server, wait_for
 
 from langchain_convmem.cli import main
 from langchain_convmem.errors import LogError, SchemaVersionError
+from langchain_convmem.logs import postgres
+from langchain_convmem.logs.base import hash_message_id
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.logs.postgres import schema as postgres_schema
-from langchain_convmem.logs.postgres.reading import changes
-from langchain_convmem.logs.postgres.transactions import Mode, Transaction
-from langchain_convmem.logs.rows import key_hash
+from langchain_convmem.logs.postgres_pool import Mode, Transaction
 from langchain_convmem.records import Owner, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import MessageLogContract, say, say_all, texts
 from langchain_convmem.views.codec import draft_of
@@ -168,7 +167,7 @@ def test_what_is_read_is_one_state_of_the_log(log):
     generation = log.changes(ANA.owner).generation
 
     def interrupted(tx):
-        steps = changes(tx, ANA.owner, 0, limit=None)
+        steps = postgres._read_changes(tx, ANA.owner, 0, limit=None)
         answer = yield next(steps)
         log.forget(ANA, [before[0].id])
         answer = yield steps.send(answer)
@@ -291,7 +290,7 @@ def test_relaxed_writes_wait_for_no_disk_and_others_always_do(server, schema):
         log.setup()
         server.execute(note_settings)
         say(log, ANA, "kept")
-        log.append(ANA, [draft_of(HumanMessage("relaxed"))], relaxed=True)
+        log.append(ANA, [draft_of(HumanMessage("relaxed"))], durable=False)
     assert server.execute(f"SELECT role FROM {schema}.entries ORDER BY position") == [
         ("on",),
         ("off",),
@@ -306,7 +305,7 @@ def test_users_who_are_first_at_the_same_moment_migrate_once(server, schema):
     import psycopg
 
     logs = [PostgresLog(server.dsn, schema=schema) for _ in range(4)]
-    lock = "SELECT pg_advisory_xact_lock(%s)", (key_hash(f"langchain_convmem {schema}"),)
+    lock = "SELECT pg_advisory_xact_lock(%s)", (hash_message_id(f"langchain_convmem {schema}"),)
     with psycopg.connect(server.dsn) as holder, ThreadPoolExecutor(4) as pool:
         holder.execute(*lock)
         writers = [pool.submit(say, log, ANA, "first") for log in logs]
@@ -323,7 +322,7 @@ def test_an_older_schema_is_migrated_with_what_it_holds(server, schema, monkeypa
     with PostgresLog(server.dsn, schema=schema) as log:
         say(log, ANA, "old")
     added = "ALTER TABLE {s}.entries ADD COLUMN mood text NOT NULL DEFAULT 'calm'"
-    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, added))
+    monkeypatch.setattr(postgres, "MIGRATIONS", (*postgres.MIGRATIONS, added))
     with PostgresLog(server.dsn, schema=schema) as log:
         say(log, ANA, "new")
         assert texts(log.entries(ANA)) == ["old", "new"]
@@ -334,7 +333,7 @@ def test_stored_vectors_outlive_the_analysis_that_they_were_stored_with(
     server, schema, monkeypatch
 ):
     with monkeypatch.context() as first:
-        first.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
+        first.setattr(postgres, "MIGRATIONS", postgres.MIGRATIONS[:1])
         with PostgresLog(server.dsn, schema=schema) as log:
             entry = say(log, ANA, "old")
     server.execute(f"INSERT INTO {schema}.fingerprints(name) VALUES ('words/terms-1/cut-9')")
@@ -349,7 +348,7 @@ def test_stored_vectors_outlive_the_analysis_that_they_were_stored_with(
 
 def test_a_migration_that_fails_leaves_nothing_behind(server, schema, monkeypatch):
     broken = "CREATE TABLE {s}.half(); SELECT 1 / 0"
-    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, broken))
+    monkeypatch.setattr(postgres, "MIGRATIONS", (*postgres.MIGRATIONS, broken))
     with PostgresLog(server.dsn, schema=schema) as log, pytest.raises(LogError, match="division"):
         log.setup()
     assert server.execute("SELECT to_regnamespace(%s)::text", schema) == [(None,)]
@@ -362,7 +361,7 @@ def test_a_schema_of_a_newer_release_is_refused(server, schema, log):
         with pytest.raises(SchemaVersionError, match="99") as caught:
             older.entries(ANA)
         assert caught.value.found == 99
-        assert caught.value.supported == len(postgres_schema.MIGRATIONS)
+        assert caught.value.supported == len(postgres.MIGRATIONS)
 
 
 def test_a_table_of_another_program_is_left_alone(server, schema):

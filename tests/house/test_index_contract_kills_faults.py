@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 from faulty_indexes import FAULTS, PlainIndex
-
-from langchain_convmem.testing.index_contract import LineIndexContract
+from index_contract import LineIndexContract
 
 
 def run(index_class, test):

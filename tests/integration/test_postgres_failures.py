@@ -13,9 +13,9 @@ from postgres_proxy import cutting_proxy
 from postgres_server import new_schema, running_server, wait_for
 
 from langchain_convmem.errors import ConfigError, LogUnavailableError
+from langchain_convmem.logs import postgres
 from langchain_convmem.logs.postgres import PostgresLog
-from langchain_convmem.logs.postgres import calls as postgres_calls
-from langchain_convmem.logs.postgres.transactions import Transaction
+from langchain_convmem.logs.postgres_pool import Transaction
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import say, texts
 from langchain_convmem.views.codec import draft_of
@@ -180,7 +180,7 @@ def test_a_lost_answer_to_a_commit_is_looked_up(proxy, schema, log, reached, is_
 
 
 def test_a_commit_that_cannot_be_looked_up_is_said_to_be_unknown(proxy, schema, log, monkeypatch):
-    monkeypatch.setattr(postgres_calls, "_PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(postgres, "_PAUSES_S", (0.01, 0.01))
     with PostgresLog(proxy.dsn, schema=schema) as through:
         through.entries(ANA)
         proxy.cut(COMMIT, answered=True, cuts=100)
@@ -221,15 +221,15 @@ def test_a_writer_waits_for_another_no_longer_than_its_limit(server, schema, own
     [
         (lambda log: say(log, ANA, "second"), 5),
         (lambda log: say(log, ANA, HumanMessage("second", id="m2")), 6),
-        (lambda log: log.append(ANA, drafts(*"many"), relaxed=True), 5),
+        (lambda log: log.append(ANA, drafts(*"many"), durable=False), 5),
         (lambda log: log.entries(ANA, last=20), 3),
         (lambda log: log.changes(ANA.owner), 4),
     ],
 )
 def test_a_call_makes_no_more_round_trips_than_documented(log, monkeypatch, call, trips):
-    made, original = [], Transaction._sql
+    made, original = [], Transaction._write_sql
     monkeypatch.setattr(
-        Transaction, "_sql", lambda self, text: made.append(text) or original(self, text)
+        Transaction, "_write_sql", lambda self, text: made.append(text) or original(self, text)
     )
     call(log)
     assert len(made) == trips

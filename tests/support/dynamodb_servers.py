@@ -233,7 +233,7 @@ class _FaultyConnection(_Connection):
 
 def items(log):
     """Return everything that a log's table holds, by partition and sort key."""
-    pages = log._table._client().get_paginator("scan").paginate(TableName=log.table_name)
+    pages = log._table._get_client().get_paginator("scan").paginate(TableName=log.table_name)
     return {(item["pk"]["S"], item["sk"]["S"]): item for page in pages for item in page["Items"]}
 
 

@@ -22,7 +22,7 @@ class MistakesIds(InMemoryLog):
         ]
         return alike[0] if alike else key
 
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         return super().append(self.meant(key), drafts)
 
     def entries(self, key, *, after=0, until=None, last=None):

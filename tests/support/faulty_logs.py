@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.logs.in_memory import _Thread
+from langchain_convmem.logs.base import get_own_id, plan_append, read_message_id
+from langchain_convmem.logs.in_memory import _StoredThread
 from langchain_convmem.records import Metadata, Owner, StateDocument
 from langchain_convmem.views.live import live_entries
 
@@ -32,7 +33,7 @@ class Edits(InMemoryLog):
         fields = {} if message is None else self.fields(message)
         return replace(draft, message=message.model_copy(update=fields)) if fields else draft
 
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         return super().append(key, [self.edit(draft) for draft in drafts])
 
 
@@ -58,8 +59,8 @@ class Shows(InMemoryLog):
 
 @killed_by("test_order_holds_over_batches_and_inside_one")
 class WritesOnePage(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
-        return super().append(key, drafts[:100], relaxed=relaxed)
+    def append(self, key, drafts, *, durable=True):
+        return super().append(key, drafts[:100], durable=durable)
 
 
 @killed_by("test_order_holds_over_batches_and_inside_one")
@@ -70,14 +71,16 @@ class OrdersByText(Shows):
 
 @killed_by("test_order_holds_over_batches_and_inside_one")
 class TakesTheTimeForThePosition(InMemoryLog):
-    def _insert(self, *args):
-        self._position = time.time_ns() // 1_000_000 - 1
-        return super()._insert(*args)
+    def _plan(self, thread, batch):
+        plan = super()._plan(thread, batch)
+        for row in plan.added:
+            row.position = time.time_ns() // 1_000_000
+        return plan
 
 
 @killed_by("test_a_batch_with_one_bad_message_leaves_nothing")
 class WritesBatchesPieceByPiece(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         return [InMemoryLog.append(self, key, [one])[0] for one in drafts]
 
 
@@ -125,7 +128,7 @@ class HandsOutItsOwnMessages(InMemoryLog):
 
 @killed_by("test_nothing_is_shared_with_the_caller")
 class ReturnsWhatItWasGiven(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         entries = super().append(key, drafts)
         pairs = zip(entries, drafts, strict=True)
         return [replace(entry, message=draft.message) for entry, draft in pairs]
@@ -139,8 +142,8 @@ class AnswersWhenClosed(InMemoryLog):
 
 @killed_by("test_what_was_appended_is_there_after_reopening")
 class KeepsRelaxedWritesInMemory(SQLiteLog):
-    def append(self, key, drafts, *, relaxed=False):
-        return InMemoryLog().append(key, drafts) if relaxed else super().append(key, drafts)
+    def append(self, key, drafts, *, durable=True):
+        return super().append(key, drafts) if durable else InMemoryLog().append(key, drafts)
 
 
 # -- the same message twice ---------------------------------------------------------------------
@@ -148,7 +151,7 @@ class KeepsRelaxedWritesInMemory(SQLiteLog):
 
 @killed_by("test_equal_messages_without_ids_are_all_kept")
 class DropsEqualTexts(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         known = {entry.contents: entry for entry in self.entries(key)}
         return [
             known.get(one.contents) or InMemoryLog.append(self, key, [one])[0] for one in drafts
@@ -163,9 +166,10 @@ class StoresEveryRetry(Edits):
 
 @killed_by("test_another_payload_replaces_the_message_in_its_place")
 class KeepsTheFirstVersion(InMemoryLog):
-    def _put(self, thread, draft, body, metadata):
-        before = thread.live_with_key(draft.message.id) if draft.message is not None else None
-        return before or super()._put(thread, draft, body, metadata)
+    def _plan(self, thread, batch):
+        there = {read_message_id(row.id, row.body): row.body for row in thread.read_stored(batch)}
+        kept = [one._replace(body=there.get(get_own_id(one.draft), one.body)) for one in batch]
+        return super()._plan(thread, kept)
 
 
 @killed_by(
@@ -173,18 +177,19 @@ class KeepsTheFirstVersion(InMemoryLog):
     "test_a_message_may_be_replaced_many_times",
 )
 class ReplacesAtTheEnd(InMemoryLog):
-    def _insert(self, thread, entry_id, draft, body, metadata):
-        if draft.control is not None:
-            body = body.replace('"replacement"', '"forgotten"')
-        return super()._insert(thread, entry_id, draft, body, metadata)
+    def _plan(self, thread, batch):
+        plan = super()._plan(thread, batch)
+        for row in plan.added:
+            if row.role == "control":
+                row.body = row.body.replace('"replacement"', '"forgotten"')
+        return plan
 
 
 @killed_by("test_a_retracted_message_can_be_added_again")
 class RemembersRetractedMessages(InMemoryLog):
-    def _put(self, thread, draft, body, metadata):
-        versions = thread.versions.get(getattr(draft.message, "id", None) or "", ())
-        known = [thread.rows[at] for at in versions if thread.rows[at].body == body]
-        return known[0] if known else super()._put(thread, draft, body, metadata)
+    def _plan(self, thread, batch):
+        stored = [row for row in thread.read_stored(batch) if row.role != "control"]
+        return plan_append(batch, stored, first_position=self._position + 1)
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -281,7 +286,7 @@ class ForgetKeepsDocuments(InMemoryLog):
         kept = self._threads[scope].documents if scope in self._threads else None
         receipt = super().forget(scope, entry_ids)
         if kept is not None:
-            self._threads.setdefault(scope, _Thread()).documents.update(kept)
+            self._threads.setdefault(scope, _StoredThread()).documents.update(kept)
         return receipt
 
 
@@ -369,7 +374,7 @@ class TrustsItsCache(SQLiteLog):
 
 @killed_by("test_writers_in_threads_lose_nothing")
 class LosesWritesAtOnce(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         rows = list(self._threads[key].rows) if key in self._threads else []
         time.sleep(0.0005)
         entries = super().append(key, drafts)
@@ -379,5 +384,5 @@ class LosesWritesAtOnce(InMemoryLog):
 
 @killed_by("test_other_tasks_run_while_entries_are_appended")
 class BlocksTheLoop(SQLiteLog):
-    async def _off_loop(self, call, *args, **kwargs):
+    async def _run_off_loop(self, call, *args, **kwargs):
         return call(*args, **kwargs)

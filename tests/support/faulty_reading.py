@@ -214,7 +214,7 @@ class FindsWhatWasForgotten(Finds):
 
 @killed_by("test_messages_are_found_by_their_own_ids")
 class FindsEntriesAsTheyWereWritten(Finds):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         entries = super().append(key, drafts)
         self.__dict__.setdefault("written", []).extend(entries)
         return entries
@@ -231,8 +231,8 @@ class LooksForNothingWhenClosed(InMemoryLog):
 
 @killed_by("test_two_handles_see_each_other")
 class FindsWhatThisHandleWrote(SQLiteLog):
-    def append(self, key, drafts, *, relaxed=False):
-        entries = super().append(key, drafts, relaxed=relaxed)
+    def append(self, key, drafts, *, durable=True):
+        entries = super().append(key, drafts, durable=durable)
         self.__dict__.setdefault("mine", set()).update(entry.id for entry in entries)
         return entries
 
@@ -249,8 +249,8 @@ class FindsOneAsynchronously(InMemoryLog):
 
 @killed_by("test_writers_in_processes_of_their_own_lose_nothing")
 class OverwritesOtherProcesses(FindsWhatThisHandleWrote):
-    def append(self, key, drafts, *, relaxed=False):
-        entries = super().append(key, drafts, relaxed=relaxed)
+    def append(self, key, drafts, *, durable=True):
+        entries = super().append(key, drafts, durable=durable)
         foreign = [entry.id for entry in self.entries(key) if entry.id not in self.mine]
         if foreign:
             self.forget(key, foreign)
@@ -393,7 +393,7 @@ class CountsNoCaches(InMemoryLog):
 
 @killed_by("test_caches_stay_while_nothing_is_forgotten")
 class DropsCachesOfWhatWasRetracted(InMemoryLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         if any(draft.control is not None for draft in drafts):
             self.forget(key, [])
         return super().append(key, drafts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from faulty_logs import killed_by
 
 from langchain_convmem.logs import InMemoryLog, SQLiteLog
-from langchain_convmem.logs.rows import merged
+from langchain_convmem.logs.base import merge_entries
 
 # -- reading ------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class WritesCachesFirst(InMemoryLog):
 @killed_by("test_nobody_writes_between_reading_and_appending")
 class PlansOutsideItsTransaction(SQLiteLog):
     def append_planned(self, key, plan, *, after, message_ids=(), documents=()):
-        there = merged(self.find(key, message_ids), self.entries(key, after=after))
+        there = merge_entries(self.find(key, message_ids), self.entries(key, after=after))
         drafts = plan(there)
         time.sleep(0.001)
         return self.append(key, drafts)
@@ -150,10 +150,10 @@ class LosesWhatWaits(SQLiteLog):
 
 @killed_by("test_rows_that_wait_are_written_with_the_next_entry_or_at_close")
 class WritesWhatWaitsAtCloseAlone(SQLiteLog):
-    def append(self, key, drafts, *, relaxed=False):
+    def append(self, key, drafts, *, durable=True):
         waiting, self._waiting = self._waiting, type(self._waiting)()
         try:
-            return super().append(key, drafts, relaxed=relaxed)
+            return super().append(key, drafts, durable=durable)
         finally:
             self._waiting = waiting
 

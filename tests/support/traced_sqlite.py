@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from langchain_convmem.logs.sqlite.connections import Connections
+from langchain_convmem.logs.sqlite_file import SQLiteConnections
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Transactions:
 @contextmanager
 def traced(log) -> Iterator[Transactions]:
     """Count the transactions of a log's idle connections; one thread uses it meanwhile."""
-    pool: Connections = log._connections
+    pool: SQLiteConnections = log._connections
     found = Transactions()
     for db in pool._idle:
         db.set_trace_callback(found.note)

@@ -12,30 +12,28 @@ from dataclasses import replace
 
 from langchain_convmem.errors import CorruptEntryError
 from langchain_convmem.ids import new_ulid
+from langchain_convmem.logs.base import Row
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import (
+    GENERATION_KEY,
     SUMMARY_FIELDS,
     Batch,
-    batch_item,
-    batch_of,
-    joined_rows,
-    marker_item,
-    text,
+    compute_position,
+    join_rows,
+    make_batch_item,
+    make_batch_key,
+    make_batch_range,
+    make_marker_item,
+    make_partition_key,
+    make_piece_key,
+    make_piece_prefix,
+    make_thread_range,
+    read_batch,
+    write_text,
 )
-from langchain_convmem.logs.dynamodb.keys import (
-    GENERATION_KEY,
-    batch_key,
-    batch_range,
-    partition_key,
-    piece_key,
-    piece_prefix,
-    position_of,
-    thread_range,
-)
-from langchain_convmem.logs.rows import Row
 from langchain_convmem.records import Owner, ThreadKey
 
-__all__ = ["SETTLED_US", "Batches", "now_us"]
+__all__ = ["SETTLED_US", "Batches", "read_clock_us"]
 
 SETTLED_US = 3600 * 1_000_000
 """After so long no writer still holds a number it has read, or pieces it has not yet named."""
@@ -44,7 +42,7 @@ _UNCHANGED = "#rev = :rev"
 _FREE = "attribute_not_exists(#pk)"
 
 
-def now_us() -> int:
+def read_clock_us() -> int:
     """Return the current time in microseconds since the epoch."""
     return time.time_ns() // 1000
 
@@ -65,8 +63,8 @@ class Batches:
         Raises:
             LogUnavailableError: If the service cannot be reached; the batch may still arrive.
         """
-        blank = self._blank(key, number)
-        head, pieces = batch_item(key, blank, rows, now_us=now_us())
+        blank = self._make_blank(key, number)
+        head, pieces = make_batch_item(key, blank, rows, now_us=read_clock_us())
         batch = replace(blank, size=len(rows), pieces=len(pieces))
         self._table.write(pieces)
         if self._table.put_marked(head, "batch", _FREE):
@@ -74,11 +72,11 @@ class Batches:
         self._drop_pieces(batch)
         return None
 
-    def _blank(self, key: ThreadKey, number: int) -> Batch:
-        born, token = now_us(), new_ulid()
+    def _make_blank(self, key: ThreadKey, number: int) -> Batch:
+        born, token = read_clock_us(), new_ulid()
         ends = None if self._ttl_seconds is None else born // 1_000_000 + self._ttl_seconds
         return Batch(
-            partition=partition_key(key.owner),
+            partition=make_partition_key(key.owner),
             number=number,
             thread=key.thread_id,
             batch=token,
@@ -95,71 +93,77 @@ class Batches:
     def change(self, key: ThreadKey, old: Batch, rows: Sequence[Row]) -> bool:
         """Put other rows into a batch; return False if another writer changed it meanwhile."""
         new = replace(old, revision=new_ulid())
-        head, pieces = batch_item(key, new, rows, now_us=now_us())
+        head, pieces = make_batch_item(key, new, rows, now_us=read_clock_us())
         self._table.write(pieces)
-        done = self._table.put_marked(head, "rev", _UNCHANGED, {":rev": text(old.revision)})
+        done = self._table.put_marked(head, "rev", _UNCHANGED, {":rev": write_text(old.revision)})
         self._drop_pieces(old if done else replace(new, pieces=len(pieces)))
         return done
 
     def empty(self, old: Batch) -> bool:
         """Leave nothing of a batch but its number; return False if it was changed meanwhile."""
-        marker = marker_item(old.partition, old.number, now_us=now_us())
-        done = self._table.put(marker, _UNCHANGED, {":rev": text(old.revision)})
+        marker = make_marker_item(old.partition, old.number, now_us=read_clock_us())
+        done = self._table.put(marker, _UNCHANGED, {":rev": write_text(old.revision)})
         if done:
             self._drop_pieces(old)
         return done
 
     def _drop_pieces(self, batch: Batch) -> None:
         parts = range(batch.pieces)
-        keys = [(batch.partition, piece_key(batch.revision, part)) for part in parts]
+        keys = [(batch.partition, make_piece_key(batch.revision, part)) for part in parts]
         self._table.write(deletes=keys)
 
     # -- reading --------------------------------------------------------------------------------
 
-    def newest(self, owner: Owner) -> Batch | None:
+    def find_newest(self, owner: Owner) -> Batch | None:
         """Return an owner's newest batch, which may be a marker or have expired."""
         found = self._table.query(
-            partition_key(owner),
-            batch_range(),
+            make_partition_key(owner),
+            make_batch_range(),
             newest_first=True,
             page=1,
             fields=SUMMARY_FIELDS,
         )
-        return next(map(batch_of, found), None)
+        return next(map(read_batch, found), None)
 
-    def generation(self, owner: Owner) -> int:
+    def read_generation(self, owner: Owner) -> int:
         """Return a number that differs from every earlier one after anything was forgotten.
 
         It is the time of the last `forget`, or of the oldest batch if that is later: where nothing
         is left to tell of a `forget`, whatever was cached before it began earlier.
         """
-        first, last = GENERATION_KEY, batch_range()[1]
+        first, last = GENERATION_KEY, make_batch_range()[1]
         fields = ("pk", "sk", "raised", "born")
         moments = []
-        for item in self._table.query(partition_key(owner), (first, last), page=2, fields=fields):
+        for item in self._table.query(
+            make_partition_key(owner), (first, last), page=2, fields=fields
+        ):
             moments.append(int((item.get("raised") or item["born"])["N"]))
             if "born" in item:
                 break
-        return max(moments, default=now_us())
+        return max(moments, default=read_clock_us())
 
     def is_empty(self, owner: Owner) -> bool:
         """Return whether no batch is left; markers are none."""
         fields = ("pk", "sk")
-        found = self._table.query(partition_key(owner), None, by_thread=True, page=1, fields=fields)
+        found = self._table.query(
+            make_partition_key(owner), None, by_thread=True, page=1, fields=fields
+        )
         return next(found, None) is None
 
-    def again(self, batch: Batch) -> Batch | None:
+    def read_again(self, batch: Batch) -> Batch | None:
         """Return the batch as it is now, or None if it is gone."""
-        item = self._table.get(batch.partition, batch_key(batch.number))
-        newer = None if item is None else batch_of(item)
+        item = self._table.get(batch.partition, make_batch_key(batch.number))
+        newer = None if item is None else read_batch(item)
         return newer if newer is not None and newer.size else None
 
-    def of_owner(self, owner: Owner, first: int = 0, *, page: int | None = None) -> Iterator[Batch]:
+    def list_of_owner(
+        self, owner: Owner, first: int = 0, *, page: int | None = None
+    ) -> Iterator[Batch]:
         """Yield an owner's batches from number `first` on, oldest first, without markers."""
-        found = self._table.query(partition_key(owner), batch_range(first), page=page)
-        return self._living(map(batch_of, found))
+        found = self._table.query(make_partition_key(owner), make_batch_range(first), page=page)
+        return self._keep_living(map(read_batch, found))
 
-    def of_thread(
+    def list_of_thread(
         self,
         key: ThreadKey,
         first: int = 0,
@@ -170,56 +174,57 @@ class Batches:
     ) -> Iterator[Batch]:
         """Yield a thread's batches from number `first` up to `last`, itself included."""
         found = self._table.query(
-            partition_key(key.owner),
-            thread_range(key, first, last),
+            make_partition_key(key.owner),
+            make_thread_range(key, first, last),
             by_thread=True,
             newest_first=newest_first,
             page=page,
         )
-        return self._living(map(batch_of, found))
+        return self._keep_living(map(read_batch, found))
 
-    def listed(self, user_id: str | None, prefix: str) -> Iterator[Batch]:
+    def list_of_user(self, user_id: str | None, prefix: str) -> Iterator[Batch]:
         """Yield the batches of a user, or of all threads without one, without their rows."""
         if user_id is None:
             found = self._table.scan_index(SUMMARY_FIELDS, prefix)
         else:
-            partition = partition_key(Owner(user_id=user_id))
-            found = self._table.query(partition, batch_range(), fields=SUMMARY_FIELDS)
-        return self._living(map(batch_of, found))
+            partition = make_partition_key(Owner(user_id=user_id))
+            found = self._table.query(partition, make_batch_range(), fields=SUMMARY_FIELDS)
+        return self._keep_living(map(read_batch, found))
 
-    def all_listed(self) -> Iterator[Batch]:
-        """Yield the batches of everybody, without their rows."""
-        return self._living(map(batch_of, self._table.scan_index(SUMMARY_FIELDS)))
+    def list_all(self) -> Iterator[Batch]:
+        """Yield the batches of all owners, without their rows."""
+        return self._keep_living(map(read_batch, self._table.scan_index(SUMMARY_FIELDS)))
 
-    def _living(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def _keep_living(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return (batch for batch in batches if batch.size and not batch.is_over(time.time()))
 
-    def rows(self, batch: Batch) -> tuple[Row, ...]:
+    def read_rows(self, batch: Batch) -> tuple[Row, ...]:
         """Return a batch's rows by position, fetching its pieces; none if it is gone by now.
 
         Raises:
             CorruptEntryError: If pieces are missing although the batch is unchanged.
         """
         while batch.rows is None:
-            prefix = piece_prefix(batch.revision)
-            between = (prefix, piece_key(batch.revision, 99_999))
+            prefix = make_piece_prefix(batch.revision)
+            between = (prefix, make_piece_key(batch.revision, 99_999))
             found = list(self._table.query(batch.partition, between))
             if len(found) == batch.pieces:
-                return joined_rows(batch, [item["data"]["B"] for item in found])
+                return join_rows(batch, [item["data"]["B"] for item in found])
             # A change names new pieces in the head before it deletes the old ones.
-            newer = self.again(batch)
+            newer = self.read_again(batch)
             if newer is None:
                 return ()
             if newer.revision == batch.revision:
-                raise _incomplete(batch, len(found))
+                raise _make_incomplete_error(batch, len(found))
             batch = newer
         return batch.rows
 
 
-def _incomplete(batch: Batch, found: int) -> CorruptEntryError:
+def _make_incomplete_error(batch: Batch, found: int) -> CorruptEntryError:
     msg = (
-        f"{found} of {batch.pieces} pieces {piece_prefix(batch.revision)!r} of the batch "
-        f"{batch.partition!r} {batch_key(batch.number)!r} are there; restore them from a backup"
+        f"{found} of {batch.pieces} pieces {make_piece_prefix(batch.revision)!r} of the batch "
+        f"{batch.partition!r} {make_batch_key(batch.number)!r} are there; "
+        "restore them from a backup"
     )
-    at = position_of(batch.number, 0)
+    at = compute_position(batch.number, 0)
     return CorruptEntryError(msg, thread_id=batch.thread, position=at)

@@ -12,29 +12,27 @@ from typing import Any
 
 from langchain_convmem.errors import LogUnavailableError
 from langchain_convmem.ids import now_ms
-from langchain_convmem.logs.dynamodb.batches import SETTLED_US, Batches, now_us
+from langchain_convmem.logs.base import Row, read_message_id
+from langchain_convmem.logs.dynamodb.batches import SETTLED_US, Batches, read_clock_us
 from langchain_convmem.logs.dynamodb.client import Table
 from langchain_convmem.logs.dynamodb.items import (
+    PIECE_RANGE,
+    STATE_RANGE,
     SUMMARY_FIELDS,
     Batch,
     Item,
-    batch_of,
-    generation_item,
     is_expired,
-    marker_item,
+    make_batch_key,
+    make_batch_range,
+    make_cache_range,
+    make_generation_item,
+    make_marker_item,
+    make_partition_key,
+    make_state_range,
+    make_thread_range,
+    read_batch,
+    read_revision,
 )
-from langchain_convmem.logs.dynamodb.keys import (
-    PIECE_RANGE,
-    STATE_RANGE,
-    batch_key,
-    batch_range,
-    cache_range,
-    partition_key,
-    revision_of,
-    state_range,
-    thread_range,
-)
-from langchain_convmem.logs.rows import Row, message_id_of
 from langchain_convmem.records import ForgetReceipt, Owner, ThreadKey
 
 __all__ = ["erase_entries", "erase_owner", "erase_thread"]
@@ -49,66 +47,68 @@ def erase_owner(table: Table, batches: Batches, owner: Owner) -> ForgetReceipt:
 
     They end by themselves after two days, as does the generation.
     """
-    partition = partition_key(owner)
+    partition = make_partition_key(owner)
     pieces = list(table.query(partition, PIECE_RANGE, fields=_PIECE_FIELDS))
-    heads = list(map(batch_of, table.query(partition, batch_range(), fields=SUMMARY_FIELDS)))
+    heads = list(map(read_batch, table.query(partition, make_batch_range(), fields=SUMMARY_FIELDS)))
     documents = list(table.query(partition, STATE_RANGE, fields=_DOCUMENT_FIELDS))
     newest = max((head.number for head in heads), default=0)
-    _erase(table, heads, pieces, documents, newest)
+    _erase_batches(table, heads, pieces, documents, newest)
     _raise_generation(table, batches, owner)
-    return _receipt(heads, documents)
+    return _count_erased(heads, documents)
 
 
 def erase_thread(table: Table, batches: Batches, key: ThreadKey) -> ForgetReceipt:
     """Erase a thread; the pieces that a broken write of its left are found too."""
-    partition = partition_key(key.owner)
+    partition = make_partition_key(key.owner)
     found = table.query(partition, PIECE_RANGE, fields=_PIECE_FIELDS)
     pieces = [item for item in found if item["thread"]["S"] == key.thread_id]
-    listed = table.query(partition, thread_range(key), by_thread=True, fields=SUMMARY_FIELDS)
-    heads = list(map(batch_of, listed))
-    documents = list(table.query(partition, state_range(key), fields=_DOCUMENT_FIELDS))
-    newest = batches.newest(key.owner)
-    _erase(table, heads, pieces, documents, 0 if newest is None else newest.number)
+    listed = table.query(partition, make_thread_range(key), by_thread=True, fields=SUMMARY_FIELDS)
+    heads = list(map(read_batch, listed))
+    documents = list(table.query(partition, make_state_range(key), fields=_DOCUMENT_FIELDS))
+    newest = batches.find_newest(key.owner)
+    _erase_batches(table, heads, pieces, documents, 0 if newest is None else newest.number)
     _raise_generation(table, batches, key.owner)
-    return _receipt(heads, documents)
+    return _count_erased(heads, documents)
 
 
-def _erase(
+def _erase_batches(
     table: Table,
     heads: Sequence[Batch],
     pieces: Sequence[Item],
     documents: Sequence[Item],
     newest: int,
 ) -> None:
-    now = now_us()
+    now = read_clock_us()
     settled = now - SETTLED_US
     # A writer may still hold the number it read: what comes next must not slip in before it.
     kept = [head for head in heads if head.number == newest or head.born_us > settled]
-    markers = [marker_item(head.partition, head.number, now_us=now) for head in kept if head.size]
-    gone = [(h.partition, batch_key(h.number)) for h in heads if h not in kept]
-    table.write(puts=markers, deletes=gone + [_key(item) for item in documents])
+    markers = [
+        make_marker_item(head.partition, head.number, now_us=now) for head in kept if head.size
+    ]
+    gone = [(h.partition, make_batch_key(h.number)) for h in heads if h not in kept]
+    table.write(puts=markers, deletes=gone + [_read_key(item) for item in documents])
     # A young piece without a head may belong to a batch that is being written.
     revisions = {head.revision for head in heads}
     table.write(
         deletes=[
-            _key(item)
+            _read_key(item)
             for item in pieces
-            if revision_of(item["sk"]["S"]) in revisions or int(item["written"]["N"]) <= settled
+            if read_revision(item["sk"]["S"]) in revisions or int(item["written"]["N"]) <= settled
         ]
     )
 
 
-def _key(item: Item) -> tuple[str, str]:
+def _read_key(item: Item) -> tuple[str, str]:
     return item["pk"]["S"], item["sk"]["S"]
 
 
 def _raise_generation(table: Table, batches: Batches, owner: Owner) -> None:
-    raised = max(now_us(), batches.generation(owner) + 1)
+    raised = max(read_clock_us(), batches.read_generation(owner) + 1)
     ends = batches.is_empty(owner)
-    table.put(generation_item(partition_key(owner), raised, ends=ends))
+    table.put(make_generation_item(make_partition_key(owner), raised, ends=ends))
 
 
-def _receipt(heads: Sequence[Batch], documents: Sequence[Item]) -> ForgetReceipt:
+def _count_erased(heads: Sequence[Batch], documents: Sequence[Item]) -> ForgetReceipt:
     now_s = time.time()
     living = [head for head in heads if head.size and not head.is_over(now_s)]
     kept = [item for item in documents if not is_expired(item, now_s)]
@@ -133,29 +133,29 @@ def erase_entries(
 ) -> ForgetReceipt:
     """Take entries out of their batches, by entry id or message id, every version of a message.
 
-    The thread's caches go behind them: one that is made meanwhile may still tell of them.
+    The thread's caches go after them: one that is made meanwhile may still tell of them.
 
     Raises:
         LogUnavailableError: If others change one of the batches all the while.
     """
     wanted = frozenset(ids)
     count = sum(
-        _taken_out(batches, key, batch, wanted, attempts) for batch in batches.of_thread(key)
+        _take_out(batches, key, batch, wanted, attempts) for batch in batches.list_of_thread(key)
     )
-    caches = _caches(table, key)
-    table.write(deletes=[_key(item) for item in caches])
+    caches = _list_caches(table, key)
+    table.write(deletes=[_read_key(item) for item in caches])
     _raise_generation(table, batches, key.owner)
     living = sum(not is_expired(item, time.time()) for item in caches)
     return ForgetReceipt(entries=count, documents=living, at_ms=now_ms())
 
 
-def _caches(table: Table, key: ThreadKey) -> list[Item]:
-    bounds = cache_range(key)
-    found = table.query(partition_key(key.owner), bounds, fields=_DOCUMENT_FIELDS)
+def _list_caches(table: Table, key: ThreadKey) -> list[Item]:
+    bounds = make_cache_range(key)
+    found = table.query(make_partition_key(key.owner), bounds, fields=_DOCUMENT_FIELDS)
     return [item for item in found if item["sk"]["S"].startswith(bounds[0])]
 
 
-def _taken_out(
+def _take_out(
     batches: Batches,
     key: ThreadKey,
     batch: Batch,
@@ -165,7 +165,7 @@ def _taken_out(
     """Return how many entries were taken out of the batch."""
     current: Batch | None = batch
     while current is not None:
-        rows = batches.rows(current)
+        rows = batches.read_rows(current)
         kept = [row for row in rows if not _is_named(row, wanted)]
         if len(kept) == len(rows):
             return 0
@@ -174,9 +174,9 @@ def _taken_out(
         if next(attempts, None) is None:
             msg = f"others change batch {current.number} of {key} all the while; try again later"
             raise LogUnavailableError(msg, thread_id=key.thread_id)
-        current = batches.again(current)
+        current = batches.read_again(current)
     return 0
 
 
 def _is_named(row: Row, wanted: frozenset[str]) -> bool:
-    return row.id in wanted or message_id_of(row.id, row.body) in wanted
+    return row.id in wanted or read_message_id(row.id, row.body) in wanted

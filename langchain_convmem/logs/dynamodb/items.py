@@ -1,40 +1,67 @@
-"""Items of the DynamoDB layout: entries and batches to attribute values and back, without I/O."""
+"""Keys and items of the DynamoDB layout: entries and batches to attribute values and back. No I/O.
+
+A partition holds everything of one owner, under sort keys of four kinds::
+
+    E                     the generation, written by `forget` only
+    E#<number>            a batch of entries; its thread key puts it into the index by thread
+    P#<revision>#<part>   a piece of a batch that is too large for one item
+    S#<thread>#<name>     a state document
+
+A batch's number is the newest number of its owner plus one. Positions are made of both:
+`number * ENTRIES_PER_BATCH + place in the batch`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
-from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
-from langchain_convmem.logs.dynamodb.keys import (
-    GENERATION_KEY,
-    base_number,
-    batch_key,
-    is_hashed,
-    piece_key,
-    position_of,
-    thread_entry_key,
-)
-from langchain_convmem.logs.rows import Row
-from langchain_convmem.records import Role, ThreadKey
+from langchain_convmem.errors import ConfigError, CorruptEntryError, InvalidMessageError
+from langchain_convmem.logs.base import Row
+from langchain_convmem.protocols import CACHE_PREFIX
+from langchain_convmem.records import Owner, Role, ThreadKey
 
 __all__ = [
+    "ENTRIES_PER_BATCH",
+    "GENERATION_KEY",
     "INLINE_BYTES",
+    "LONE_PREFIX",
     "PIECE_BYTES",
+    "PIECE_RANGE",
+    "STATE_RANGE",
     "SUMMARY_FIELDS",
     "Batch",
     "Item",
-    "batch_item",
-    "batch_of",
-    "generation_item",
+    "choose_number",
+    "compute_base_number",
+    "compute_number",
+    "compute_place",
+    "compute_position",
     "is_expired",
-    "joined_rows",
-    "marker_item",
-    "number",
-    "place_of",
-    "text",
+    "is_hashed",
+    "join_rows",
+    "make_batch_item",
+    "make_batch_key",
+    "make_batch_range",
+    "make_cache_range",
+    "make_generation_item",
+    "make_marker_item",
+    "make_partition_key",
+    "make_piece_key",
+    "make_piece_prefix",
+    "make_state_key",
+    "make_state_prefix",
+    "make_state_range",
+    "make_thread_key",
+    "make_thread_range",
+    "read_batch",
+    "read_owner",
+    "read_revision",
+    "write_number",
+    "write_text",
 ]
 
 Item: TypeAlias = dict[str, Any]
@@ -54,12 +81,12 @@ _ROLES: frozenset[str] = frozenset(get_args(Role))
 _MARKER_LIFE_S = 2 * 86_400
 
 
-def text(value: str) -> dict[str, str]:
+def write_text(value: str) -> dict[str, str]:
     """Return the attribute value of a text."""
     return {"S": value}
 
 
-def number(value: int) -> dict[str, str]:
+def write_number(value: int) -> dict[str, str]:
     """Return the attribute value of a whole number, exactly."""
     return {"N": str(value)}
 
@@ -111,14 +138,14 @@ def is_expired(item: Mapping[str, Any], now_s: float) -> bool:
 # -- rows ---------------------------------------------------------------------------------------
 
 
-def place_of(row: Row, batch_number: int) -> int:
+def compute_place(row: Row, batch_number: int) -> int:
     """Return a row's place in its batch, which stays its own when others are forgotten."""
-    return row.position - position_of(batch_number, 0)
+    return row.position - compute_position(batch_number, 0)
 
 
-def _fields(row: Row, batch_number: int) -> dict[str, str]:
+def _write_fields(row: Row, batch_number: int) -> dict[str, str]:
     fields = {
-        "p": str(place_of(row, batch_number)),
+        "p": str(compute_place(row, batch_number)),
         "id": row.id,
         "role": row.role,
         "body": row.body,
@@ -130,14 +157,14 @@ def _fields(row: Row, batch_number: int) -> dict[str, str]:
     return fields
 
 
-def _row(fields: Mapping[str, str], batch_number: int) -> Row:
+def _read_row(fields: Mapping[str, str], batch_number: int) -> Row:
     role = fields["role"]
     if role not in _ROLES:
         msg = f"unknown role {role!r}"
         raise ValueError(msg)
     return Row(
         id=fields["id"],
-        position=position_of(batch_number, int(fields["p"])),
+        position=compute_position(batch_number, int(fields["p"])),
         turn_id=fields.get("turn", fields["id"]),
         role=role,  # type: ignore[arg-type]  # one of the roles, as was checked above
         body=fields["body"],
@@ -145,7 +172,7 @@ def _row(fields: Mapping[str, str], batch_number: int) -> Row:
     )
 
 
-def _bytes_of(rows: Sequence[Mapping[str, str]]) -> int:
+def _measure_rows(rows: Sequence[Mapping[str, str]]) -> int:
     """Return the size of rows inside an item as the service counts it, in bytes."""
     try:
         return sum(
@@ -159,7 +186,7 @@ def _bytes_of(rows: Sequence[Mapping[str, str]]) -> int:
 # -- items --------------------------------------------------------------------------------------
 
 
-def batch_item(
+def make_batch_item(
     key: ThreadKey, batch: Batch, rows: Sequence[Row], *, now_us: int
 ) -> tuple[Item, list[Item]]:
     """Return the head item of a batch and its pieces, if it needs any.
@@ -174,64 +201,64 @@ def batch_item(
     Raises:
         InvalidMessageError: If a row holds text that no encoding can keep.
     """
-    fields = [_fields(row, batch.number) for row in rows]
+    fields = [_write_fields(row, batch.number) for row in rows]
     item: Item = {
-        "pk": text(batch.partition),
-        "sk": text(batch_key(batch.number)),
-        "tp": text(thread_entry_key(key, batch.number)),
-        "thread": text(key.thread_id),
-        "batch": text(batch.batch),
-        "rev": text(batch.revision),
-        "n": number(len(rows)),
-        "first": text(min(row.id for row in rows)),
-        "last": text(max(row.id for row in rows)),
-        "born": number(batch.born_us),
+        "pk": write_text(batch.partition),
+        "sk": write_text(make_batch_key(batch.number)),
+        "tp": write_text(make_thread_key(key, batch.number)),
+        "thread": write_text(key.thread_id),
+        "batch": write_text(batch.batch),
+        "rev": write_text(batch.revision),
+        "n": write_number(len(rows)),
+        "first": write_text(min(row.id for row in rows)),
+        "last": write_text(max(row.id for row in rows)),
+        "born": write_number(batch.born_us),
     }
     if batch.expires_s is not None:
-        item["expires"] = number(batch.expires_s)
+        item["expires"] = write_number(batch.expires_s)
     if is_hashed(key.owner) and key.user_id is not None:
-        item["user"] = text(key.user_id)
-    if _bytes_of(fields) <= INLINE_BYTES:
-        item["rows"] = {"L": [{"M": {k: text(v) for k, v in row.items()}} for row in fields]}
+        item["user"] = write_text(key.user_id)
+    if _measure_rows(fields) <= INLINE_BYTES:
+        item["rows"] = {"L": [{"M": {k: write_text(v) for k, v in row.items()}} for row in fields]}
         return item, []
     data = json.dumps(fields, ensure_ascii=False).encode()
-    pieces = list(_piece_items(batch, key, data, now_us))
-    item["pieces"] = number(len(pieces))
+    pieces = list(_make_piece_items(batch, key, data, now_us))
+    item["pieces"] = write_number(len(pieces))
     return item, pieces
 
 
-def _piece_items(batch: Batch, key: ThreadKey, data: bytes, now_us: int) -> Iterator[Item]:
+def _make_piece_items(batch: Batch, key: ThreadKey, data: bytes, now_us: int) -> Iterator[Item]:
     for part, start in enumerate(range(0, len(data), PIECE_BYTES)):
         item: Item = {
-            "pk": text(batch.partition),
-            "sk": text(piece_key(batch.revision, part)),
-            "thread": text(key.thread_id),
-            "written": number(now_us),
+            "pk": write_text(batch.partition),
+            "sk": write_text(make_piece_key(batch.revision, part)),
+            "thread": write_text(key.thread_id),
+            "written": write_number(now_us),
             "data": {"B": data[start : start + PIECE_BYTES]},
         }
         if batch.expires_s is not None:
-            item["expires"] = number(batch.expires_s)
+            item["expires"] = write_number(batch.expires_s)
         yield item
 
 
-def marker_item(partition: str, batch_number: int, *, now_us: int) -> Item:
+def make_marker_item(partition: str, batch_number: int, *, now_us: int) -> Item:
     """Return what `forget` leaves of a batch whose number must not be used again.
 
     It holds nothing of the batch, and ends when the numbers of later days are larger anyway.
     """
     ends_s = now_us // 1_000_000 + _MARKER_LIFE_S
     item = {
-        "pk": text(partition),
-        "sk": text(batch_key(batch_number)),
-        "n": number(0),
-        "born": number(now_us),
+        "pk": write_text(partition),
+        "sk": write_text(make_batch_key(batch_number)),
+        "n": write_number(0),
+        "born": write_number(now_us),
     }
-    if base_number(ends_s * 1000) > batch_number:
-        item["expires"] = number(ends_s)
+    if compute_base_number(ends_s * 1000) > batch_number:
+        item["expires"] = write_number(ends_s)
     return item
 
 
-def generation_item(partition: str, raised_us: int, *, ends: bool) -> Item:
+def make_generation_item(partition: str, raised_us: int, *, ends: bool) -> Item:
     """Return the item that tells when something was forgotten last.
 
     Args:
@@ -239,17 +266,21 @@ def generation_item(partition: str, raised_us: int, *, ends: bool) -> Item:
         raised_us: The generation, microseconds since the epoch.
         ends: Nothing else is left that tells of the owner, so this shall go too.
     """
-    item = {"pk": text(partition), "sk": text(GENERATION_KEY), "raised": number(raised_us)}
+    item = {
+        "pk": write_text(partition),
+        "sk": write_text(GENERATION_KEY),
+        "raised": write_number(raised_us),
+    }
     if ends:
-        item["expires"] = number(raised_us // 1_000_000 + _MARKER_LIFE_S)
+        item["expires"] = write_number(raised_us // 1_000_000 + _MARKER_LIFE_S)
     return item
 
 
-def batch_of(item: Mapping[str, Any]) -> Batch:
+def read_batch(item: Mapping[str, Any]) -> Batch:
     """Return the batch of a head item, of a marker, or of a listing without the rows.
 
     Raises:
-        CorruptEntryError: If the item is not what `batch_item` made.
+        CorruptEntryError: If the item is not what `make_batch_item` made.
     """
     try:
         batch_number = int(item["sk"]["S"].partition("#")[2])
@@ -257,48 +288,231 @@ def batch_of(item: Mapping[str, Any]) -> Batch:
         rows = None
         if listed is not None:
             rows = tuple(
-                _row({name: value["S"] for name, value in fields["M"].items()}, batch_number)
+                _read_row({name: value["S"] for name, value in fields["M"].items()}, batch_number)
                 for fields in listed["L"]
             )
         return Batch(
             partition=item["pk"]["S"],
             number=batch_number,
-            thread=_text_in(item, "thread"),
-            batch=_text_in(item, "batch"),
-            revision=_text_in(item, "rev"),
+            thread=_read_text(item, "thread"),
+            batch=_read_text(item, "batch"),
+            revision=_read_text(item, "rev"),
             size=int(item["n"]["N"]),
-            first=_text_in(item, "first"),
-            last=_text_in(item, "last"),
+            first=_read_text(item, "first"),
+            last=_read_text(item, "last"),
             born_us=int(item["born"]["N"]),
             expires_s=int(item["expires"]["N"]) if "expires" in item else None,
             pieces=int(item["pieces"]["N"]) if "pieces" in item else 0,
             rows=rows,
-            user=_text_in(item, "user"),
+            user=_read_text(item, "user"),
         )
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         where = f"{item.get('pk')} {item.get('sk')}"
         msg = f"the item {where} is no batch of entries ({error!r}); restore it from a backup"
-        raise CorruptEntryError(msg, thread_id=_text_in(item, "thread")) from error
+        raise CorruptEntryError(msg, thread_id=_read_text(item, "thread")) from error
 
 
-def _text_in(item: Mapping[str, Any], name: str) -> str:
+def _read_text(item: Mapping[str, Any], name: str) -> str:
     value = item.get(name)
     return "" if value is None else str(value["S"])
 
 
-def joined_rows(batch: Batch, parts: Sequence[bytes]) -> tuple[Row, ...]:
+def join_rows(batch: Batch, parts: Sequence[bytes]) -> tuple[Row, ...]:
     """Return the rows that were split into pieces.
 
     Raises:
         CorruptEntryError: If the pieces do not make the batch.
     """
     try:
-        rows = tuple(_row(fields, batch.number) for fields in json.loads(b"".join(parts)))
+        rows = tuple(_read_row(fields, batch.number) for fields in json.loads(b"".join(parts)))
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         msg = (
-            f"the pieces of {batch.partition!r} {batch_key(batch.number)!r} make no batch of "
+            f"the pieces of {batch.partition!r} {make_batch_key(batch.number)!r} make no batch of "
             f"entries ({error!r}); restore them from a backup"
         )
-        at = position_of(batch.number, 0)
+        at = compute_position(batch.number, 0)
         raise CorruptEntryError(msg, thread_id=batch.thread, position=at) from error
     return rows
+
+
+# -- keys -------------------------------------------------------------------------------------
+
+ENTRIES_PER_BATCH = 1_000_000
+"""How many entries a batch may have: the step of positions from batch to batch."""
+GENERATION_KEY = "E"
+PIECE_RANGE = ("P#", "P$")
+"""Closed range of sort keys of all pieces."""
+LONE_PREFIX = "T"
+"""How the partition key of a thread without a user begins."""
+
+STATE_RANGE = ("S#", "S$")
+"""Closed range of sort keys of all documents."""
+
+_AFTER_ALL = "~"
+"""Sorts after the separator and after every digit."""
+_AFTER_SEPARATOR = "$"
+"""The character that follows the separator."""
+_BATCHES_PER_DAY = 100_000
+_MAX_NUMBER = 10**12 - 1
+"""The largest number of as many digits as keys have."""
+_DAY_MS = 86_400_000
+_MAX_PARTITION_BYTES = 1900
+_MAX_THREAD_BYTES = 600
+_MAX_NAME_BYTES = 300
+# The service allows 2,048 bytes for a partition key and 1,024 for a sort key.
+
+
+def make_partition_key(owner: Owner) -> str:
+    """Return the partition of an owner; no two owners share one, whatever their ids hold.
+
+    A very long id is replaced by its hash.
+    """
+    kind, name = _split_owner(owner)
+    return f"{kind}={_digest_name(name)}" if is_hashed(owner) else f"{kind}#{name}"
+
+
+def is_hashed(owner: Owner) -> bool:
+    """Return whether the owner's id is too long for a key, which then holds its hash."""
+    return _measure_name(_split_owner(owner)[1]) > _MAX_PARTITION_BYTES
+
+
+def _split_owner(owner: Owner) -> tuple[str, str]:
+    if owner.user_id is not None:
+        return "U", owner.user_id
+    return LONE_PREFIX, owner.thread_id or ""
+
+
+def read_owner(partition: str, thread_id: str, user_id: str) -> Owner:
+    """Return the owner of a partition.
+
+    Args:
+        partition: Its key.
+        thread_id: A thread in it.
+        user_id: The user, where the key is made of a hash.
+    """
+    if partition.startswith(LONE_PREFIX):
+        return Owner(thread_id=thread_id)
+    return Owner(user_id=partition[2:] if partition.startswith("U#") else user_id)
+
+
+def _measure_name(name: str) -> int:
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the id {name!r} is no valid Unicode: {error.reason}") from error
+
+
+def _digest_name(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest()
+
+
+def _escape_part(text: str, limit: int) -> str:
+    """Return `text` without the separator, so that no key is the beginning of another."""
+    escaped = text.replace("%", "%25").replace("#", "%23")
+    return f"%={_digest_name(text)}" if _measure_name(escaped) > limit else escaped
+
+
+# -- batches ------------------------------------------------------------------------------------
+
+
+def make_batch_key(number: int) -> str:
+    """Return the sort key of the batch `number`; sorts as the numbers do."""
+    return f"E#{number:012d}"
+
+
+def make_batch_range(first: int = 0) -> tuple[str, str]:
+    """Return the closed range of sort keys of all batches from `first` on."""
+    return make_batch_key(first), f"E#{_AFTER_ALL}"
+
+
+def make_thread_key(key: ThreadKey, number: int) -> str:
+    """Return the key of a batch in the index by thread; within a thread it sorts by number."""
+    return f"{_escape_part(key.thread_id, _MAX_THREAD_BYTES)}#{number:012d}"
+
+
+def make_thread_range(key: ThreadKey, first: int = 0, last: int | None = None) -> tuple[str, str]:
+    """Return the closed range of index keys of a thread's batches from `first` up to `last`."""
+    end = f"{_escape_part(key.thread_id, _MAX_THREAD_BYTES)}#{_AFTER_ALL}"
+    return make_thread_key(key, first), end if last is None else make_thread_key(key, last)
+
+
+def compute_position(number: int, place: int) -> int:
+    """Return the position of the entry at `place` (from 0) of the batch `number`."""
+    return number * ENTRIES_PER_BATCH + place
+
+
+def compute_number(position: int) -> int:
+    """Return the number of the batch that holds `position`; 0 for one before all batches."""
+    return min(max(position, 0) // ENTRIES_PER_BATCH, _MAX_NUMBER)
+
+
+def compute_base_number(now_ms: int) -> int:
+    """Return the number that an owner without batches begins with, the same for a whole day.
+
+    It lies above every number of earlier days, so that numbers are not used twice although nothing
+    is kept of an owner whose items have all expired or been erased.
+    """
+    return max(now_ms // _DAY_MS, 1) * _BATCHES_PER_DAY
+
+
+def choose_number(newest: int | None, *, is_over: bool, now_ms: int) -> int:
+    """Return the number of the next batch.
+
+    Args:
+        newest: The owner's newest number, if there is any.
+        is_over: The newest batch has expired: newer ones may have been there and be gone.
+        now_ms: Milliseconds since the epoch.
+    """
+    if newest is None:
+        return compute_base_number(now_ms)
+    return max(newest + 1, compute_base_number(now_ms)) if is_over else newest + 1
+
+
+# -- pieces and documents -----------------------------------------------------------------------
+
+
+def make_piece_prefix(revision: str) -> str:
+    """Return how the sort keys of a batch's pieces begin."""
+    return f"P#{revision}#"
+
+
+def make_piece_key(revision: str, part: int) -> str:
+    """Return the sort key of a piece; sorts by `part`, which counts from 0."""
+    return f"{make_piece_prefix(revision)}{part:05d}"
+
+
+def read_revision(key: str) -> str:
+    """Return the revision that a piece's sort key names."""
+    return key.split("#")[1]
+
+
+def make_state_prefix(key: ThreadKey) -> str:
+    """Return how the sort keys of a thread's documents begin."""
+    return f"S#{_escape_part(key.thread_id, _MAX_THREAD_BYTES)}#"
+
+
+def make_state_range(key: ThreadKey) -> tuple[str, str]:
+    """Return the closed range of sort keys of a thread's documents."""
+    prefix = make_state_prefix(key)
+    return prefix, prefix[:-1] + _AFTER_SEPARATOR
+
+
+def make_cache_range(key: ThreadKey) -> tuple[str, str]:
+    """Return a closed range of sort keys of a thread's documents that are caches.
+
+    Its first bound is how they all begin; the last one may itself be the key of another document.
+    """
+    prefix = make_state_prefix(key) + CACHE_PREFIX
+    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def make_state_key(key: ThreadKey, name: str) -> str:
+    """Return the sort key of a thread's document; that of a cache is known by its beginning.
+
+    Raises:
+        ConfigError: If the name holds lone surrogates.
+    """
+    rest = name.removeprefix(CACHE_PREFIX)
+    return (
+        make_state_prefix(key) + name[: len(name) - len(rest)] + _escape_part(rest, _MAX_NAME_BYTES)
+    )

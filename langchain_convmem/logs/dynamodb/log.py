@@ -2,38 +2,67 @@
 
 One batch of entries is one item, written under the condition that its number is free: so a batch is
 there whole or not at all, and numbers are the order of commits, without transactions and without a
-counter. The layout is told in `keys`, the rights that it needs in the docs.
+counter. The layout is described in `items`, the rights that it needs in the docs.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from threading import Lock
+from typing import Any
 
-from langchain_convmem.errors import ConfigError
-from langchain_convmem.logs.async_twins import AsyncTwins
-from langchain_convmem.logs.dynamodb import reading
-from langchain_convmem.logs.dynamodb.batches import Batches
-from langchain_convmem.logs.dynamodb.client import Table
-from langchain_convmem.logs.dynamodb.documents import Documents
-from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
-from langchain_convmem.logs.dynamodb.keys import ENTRIES_PER_BATCH, number_of
-from langchain_convmem.logs.dynamodb.table import make_table
-from langchain_convmem.logs.dynamodb.writing import Writer
-from langchain_convmem.logs.rows import (
-    annotated,
-    changes_of,
+from langchain_convmem.errors import (
+    ConfigError,
+    InvalidMessageError,
+    LogError,
+    LogUnavailableError,
+)
+from langchain_convmem.ids import new_ulid, now_ms, ulid_ms
+from langchain_convmem.logs.base import (
+    AppendPlan,
+    AsyncTwins,
+    EncodedDraft,
+    Row,
+    annotate_metadata,
+    build_changes,
+    build_line_changes,
     check_ids,
     check_scope,
     check_user,
-    encode,
-    entry_of,
-    key_hash,
-    line_changes_of,
-    message_id_of,
+    decode_entry,
+    encode_drafts,
+    encode_state,
+    hash_message_id,
+    list_own_ids,
+    make_twin,
+    make_version,
+    plan_append,
+    read_message_id,
+)
+from langchain_convmem.logs.dynamodb.batches import Batches
+from langchain_convmem.logs.dynamodb.client import Table, choose_pause_s, make_table
+from langchain_convmem.logs.dynamodb.erasing import erase_entries, erase_owner, erase_thread
+from langchain_convmem.logs.dynamodb.items import (
+    ENTRIES_PER_BATCH,
+    LONE_PREFIX,
+    PIECE_BYTES,
+    Batch,
+    Item,
+    choose_number,
+    compute_number,
+    compute_position,
+    is_expired,
+    make_partition_key,
+    make_state_key,
+    read_owner,
+    write_number,
+    write_text,
 )
 from langchain_convmem.records import (
     Changes,
@@ -46,10 +75,9 @@ from langchain_convmem.records import (
     ThreadInfo,
     ThreadKey,
 )
+from langchain_convmem.views.codec import loads
 
 __all__ = ["DynamoDBLog"]
-
-_WORKERS = 16
 
 
 class DynamoDBLog(AsyncTwins):
@@ -63,6 +91,10 @@ class DynamoDBLog(AsyncTwins):
     `Scan` on the table and its index; `create_table` also `CreateTable`, `DescribeTable`,
     `DescribeTimeToLive` and `UpdateTimeToLive`.
     """
+
+    workers = (
+        16  # each call mostly waits for the network, and calls of one task are awaited in turn
+    )
 
     def __init__(
         self,
@@ -99,17 +131,11 @@ class DynamoDBLog(AsyncTwins):
             table_name, client=client, region_name=region_name, endpoint_url=endpoint_url
         )
         self._batches = Batches(self._table, ttl_seconds=ttl_seconds)
-        self._documents = Documents(self._table, ttl_seconds=ttl_seconds)
-        self._writer = Writer(self._table, self._batches)
+        self._documents = _Documents(self._table, ttl_seconds=ttl_seconds)
+        self._writer = _BatchWriter(self._table, self._batches)
 
     def __repr__(self) -> str:
         return f"DynamoDBLog({self.table_name!r})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def create_table(self, *, ttl: bool = True) -> bool:
         """Make the table unless there is one, and wait until it can be used.
@@ -130,39 +156,31 @@ class DynamoDBLog(AsyncTwins):
     def close(self) -> None:
         """Close the client, unless it was given; later calls raise `LogClosedError`. Idempotent."""
         self._table.close()
-        self._stop_worker()
-
-    def _executor(self) -> ThreadPoolExecutor:
-        # Each call mostly waits for the network, and calls of one task are awaited one by one.
-        if self._worker is None or self._worker_pid != os.getpid():
-            self._worker = ThreadPoolExecutor(_WORKERS, thread_name_prefix="convmem-dynamodb")
-            self._worker_pid = os.getpid()
-        return self._worker
+        self._stop_workers()
 
     # -- writing --------------------------------------------------------------------------------
 
     def append(
-        self, key: ThreadKey, drafts: Sequence[Draft], *, relaxed: bool = False
+        self, key: ThreadKey, drafts: Sequence[Draft], *, durable: bool = True
     ) -> list[Entry]:
         """Append all drafts in one conditional write; see `MessageLog.append`.
 
-        `relaxed` changes nothing here. After `LogUnavailableError` a write whose answer was lost
+        `durable` changes nothing here. After `LogUnavailableError` a write whose answer was lost
         may still arrive; a repeated call then finds messages that have an id of their own, and
         doubles others.
 
         Raises:
             ConfigError: If the batch has more than a million entries.
         """
-        del relaxed
-        encoded = encode(drafts)
+        del durable
+        batch = encode_drafts(drafts)
         self._table.check_open()
-        if not encoded:
+        if not batch:
             return []
-        if 2 * len(encoded) > ENTRIES_PER_BATCH:  # each may replace another, which takes two
-            msg = f"a batch has at most {ENTRIES_PER_BATCH // 2} messages, got {len(encoded)}"
+        if 2 * len(batch) > ENTRIES_PER_BATCH:  # each may replace another, which takes two
+            msg = f"a batch has at most {ENTRIES_PER_BATCH // 2} messages, got {len(batch)}"
             raise ConfigError(msg)
-        rows = self._writer.append(key, encoded)
-        return [entry_of(key, row) for row in rows]
+        return self._writer.append(key, batch).build_entries(key)
 
     def annotate(
         self,
@@ -174,8 +192,8 @@ class DynamoDBLog(AsyncTwins):
         aux: Mapping[str, Any] | None = None,
     ) -> Entry:
         """Add to an entry's metadata, durably; see `MessageLog.annotate`."""
-        change = partial(annotated, attributes=attributes, timing=timing, aux=aux)
-        return entry_of(key, self._writer.annotate(key, entry_id, change))
+        change = partial(annotate_metadata, attributes=attributes, timing=timing, aux=aux)
+        return decode_entry(key, self._writer.annotate(key, entry_id, change))
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -195,12 +213,12 @@ class DynamoDBLog(AsyncTwins):
         if until is not None and until <= after:
             return []
         if last is not None:
-            rows = reading.latest(self._batches, key, after, until, last)
+            rows = _read_latest(self._batches, key, after, until, last)
         else:
-            rows = reading.rows_between(self._batches, key, after, until)
-            if rows and not number_of(after):
-                self._writer.learn(key, rows, number_of(rows[-1].position))
-        return [entry_of(key, row) for row in rows if reading.in_range(row, after, until)]
+            rows = _read_between(self._batches, key, after, until)
+            if rows and not compute_number(after):
+                self._writer.learn(key, rows, compute_number(rows[-1].position))
+        return [decode_entry(key, row) for row in rows if _is_in_range(row, after, until)]
 
     def find(self, key: ThreadKey, message_ids: Collection[str]) -> list[Entry]:
         """Return the entries with these message ids; see `MessageLog.find`.
@@ -211,12 +229,16 @@ class DynamoDBLog(AsyncTwins):
         check_ids(message_ids)
         self._table.check_open()
         wanted = frozenset(message_ids)
-        newest = self._batches.newest(key.owner) if wanted else None
+        newest = self._batches.find_newest(key.owner) if wanted else None
         if newest is None:
             return []
-        rows = self._writer.possibly_same(key, set(map(key_hash, wanted)), newest.number)
+        rows = self._writer.read_possibly_same(
+            key, set(map(hash_message_id, wanted)), newest.number
+        )
         named = [row for row in rows if row.role != "control"]
-        return [entry_of(key, row) for row in named if message_id_of(row.id, row.body) in wanted]
+        return [
+            decode_entry(key, row) for row in named if read_message_id(row.id, row.body) in wanted
+        ]
 
     def threads(self, user_id: str | None) -> list[ThreadInfo]:
         """Return a user's threads, latest first; see `MessageLog.threads`.
@@ -225,7 +247,7 @@ class DynamoDBLog(AsyncTwins):
         """
         check_user(user_id)
         self._table.check_open()
-        return reading.threads(self._batches, user_id)
+        return _list_threads(self._batches, user_id)
 
     def owners(self) -> list[Owner]:
         """Return every user and every thread of no user that has entries.
@@ -234,23 +256,21 @@ class DynamoDBLog(AsyncTwins):
         every batch in full, as for `threads(None)`.
         """
         self._table.check_open()
-        return reading.owners(self._batches)
+        return _list_owners(self._batches)
 
-    async def aowners(self) -> list[Owner]:
-        """Return the owners, without blocking the event loop."""
-        return await self._off_loop(self.owners)
+    aowners = make_twin(owners)
 
     def changes(self, owner: Owner, cursor: int = 0, *, limit: int | None = None) -> Changes:
-        """Return entries behind the cursor in commit order; see `MessageLog.changes`."""
-        rows, generation = reading.later(self._batches, owner, cursor, limit)
-        return changes_of(rows, cursor, generation)
+        """Return entries after the cursor in commit order; see `MessageLog.changes`."""
+        rows, generation = _read_later(self._batches, owner, cursor, limit)
+        return build_changes(rows, cursor, generation)
 
     def line_changes(
         self, owner: Owner, cursor: int = 0, *, limit: int | None = None
     ) -> LineChanges:
-        """Return lines behind the cursor in commit order; see `LineSource.line_changes`."""
-        rows, generation = reading.later(self._batches, owner, cursor, limit)
-        return line_changes_of(rows, cursor, generation, limit)
+        """Return lines after the cursor in commit order; see `LineSource.line_changes`."""
+        rows, generation = _read_later(self._batches, owner, cursor, limit)
+        return build_line_changes(rows, cursor, generation, limit)
 
     # -- erasing --------------------------------------------------------------------------------
 
@@ -265,12 +285,12 @@ class DynamoDBLog(AsyncTwins):
         check_scope(scope, entry_ids)
         self._table.check_open()
         owner = scope.owner if isinstance(scope, ThreadKey) else scope
-        with self._writer.alone(owner):
+        with self._writer.lock_owner(owner):
             if isinstance(scope, Owner):
                 return erase_owner(self._table, self._batches, scope)
             if entry_ids is None:
                 return erase_thread(self._table, self._batches, scope)
-            attempts = self._writer.attempts()
+            attempts = self._writer.make_attempts()
             return erase_entries(self._table, self._batches, scope, entry_ids, attempts)
 
     # -- state documents ------------------------------------------------------------------------
@@ -288,3 +308,339 @@ class DynamoDBLog(AsyncTwins):
     def delete_state(self, key: ThreadKey, name: str) -> None:
         """Delete the document if there is one."""
         self._documents.delete(key, name)
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+_LOCKS = 64
+_PATIENCE_S = 60.0
+
+
+class _BatchWriter:
+    """All that this process writes of entries. Thread-safe; a forked child starts anew."""
+
+    def __init__(self, table: Table, batches: Batches) -> None:
+        """Take the table, and the batches in it."""
+        self._table = table
+        self._batches = batches
+        self._pid = 0
+        self._start_process()
+
+    def _start_process(self) -> None:
+        """After a fork, begin with locks that no thread of the parent can have held."""
+        if self._pid != os.getpid():
+            self._known = KnownIds()
+            self._locks = tuple(Lock() for _ in range(_LOCKS))
+            self._pid = os.getpid()
+
+    @contextmanager
+    def lock_owner(self, owner: Owner) -> Iterator[None]:
+        """Let one thread of this process write for an owner at a time; two would collide."""
+        self._start_process()
+        with self._locks[hash(owner) % _LOCKS]:
+            yield
+
+    def make_attempts(self) -> Iterator[int]:
+        """Yield the numbers of attempts, with pauses between them, as long as it makes sense."""
+        deadline = time.monotonic() + _PATIENCE_S
+        attempt = 0
+        while time.monotonic() < deadline:
+            yield attempt
+            self._table.pause(choose_pause_s(attempt))
+            attempt += 1
+
+    # -- appending ------------------------------------------------------------------------------
+
+    def append(self, key: ThreadKey, batch: Sequence[EncodedDraft]) -> AppendPlan:
+        """Append what is new among the drafts in one batch; return the plan carried out."""
+        hashes = set(map(hash_message_id, list_own_ids(batch)))
+        with self.lock_owner(key.owner):
+            for _ in self.make_attempts():
+                newest = self._batches.find_newest(key.owner)
+                last = 0 if newest is None else newest.number
+                is_over = newest is not None and newest.is_over(time.time())
+                number = choose_number(last or None, is_over=is_over, now_ms=now_ms())
+                stored = self._read_same(key, hashes, last)
+                plan = plan_append(batch, stored, first_position=compute_position(number, 0))
+                if not plan.added or self._commit(key, plan.added, number, last):
+                    return plan
+        raise _make_busy_error(self._table.name, key)
+
+    def _commit(self, key: ThreadKey, added: Sequence[Row], number: int, last: int) -> bool:
+        """Write the batch; return False if another writer was faster."""
+        batch = self._batches.add(key, number, added)
+        if batch is None:
+            return False
+        if number == last + 1:
+            self._known.learn(key, added, after=last, number=number)
+            return True
+        # Only the first number of a new run depends on the clock. Where another clock said a
+        # later day, the batch would stand before what is there already.
+        newest = self._batches.find_newest(key.owner)
+        is_last = newest is None or newest.number == number
+        return is_last or not self._batches.empty(batch)
+
+    # -- changing -------------------------------------------------------------------------------
+
+    def annotate(
+        self, key: ThreadKey, entry_id: str, change: Callable[[str | None], str | None]
+    ) -> Row:
+        """Change the metadata text of an entry; return its row.
+
+        Raises:
+            LogError: If the thread has no such entry.
+        """
+        with self.lock_owner(key.owner):
+            for _ in self.make_attempts():
+                batch, rows, place = self._find_entry(key, entry_id)
+                new = replace(rows[place], metadata=change(rows[place].metadata))
+                if self._batches.change(key, batch, [*rows[:place], new, *rows[place + 1 :]]):
+                    return new
+        raise _make_busy_error(self._table.name, key)
+
+    def _find_entry(self, key: ThreadKey, entry_id: str) -> tuple[Batch, tuple[Row, ...], int]:
+        """Return an entry's batch with its rows and the place among them; newest batches first."""
+        for batch in self._batches.list_of_thread(key, newest_first=True, page=25):
+            if batch.first <= entry_id <= batch.last:
+                rows = self._batches.read_rows(batch)
+                for place, row in enumerate(rows):
+                    if row.id == entry_id:
+                        return batch, rows, place
+        msg = f"thread {key.thread_id!r} has no entry {entry_id!r}"
+        raise LogError(msg, thread_id=key.thread_id)
+
+    # -- what was read of a thread --------------------------------------------------------------
+
+    def learn(self, key: ThreadKey, rows: Sequence[Row], number: int) -> None:
+        """Note that these are all rows of a thread, up to the batch of this number."""
+        self._start_process()
+        self._known.learn(key, rows, after=None, number=number)
+
+    def read_possibly_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
+        """Return the thread's rows if one of them may have a message id of these hashes."""
+        self._start_process()
+        return self._read_same(key, hashes, newest)
+
+    def _read_same(self, key: ThreadKey, hashes: set[int], newest: int) -> list[Row]:
+        if not hashes:
+            return []
+        known = self._known.get_known_number(key)
+        if known is not None and known < newest:
+            fresh = self._read_all(self._batches.list_of_thread(key, known + 1))
+            self._known.learn(key, fresh, after=known, number=newest)
+        if self._known.has_none_of(key, hashes, newest):
+            return []
+        rows = self._read_all(self._batches.list_of_thread(key))
+        self._known.learn(key, rows, after=None, number=newest)
+        return rows
+
+    def _read_all(self, batches: Iterable[Batch]) -> list[Row]:
+        return [row for batch in batches for row in self._batches.read_rows(batch)]
+
+
+def _make_busy_error(table_name: str, key: ThreadKey) -> LogUnavailableError:
+    msg = (
+        f"other writers of {key.owner} in table {table_name!r} were faster for {_PATIENCE_S:.0f} s;"
+        " try again later"
+    )
+    return LogUnavailableError(msg, thread_id=key.thread_id)
+
+
+# -- what is known of a thread ----------------------------------------------------------------
+
+_MAX_KNOWN = 200_000
+
+
+def hash_row(row: Row) -> int | None:
+    """Return the hash of a row's message id; a control entry has none."""
+    return None if row.role == "control" else hash_message_id(read_message_id(row.id, row.body))
+
+
+class KnownIds:
+    """Hashes of the message ids of threads read lately, so that an append need not read them.
+
+    What it knows of a thread is complete up to a batch number. An id it does not know up to there
+    is not in the thread; one it knows may have been forgotten since, and must be looked up.
+    Thread-safe.
+    """
+
+    def __init__(self, *, limit: int = _MAX_KNOWN) -> None:
+        """Keep at most about `limit` hashes, those of the threads used last."""
+        self._limit = limit
+        self._count = 0
+        self._lock = Lock()
+        self._threads: OrderedDict[ThreadKey, tuple[int, set[int]]] = OrderedDict()
+
+    def get_known_number(self, key: ThreadKey) -> int | None:
+        """Return the batch number up to which the thread is known, or None."""
+        with self._lock:
+            found = self._threads.get(key)
+            return None if found is None else found[0]
+
+    def has_none_of(self, key: ThreadKey, hashes: Iterable[int], number: int) -> bool:
+        """Return whether the thread is known up to batch `number` and has none of the hashes."""
+        with self._lock:
+            found = self._threads.get(key)
+            return found is not None and found[0] >= number and found[1].isdisjoint(hashes)
+
+    def learn(self, key: ThreadKey, rows: Iterable[Row], *, after: int | None, number: int) -> None:
+        """Note the rows of a thread's batches up to `number`.
+
+        Args:
+            key: The thread.
+            rows: All rows of its batches after `after`; ascending by position.
+            after: None if the rows begin with the thread; else a number. Where the thread is not
+                known up to there, nothing is noted.
+            number: Becomes the number up to which it is known, unless that is higher already.
+        """
+        known = self.get_known_number(key)
+        if after is not None and (known is None or known < after):
+            return
+        # Hashing means parsing: what is known already is not worth it.
+        fresh = [row for row in rows if known is None or compute_number(row.position) > known]
+        hashes = {found for found in map(hash_row, fresh) if found is not None}
+        with self._lock:
+            up_to, ids = self._threads.get(key, (0, set()))
+            if up_to < (known or 0):
+                return  # dropped meanwhile, and with it what was left out of `fresh`
+            self._count -= len(ids)
+            ids |= hashes
+            self._count += len(ids)
+            self._threads[key] = (max(number, up_to), ids)
+            self._threads.move_to_end(key)
+            while self._count > self._limit and len(self._threads) > 1:
+                _, (_, dropped) = self._threads.popitem(last=False)
+                self._count -= len(dropped)
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+_MAX_PAGE = 500
+
+
+def _read_between(batches: Batches, key: ThreadKey, after: int, until: int | None) -> list[Row]:
+    """Return the rows of all batches that hold positions after `after` up to `until`, whole."""
+    last = None if until is None else compute_number(until)
+    found = batches.list_of_thread(key, compute_number(after), last)
+    return [row for batch in found for row in batches.read_rows(batch)]
+
+
+def _read_latest(
+    batches: Batches, key: ThreadKey, after: int, until: int | None, last: int
+) -> list[Row]:
+    """Return the latest rows of a range of positions, reading no more batches than needed."""
+    found: list[Row] = []
+    if last <= 0:
+        return found
+    bounds = compute_number(after), None if until is None else compute_number(until)
+    page = min(last, _MAX_PAGE)
+    for batch in batches.list_of_thread(key, *bounds, newest_first=True, page=page):
+        rows = reversed(batches.read_rows(batch))
+        found.extend(row for row in rows if _is_in_range(row, after, until))
+        if len(found) >= last:
+            break
+    return found[:last][::-1]
+
+
+def _is_in_range(row: Row, after: int, until: int | None) -> bool:
+    """Return whether a row lies after `after` and not after `until`."""
+    return row.position > after and (until is None or row.position <= until)
+
+
+def _list_threads(batches: Batches, user_id: str | None) -> list[ThreadInfo]:
+    """Return a user's threads, latest first; None: the threads of no user."""
+    spans: dict[str, tuple[int, str, str]] = {}
+    for batch in batches.list_of_user(user_id, LONE_PREFIX):
+        count, first, last = spans.get(batch.thread, (0, batch.first, batch.last))
+        spans[batch.thread] = (
+            count + batch.size,
+            min(first, batch.first),
+            max(last, batch.last),
+        )
+    ordered = sorted(spans.items(), key=lambda item: item[1][2], reverse=True)
+    return [
+        ThreadInfo(ThreadKey(user_id, thread), count, ulid_ms(first), ulid_ms(last))
+        for thread, (count, first, last) in ordered
+    ]
+
+
+def _list_owners(batches: Batches) -> list[Owner]:
+    """Return all owners that have entries."""
+    found = (read_owner(batch.partition, batch.thread, batch.user) for batch in batches.list_all())
+    return list(dict.fromkeys(found))
+
+
+def _read_later(
+    batches: Batches, owner: Owner, cursor: int, limit: int | None
+) -> tuple[list[tuple[ThreadKey, Row]], int]:
+    """Return an owner's rows after a cursor, in the order they were committed; the generation."""
+    # Before the rows: one forgotten in between must not come with the new generation.
+    generation = batches.read_generation(owner)
+    wanted = None if limit is None else max(limit, 0)
+    found: list[tuple[ThreadKey, Row]] = []
+    page = None if wanted is None else min(max(wanted, 1), _MAX_PAGE)
+    for batch in batches.list_of_owner(owner, compute_number(cursor), page=page):
+        key = ThreadKey(owner.user_id, batch.thread)
+        found.extend((key, row) for row in batches.read_rows(batch) if row.position > cursor)
+        if wanted is not None and len(found) >= wanted:
+            del found[wanted:]
+            break
+    return found, generation
+
+
+# -- state documents --------------------------------------------------------------------------
+
+_NONE_YET = "attribute_not_exists(#pk) OR #expires <= :now"
+_SAME = "#version = :version AND (attribute_not_exists(#expires) OR #expires > :now)"
+
+
+class _Documents:
+    """The state documents in a table. Thread-safe."""
+
+    def __init__(self, table: Table, *, ttl_seconds: int | None) -> None:
+        """Use `table`; a document ends `ttl_seconds` after its last write, if that is set."""
+        self._table = table
+        self._ttl_seconds = ttl_seconds
+
+    def get(self, key: ThreadKey, name: str) -> StateDocument | None:
+        """Return the document, or None."""
+        item = self._table.get(make_partition_key(key.owner), make_state_key(key, name))
+        if item is None or is_expired(item, time.time()):
+            return None
+        return StateDocument(loads(item["value"]["S"]), int(item["version"]["N"]))
+
+    def set(
+        self, key: ThreadKey, name: str, value: Any, *, expected: int | None
+    ) -> StateDocument | None:
+        """Write the document if its version is `expected`; see `ThreadState.set_state`.
+
+        Raises:
+            InvalidMessageError: If it cannot be kept as JSON, or is larger than 350 KB.
+        """
+        written = encode_state(value)
+        size = len(written.encode())
+        if size > PIECE_BYTES:
+            msg = f"state document {name!r} has {size:,} bytes; the limit is {PIECE_BYTES:,}"
+            raise InvalidMessageError(msg)
+        version, now_s = make_version(expected), int(time.time())
+        item: Item = {
+            "pk": write_text(make_partition_key(key.owner)),
+            "sk": write_text(make_state_key(key, name)),
+            "thread": write_text(key.thread_id),
+            "value": write_text(written),
+            "version": write_number(version),
+            "token": write_text(new_ulid()),
+        }
+        if self._ttl_seconds is not None:
+            item["expires"] = write_number(now_s + self._ttl_seconds)
+        values = {":now": write_number(now_s)}
+        if expected is not None:
+            values[":version"] = write_number(expected)
+        condition = _NONE_YET if expected is None else _SAME
+        if not self._table.put_marked(item, "token", condition, values):
+            return None
+        return StateDocument(loads(written), version)
+
+    def delete(self, key: ThreadKey, name: str) -> None:
+        """Delete the document if there is one."""
+        self._table.delete(make_partition_key(key.owner), make_state_key(key, name))

@@ -45,40 +45,42 @@ def to_dynamodb(
             it is logged as an error.
     """
     tell = report if report is not None else _LOGGER.error
-    return [_items(fields, f"[{place}]", 0, tell) for place, fields in enumerate(maps)]
+    return [_convert_map(fields, f"[{place}]", 0, tell) for place, fields in enumerate(maps)]
 
 
-def _items(
+def _convert_map(
     fields: Mapping[Any, Any], path: str, depth: int, tell: Report
 ) -> dict[str, AttributeValue]:
     converted = {}
     for key, value in fields.items():
         if isinstance(key, str) and _is_unicode(key):
-            converted[str.__str__(key)] = _value(value, f"{path}.{key}", depth, tell)
+            converted[str.__str__(key)] = _convert(value, f"{path}.{key}", depth, tell)
         else:
             tell(f"{path} has the key {key!r}, which is no text; that entry is left out")
     return converted
 
 
-def _null(path: str, why: str, tell: Report) -> AttributeValue:
+def _report_null(path: str, why: str, tell: Report) -> AttributeValue:
     tell(f"{path} {why}; it becomes NULL")
     return {"NULL": True}
 
 
-def _value(value: Any, path: str, depth: int, tell: Report) -> AttributeValue:
+def _convert(value: Any, path: str, depth: int, tell: Report) -> AttributeValue:
     if depth > _MAX_DEPTH:
-        return _null(path, f"lies deeper than {_MAX_DEPTH} levels", tell)
+        return _report_null(path, f"lies deeper than {_MAX_DEPTH} levels", tell)
     if isinstance(value, list | tuple):
-        return {"L": [_value(v, f"{path}[{n}]", depth + 1, tell) for n, v in enumerate(value)]}
+        return {"L": [_convert(v, f"{path}[{n}]", depth + 1, tell) for n, v in enumerate(value)]}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) and _is_unicode(key) for key in value):
-            return {"M": _items(value, path, depth + 1, tell)}
-        return _null(path, "is a map with a key that is no text", tell)
-    found = _set(value) if isinstance(value, AbstractSet) else _scalar(value)
-    return found or _null(path, f"holds {_described(value)}, which DynamoDB cannot keep", tell)
+            return {"M": _convert_map(value, path, depth + 1, tell)}
+        return _report_null(path, "is a map with a key that is no text", tell)
+    found = _convert_set(value) if isinstance(value, AbstractSet) else _convert_scalar(value)
+    return found or _report_null(
+        path, f"holds {_describe(value)}, which DynamoDB cannot keep", tell
+    )
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, str):
         return "text with lone surrogates"
     if isinstance(value, int):
@@ -90,7 +92,7 @@ def _described(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _scalar(value: Any) -> AttributeValue | None:
+def _convert_scalar(value: Any) -> AttributeValue | None:
     if value is None:
         return {"NULL": True}
     if isinstance(value, bool):  # before int, which it is too
@@ -99,7 +101,7 @@ def _scalar(value: Any) -> AttributeValue | None:
         return {"S": str.__str__(value)} if _is_unicode(value) else None
     if isinstance(value, bytes | bytearray | memoryview):
         return {"B": bytes(value)}
-    digits = _number(value)
+    digits = _write_number(value)
     return None if digits is None else {"N": digits}
 
 
@@ -107,7 +109,7 @@ def _is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _number(value: Any) -> str | None:
+def _write_number(value: Any) -> str | None:
     """Return a number's text if the service can keep it exactly."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
@@ -122,19 +124,19 @@ def _number(value: Any) -> str | None:
         else Decimal.__str__(value)
     )
     exact = Decimal(text)
-    return text if exact.is_finite() and _fits(exact) else None
+    return text if exact.is_finite() and _is_within_limits(exact) else None
 
 
-def _fits(exact: Decimal) -> bool:
+def _is_within_limits(exact: Decimal) -> bool:
     if not exact:
         return True
     digits = "".join(map(str, exact.as_tuple().digits)).strip("0")
     return len(digits) <= _MAX_DIGITS and _MIN_EXPONENT <= exact.adjusted() <= _MAX_EXPONENT
 
 
-def _set(members: AbstractSet[Any]) -> AttributeValue | None:
+def _convert_set(members: AbstractSet[Any]) -> AttributeValue | None:
     """Return a set of one kind, its members sorted so that equal sets look equal."""
-    values = [_scalar(member) for member in members]
+    values = [_convert_scalar(member) for member in members]
     kinds = {next(iter(value)) for value in values if value is not None}
     if None in values or len(kinds) != 1:
         return None

@@ -12,8 +12,9 @@ from dynamodb_servers import (
 )
 from langchain_core.messages import HumanMessage
 
-from langchain_convmem.logs.dynamodb import erasing, writing
-from langchain_convmem.logs.dynamodb.keys import base_number, number_of
+from langchain_convmem.logs.dynamodb import erasing
+from langchain_convmem.logs.dynamodb import log as dynamodb
+from langchain_convmem.logs.dynamodb.items import compute_base_number, compute_number
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import ANA, LONE, say, say_all, texts
 
@@ -71,10 +72,10 @@ def test_numbers_grow_although_everything_has_ended(open_log, client, monkeypatc
     expire(log, client, head)
     if deleted:
         log._table.delete(*head)
-    tomorrow = writing.now_ms() + timedelta(days=1) // timedelta(milliseconds=1)
-    monkeypatch.setattr(writing, "now_ms", lambda: tomorrow)
+    tomorrow = dynamodb.now_ms() + timedelta(days=1) // timedelta(milliseconds=1)
+    monkeypatch.setattr(dynamodb, "now_ms", lambda: tomorrow)
     new = say(log, ANA, "new")
-    assert number_of(new.position) == base_number(tomorrow)
+    assert compute_number(new.position) == compute_base_number(tomorrow)
     assert new.position > old.position
     assert log.changes(ANA.owner, before.cursor).entries == (new,)
 
@@ -101,7 +102,7 @@ def test_old_batches_leave_no_marker(log, monkeypatch):
     for number in range(30):
         say(log, ANA, f"line {number}")
     later = time.time_ns() // 1000 + 2 * 3600 * 1_000_000
-    monkeypatch.setattr(erasing, "now_us", lambda: later)
+    monkeypatch.setattr(erasing, "read_clock_us", lambda: later)
     log.forget(ANA)
     assert kinds(log) == ["E", "E"], "the newest number and the generation"
 

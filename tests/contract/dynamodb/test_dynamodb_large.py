@@ -76,7 +76,7 @@ def test_forgetting_finds_the_pieces_of_a_write_that_broke_off(log, monkeypatch)
     assert kinds(log).count("P") == 2, "they belong to another thread"
     log.forget(ANA)
     assert kinds(log).count("P") == 2, "their head may be on its way"
-    monkeypatch.setattr(erasing, "now_us", lambda: later)
+    monkeypatch.setattr(erasing, "read_clock_us", lambda: later)
     log.forget(ANA)
     assert kinds(log).count("P") == 0
 
@@ -109,12 +109,12 @@ def test_forgetting_one_entry_of_a_large_batch_erases_its_text(log):
 
 def test_a_reader_follows_a_batch_that_is_changed_while_it_is_read(log, open_log, monkeypatch):
     entry = say(log, ANA, "a" * 400_000)
-    old = next(log._batches.of_thread(ANA))
+    old = next(log._batches.list_of_thread(ANA))
     open_log().annotate(ANA, entry.id, attributes=["seen"])
-    [row] = log._batches.rows(old)
+    [row] = log._batches.read_rows(old)
     assert row.metadata == '{"a":["seen"]}'
     open_log().forget(ANA)
-    assert log._batches.rows(old) == ()
+    assert log._batches.read_rows(old) == ()
 
 
 def test_a_missing_piece_is_an_error_that_names_it(log):

@@ -15,7 +15,7 @@ from langchain_convmem.errors import (
 )
 from langchain_convmem.logs.dynamodb import DynamoDBLog
 from langchain_convmem.logs.dynamodb import log as dynamodb
-from langchain_convmem.logs.dynamodb.keys import partition_key
+from langchain_convmem.logs.dynamodb.items import make_partition_key
 from langchain_convmem.records import Draft, Owner, ThreadKey
 from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
 
@@ -102,4 +102,4 @@ def test_owners_of_very_long_names_are_kept_apart(log):
         assert texts(log.entries(ThreadKey(name, name))) == [name[:9]]
         assert log.get_state(ThreadKey(name, name), name).value == name
         assert log.threads(name)[0].key == ThreadKey(name, name)
-        assert len(partition_key(Owner(user_id=name)).encode()) <= 2048
+        assert len(make_partition_key(Owner(user_id=name)).encode()) <= 2048

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from langchain_core.messages import HumanMessage
 from langchain_convmem.errors import (
     LogUnavailableError,
 )
-from langchain_convmem.logs.dynamodb import writing
+from langchain_convmem.logs.dynamodb import log as dynamodb
 from langchain_convmem.records import ThreadKey
 from langchain_convmem.testing.log_contract import ANA, say, say_all, texts
 
@@ -23,7 +24,7 @@ ANAS_OTHER = ThreadKey("ana", "t2")
 
 def in_between(log, monkeypatch, act):
     """Let `act` happen once, after `log` has read the newest number and before it writes."""
-    read = log._batches.newest
+    read = log._batches.find_newest
     waiting = [act]
 
     def newest(owner):
@@ -32,7 +33,7 @@ def in_between(log, monkeypatch, act):
             waiting.pop()()
         return found
 
-    monkeypatch.setattr(log._batches, "newest", newest)
+    monkeypatch.setattr(log._batches, "find_newest", newest)
 
 
 def test_two_writers_of_one_number_both_get_through(open_log, monkeypatch):
@@ -91,12 +92,12 @@ def test_who_has_only_written_to_a_thread_still_finds_what_was_there(open_log):
 
 def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
     slow, fast = open_log(), open_log()
-    today = writing.now_ms()
+    today = dynamodb.now_ms()
 
     def act():
-        monkeypatch.setattr(writing, "now_ms", lambda: today + 86_400_000)
+        monkeypatch.setattr(dynamodb, "now_ms", lambda: today + 86_400_000)
         say(fast, ANA, "of tomorrow")
-        monkeypatch.setattr(writing, "now_ms", lambda: today)
+        monkeypatch.setattr(dynamodb, "now_ms", lambda: today)
 
     in_between(slow, monkeypatch, act)
     say(slow, ANA, "of today")
@@ -106,7 +107,8 @@ def test_clocks_of_different_days_do_not_upset_the_order(open_log, monkeypatch):
 def test_a_writer_gives_up_after_a_while(log, monkeypatch):
     monkeypatch.setattr(log._batches, "add", lambda *_: None)
     moments = iter(range(0, 1000, 20))
-    monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    clock = SimpleNamespace(monotonic=lambda: next(moments), time=time.time)
+    monkeypatch.setattr(dynamodb, "time", clock)
     log._table.pause = lambda _: None
     with pytest.raises(LogUnavailableError, match=rf"ana.*{log.table_name}") as caught:
         say(log, ANA, "Hi")

@@ -7,8 +7,7 @@ import contextvars
 import pytest
 
 from langchain_convmem import ChatTemplate, Engine
-from langchain_convmem.conversation.conversation import REFUSALS
-from langchain_convmem.gates import Gate, tickets_held
+from langchain_convmem.locks import FifoLock, get_held
 from langchain_convmem.testing import ScriptedEngine, SessionFault
 
 
@@ -64,13 +63,13 @@ def test_closing_a_conversation_gives_its_place_away():
 
 
 def test_who_was_inside_is_forgotten():
-    gate = Gate(REFUSALS)
+    lock = FifoLock(TimeoutError, RuntimeError)
 
     def enter_often():
         for _ in range(100):
-            with gate.held():
-                assert gate.is_mine
-            assert not gate.is_mine
-        return len(tickets_held())
+            with lock.hold():
+                assert lock.is_mine
+            assert not lock.is_mine
+        return len(get_held())
 
     assert contextvars.copy_context().run(enter_often) == 1

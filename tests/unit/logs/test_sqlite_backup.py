@@ -10,8 +10,7 @@ from forked_processes import ForkedProcess
 from langchain_core.messages import HumanMessage
 
 from langchain_convmem.errors import ConfigError, LogClosedError, LogError
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.sqlite import backup
+from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
 from langchain_convmem.records import StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import say, say_all, texts
 from langchain_convmem.views.codec import draft_of
@@ -81,7 +80,7 @@ def test_what_was_forgotten_is_not_in_a_later_copy(log, copy):
 
 
 def test_progress_rises_to_the_number_of_pages(log, copy, monkeypatch):
-    monkeypatch.setattr(backup, "_PAGES_AT_ONCE", 2)
+    monkeypatch.setattr(sqlite_maintenance, "_PAGES_AT_ONCE", 2)
     say_all(log, KEY, ["0123456789" * 300] * 20)
     told = []
     log.backup(copy, progress=lambda done, total: told.append((done, total)))
@@ -96,7 +95,7 @@ def test_progress_rises_to_the_number_of_pages(log, copy, monkeypatch):
 def test_writes_between_two_steps_are_left_out_and_do_not_start_it_anew(
     path, log, copy, monkeypatch
 ):
-    monkeypatch.setattr(backup, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(sqlite_maintenance, "_PAGES_AT_ONCE", 1)
     say_all(log, KEY, [f"before {number} " * 50 for number in range(50)])
     before = log.entries(KEY)
     done = []
@@ -115,7 +114,7 @@ def test_writes_between_two_steps_are_left_out_and_do_not_start_it_anew(
 
 
 def test_copies_are_consistent_while_threads_write(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(backup, "_PAGES_AT_ONCE", 1)
+    monkeypatch.setattr(sqlite_maintenance, "_PAGES_AT_ONCE", 1)
     stop = threading.Event()
     started = threading.Barrier(3)
 
@@ -255,7 +254,7 @@ def test_a_disk_that_fails_leaves_nothing_and_is_named(log, copy, monkeypatch):
         raise OSError(28, "No space left on device")
 
     say(log, KEY, "Hi")
-    monkeypatch.setattr(backup.os, "fsync", fail)
+    monkeypatch.setattr(sqlite_maintenance.os, "fsync", fail)
     with pytest.raises(LogError, match=r"copy\.db.*No space left"):
         log.backup(copy)
     assert names(copy.parent) == {"log.db", "log.db-shm", "log.db-wal"}

@@ -12,9 +12,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_convmem.errors import ConvMemError, LogClosedError, LogError
-from langchain_convmem.logs import SQLiteLog
-from langchain_convmem.logs.sqlite import verifying
-from langchain_convmem.logs.sqlite.schema import MIGRATIONS
+from langchain_convmem.logs import SQLiteLog, sqlite_maintenance
+from langchain_convmem.logs.sqlite_file import MIGRATIONS
 from langchain_convmem.records import Draft, StoredSegment, ThreadKey
 from langchain_convmem.testing.log_contract import retract, say, say_all
 from langchain_convmem.views.codec import draft_of
@@ -306,7 +305,7 @@ def test_a_control_entry_may_point_at_what_was_forgotten(log):
 
 
 def test_a_damage_of_many_rows_is_counted_but_not_kept(path, log, monkeypatch):
-    monkeypatch.setattr(verifying, "_KEPT", 4)
+    monkeypatch.setattr(sqlite_maintenance, "_KEPT", 4)
     damage(path, "UPDATE entries SET body = 'x'")
     report = log.verify()
     assert (len(report.problems), report.more) == (4, 2)

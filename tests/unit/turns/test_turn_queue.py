@@ -29,12 +29,12 @@ def queue():
 
 def _waiting(queue):
     """Return how many stand in line, the one who holds the thread included."""
-    return len(queue.gate(PLACE)._line)
+    return len(queue.get_lock(PLACE)._line)
 
 
 def _is_forgotten(queue):
     gc.collect()
-    return not dict(queue._gates)
+    return not dict(queue._locks)
 
 
 def _until(condition):
@@ -251,7 +251,7 @@ def test_a_stream_collected_in_the_middle_of_the_queues_own_work_blocks_nothing(
 
     reading = stream()
     next(reading)
-    with queue._lock:  # where the garbage collector may strike
+    with queue._guard:  # where the garbage collector may strike
         reading.close()
     assert _is_free(queue)
 

@@ -23,7 +23,7 @@ from langchain_core.messages import (
 )
 
 from langchain_convmem.errors import InvalidMessageError
-from langchain_convmem.logs.rows import same_payload
+from langchain_convmem.logs.base import has_same_payload
 from langchain_convmem.records import Control, Cover, Draft, Metadata
 from langchain_convmem.testing.log_contract import SAMPLE_MESSAGES, identical
 from langchain_convmem.views.codec import (
@@ -430,5 +430,5 @@ def test_any_metadata_comes_back_exactly(attributes, timing, aux):
 def test_payloads_are_the_same_just_when_the_messages_are_but_for_their_ids(first, second):
     bodies = [encode_body(Draft(role="user", message=one)) for one in (first, second)]
     unnamed = [one.model_copy(update={"id": None}) for one in (first, second)]
-    assert same_payload(*bodies) == identical(*unnamed)
-    assert same_payload(bodies[0], encode_body(Draft(role="user", message=unnamed[0])))
+    assert has_same_payload(*bodies) == identical(*unnamed)
+    assert has_same_payload(bodies[0], encode_body(Draft(role="user", message=unnamed[0])))

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 
 from langchain_convmem.errors import CorruptEntryError, InvalidMessageError
 from langchain_convmem.ids import new_ulid
-from langchain_convmem.logs.rows import Row, entry_of
+from langchain_convmem.logs.base import Row, decode_entry
 from langchain_convmem.records import Metadata, ThreadKey
 from langchain_convmem.testing.log_contract import ODD_TEXTS, SAMPLE_MESSAGES
 from langchain_convmem.views.codec import draft_of, encode_body, encode_metadata, role_of
@@ -130,7 +130,7 @@ def plainly(row):
 def by_the_codec(row):
     """Return the lines of a row, or what cannot be read of it."""
     try:
-        return dialog_lines(entry_of(KEY, row))
+        return dialog_lines(decode_entry(KEY, row))
     except (CorruptEntryError, InvalidMessageError) as error:
         return type(error)
 

@@ -1,0 +1,213 @@
+"""A lock that lets callers through in order of arrival: threads and asyncio tasks in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_for_first
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from itertools import takewhile
+
+from langchain_convmem.effects import Step, Steps, arun, run
+
+__all__ = ["FifoLock", "Waiter", "get_held", "note_held"]
+
+
+class FifoLock:
+    """Lets a few callers through at a time, first in, first out.
+
+    Thread-safe; it never blocks an event loop. It may be left by another thread than the one that
+    entered. A forked child starts with an empty line: the parent's callers do not live there.
+    """
+
+    def __init__(
+        self,
+        make_late_error: Callable[[float], Exception],
+        make_reentry_error: Callable[[], Exception],
+        *,
+        capacity: int = 1,
+    ) -> None:
+        """Create a lock that nobody holds.
+
+        Args:
+            make_late_error: Makes the error of whoever waited so many seconds in vain.
+            make_reentry_error: Makes the error of whoever would wait for itself: who is inside
+                already, or would block an event loop whose own task is inside.
+            capacity: How many are inside at once.
+        """
+        # Reentrant: the garbage collector may close a forgotten stream at any moment.
+        self._guard = threading.RLock()
+        self._line: deque[Waiter] = deque()
+        self._pid = os.getpid()
+        self._make_late_error = make_late_error
+        self._make_reentry_error = make_reentry_error
+        self._capacity = capacity
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody is inside or in the line."""
+        with self._guard:
+            return not self._line
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by who is inside."""
+        with self._guard:
+            return any(waiter.is_mine for waiter in self._list_inside())
+
+    @contextmanager
+    def hold(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Be inside; wait for those before.
+
+        Args:
+            timeout_s: How long to wait at most; None waits for ever.
+
+        Raises:
+            Exception: What the lock was given: if the wait takes longer, or would never end, since
+                this very caller is inside already, or a task of the event loop that runs here.
+        """
+        waiter = self.enter()
+        try:
+            run(self.wait_steps(waiter, timeout_s))
+            yield
+        finally:
+            self.leave(waiter)
+
+    @asynccontextmanager
+    async def ahold(self, timeout_s: float | None = None) -> AsyncIterator[None]:
+        """Be inside without blocking the event loop; see `hold`."""
+        waiter = self.enter()
+        try:
+            await arun(self.wait_steps(waiter, timeout_s))
+            yield
+        finally:
+            self.leave(waiter)
+
+    def wait_steps(
+        self,
+        waiter: Waiter,
+        timeout_s: float | None = None,
+        stopped: Future[None] | None = None,
+    ) -> Steps[None]:
+        """Wait until a waiter is let through; see `hold`.
+
+        Args:
+            waiter: A place in the line.
+            timeout_s: How long to wait at most.
+            stopped: Ends the wait of a thread by its exception; a task is cancelled instead.
+        """
+
+        def wait() -> None:
+            if not waiter.done():
+                self._check_own_loop(waiter)
+            _wait_for(waiter, timeout_s, stopped)
+
+        async def wait_in_loop() -> None:
+            waiter.loop = asyncio.get_running_loop()
+            if not waiter.done():  # nothing is waited for then, not even if there is no time
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.wrap_future(waiter)
+
+        try:
+            yield Step(wait, wait_in_loop)
+        except TimeoutError:
+            raise self._make_late_error(timeout_s or 0) from None
+        note_held(frozenset({waiter}))
+
+    def _check_own_loop(self, waiter: Waiter) -> None:
+        """Refuse to block an event loop whose tasks are ahead in the line."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        with self._guard:
+            ahead = takewhile(lambda other: other is not waiter, list(self._line))
+            is_stuck = any(other.loop is running for other in ahead)
+        if is_stuck:
+            raise self._make_reentry_error()
+
+    def enter(self) -> Waiter:
+        """Take the next place in the line; whoever does has to `leave`.
+
+        Raises:
+            Exception: What the lock was given: if this caller is inside already, and would have to
+                wait.
+        """
+        waiter = Waiter()
+        with self._guard:
+            if self._pid != os.getpid():
+                self._line.clear()
+                self._pid = os.getpid()
+            if len(self._line) >= self._capacity and self.is_mine:
+                raise self._make_reentry_error()
+            self._line.append(waiter)
+        self._admit()
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Go out, or give up a place in the line. Idempotent."""
+        with self._guard:
+            waiter.is_over = True
+            if waiter in self._line:
+                self._line.remove(waiter)
+        self._admit()
+
+    def _list_inside(self) -> list[Waiter]:
+        return list(self._line)[: self._capacity]
+
+    def _admit(self) -> None:
+        with self._guard:
+            # A cancelled waiter leaves by itself and admits the next one then.
+            admitted = [
+                waiter
+                for waiter in self._list_inside()
+                if not waiter.running()
+                and not waiter.done()
+                and waiter.set_running_or_notify_cancel()
+            ]
+        for waiter in admitted:
+            waiter.set_result(None)
+
+
+class Waiter(Future[None]):
+    """A place in the line of a lock; done when it is let through."""
+
+    is_over = False
+    """Whether its holder has left, or is being made to."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop of a task that waits, or has waited."""
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the running code was started by the holder, who is still inside."""
+        return not self.is_over and self in _HELD.get()
+
+
+_HELD: ContextVar[frozenset[Waiter]] = ContextVar("convmem_held", default=frozenset())
+"""The waiters under which the running code was started. Never reset: a generator may be closed
+outside the context it ran in. Those that are over are dropped with the next one."""
+
+
+def get_held() -> frozenset[Waiter]:
+    """Return the waiters by which the running code is inside somewhere."""
+    return _HELD.get()
+
+
+def note_held(waiters: frozenset[Waiter]) -> None:
+    """Note that the running code, and what it starts, is inside by these waiters."""
+    held = _HELD.get()
+    if not waiters <= held:
+        _HELD.set(frozenset(one for one in held | waiters if not one.is_over))
+
+
+def _wait_for(waiter: Waiter, timeout_s: float | None, stopped: Future[None] | None) -> None:
+    if stopped is None or waiter.done():
+        waiter.result(timeout_s)
+        return
+    wait_for_first([waiter, stopped], timeout_s, return_when=FIRST_COMPLETED)
+    (waiter if waiter.done() or not stopped.done() else stopped).result(0)

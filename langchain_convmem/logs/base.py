@@ -1,0 +1,626 @@
+"""The kit of which logs are made: what every log does alike stands here, and only here.
+
+A log stores `Row`s. To write one on a storage of your own, derive it from `AsyncTwins` and supply
+the synchronous methods of `MessageLog` and `ThreadState`:
+
+- `append` encodes the drafts (`encode_drafts`), reads what the thread holds of their ids, plans
+  (`plan_append`), and writes `plan.added` in one transaction. The plan is void if another writer
+  was faster: then read and plan anew.
+- `entries`, `find` and `changes` read rows and turn them into entries (`decode_entry`,
+  `build_changes`); `find` compares `read_message_id`, since a hash of an id is not the id.
+- `annotate` puts `annotate_metadata` of the stored text in its place.
+- `forget` checks what it was given (`check_scope`), raises the owner's generation, and gives no
+  position again.
+- `set_state` stores `encode_state` under `make_version`, if the version is the one expected.
+
+What a log must promise, by value: positions rise in the order of commits, with no two alike for an
+owner, so that a cursor of `changes` passes nothing that is still to come; a batch is stored whole
+or not at all; what is acknowledged survives a crash; and no write that was acknowledged is lost to
+another process. `langchain_convmem.testing.MessageLogContract` holds all of it as tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+
+from langchain_convmem.effects import Steps, arun, run
+from langchain_convmem.errors import ConfigError, CorruptEntryError
+from langchain_convmem.ids import new_ulid, ulid_ms
+from langchain_convmem.protocols import MessageLog, ThreadState, ThreadTransactions
+from langchain_convmem.records import (
+    Changes,
+    Control,
+    DialogLine,
+    Draft,
+    Entry,
+    LineChanges,
+    Metadata,
+    Owner,
+    Role,
+    ThreadKey,
+)
+from langchain_convmem.views.codec import (
+    DecodedBody,
+    decode_body,
+    decode_metadata,
+    dumps,
+    encode_body,
+    encode_checked,
+    encode_metadata,
+    loads,
+)
+from langchain_convmem.views.lines import dialog_lines, plain_lines
+from langchain_convmem.views.live import retracted_ids
+
+__all__ = [
+    "AppendPlan",
+    "AsyncTwins",
+    "EncodedDraft",
+    "Row",
+    "TransactionTwins",
+    "annotate_metadata",
+    "build_changes",
+    "build_entry",
+    "build_line_changes",
+    "cap_bound",
+    "cap_count",
+    "check_ids",
+    "check_scope",
+    "check_user",
+    "decode_entry",
+    "encode_drafts",
+    "encode_state",
+    "get_own_id",
+    "has_same_payload",
+    "hash_message_id",
+    "list_own_ids",
+    "make_async",
+    "make_sync",
+    "make_twin",
+    "make_version",
+    "merge_entries",
+    "plan_append",
+    "read_message_id",
+]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+_LARGEST_INTEGER = 2**63 - 1
+"""Of every database; positions and counts stay far below."""
+_ANY_THREAD = ThreadKey(None, "-")
+"""Stands in for the thread where controls are judged: by their ids alone."""
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+# Not frozen: that makes each of many rows slower to make.
+@dataclass(slots=True)
+class Row:
+    """An entry as it is stored: columns and JSON text. Treat it as read-only.
+
+    Attributes:
+        id: The entry's id, a ULID.
+        position: Its place among its owner's entries.
+        turn_id: The turn it belongs to; its own id where it opens one.
+        role: Of whom it is.
+        body: Message, contents, control and cover, as JSON text.
+        metadata: As JSON text; None where there is nothing to keep.
+    """
+
+    id: str
+    position: int
+    turn_id: str
+    role: Role
+    body: str
+    metadata: str | None
+
+
+class EncodedDraft(NamedTuple):
+    """A draft as it will be stored, and as it will be read back.
+
+    Attributes:
+        draft: What is to be appended.
+        body: Its JSON text.
+        decoded: What `body` reads as.
+        metadata: Its metadata as JSON text, if there is any.
+    """
+
+    draft: Draft
+    body: str
+    decoded: DecodedBody
+    metadata: str | None
+
+
+def encode_drafts(drafts: Iterable[Draft]) -> list[EncodedDraft]:
+    """Return drafts as they will be stored; raises before anything is written.
+
+    Raises:
+        InvalidMessageError: If a part of one cannot be kept, or could not be read back.
+    """
+    return [
+        EncodedDraft(draft, *encode_checked(draft), encode_metadata(draft.metadata))
+        for draft in drafts
+    ]
+
+
+def decode_entry(key: ThreadKey, row: Row) -> Entry:
+    """Return the entry of a row.
+
+    Raises:
+        CorruptEntryError: If the row cannot be read; the message names thread and position.
+    """
+    try:
+        decoded = decode_body(row.body)
+        metadata = decode_metadata(row.metadata, created_ms=ulid_ms(row.id))
+    except ValueError as error:
+        msg = (
+            f"entry {row.position} of thread {key.thread_id!r} cannot be read: {error}; "
+            "restore it from a backup, or forget it by its id "
+            f"({row.id})"
+        )
+        raise CorruptEntryError(msg, thread_id=key.thread_id, position=row.position) from error
+    return build_entry(key, row, decoded, metadata)
+
+
+def build_entry(key: ThreadKey, row: Row, decoded: DecodedBody, metadata: Metadata) -> Entry:
+    """Return the entry of a row whose body and metadata were decoded."""
+    message, contents, control, cover = decoded
+    return Entry(
+        id=row.id,
+        key=key,
+        position=row.position,
+        turn_id=row.turn_id,
+        role=row.role,
+        message=message,
+        contents=contents,
+        metadata=metadata,
+        control=control,
+        cover=cover,
+    )
+
+
+def build_changes(rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int) -> Changes:
+    """Return rows after a cursor as entries; see `MessageLog.changes`.
+
+    Raises:
+        CorruptEntryError: If a row cannot be read; the message names thread and position.
+    """
+    entries = tuple(decode_entry(key, row) for key, row in rows)
+    return Changes(entries, entries[-1].position if entries else cursor, generation)
+
+
+def build_line_changes(
+    rows: Iterable[tuple[ThreadKey, Row]], cursor: int, generation: int, limit: int | None
+) -> LineChanges:
+    """Return the dialog lines of rows after a cursor; see `LineSource.line_changes`.
+
+    Args:
+        rows: All that the log has after the cursor, but no more than the limit.
+        cursor: Where they begin.
+        generation: See `Changes`.
+        limit: How many were asked for.
+
+    Raises:
+        CorruptEntryError: If a row cannot be read; the message names thread and position.
+    """
+    lines: list[DialogLine] = []
+    controls: list[Entry] = []
+    count = 0
+    for count, (key, row) in enumerate(rows, 1):  # noqa: B007 - what is left of it counts
+        cursor = row.position
+        found = plain_lines(key, row.id, cursor, row.role, row.body, metadata=row.metadata)
+        if found is None:
+            entry = decode_entry(key, row)
+            found = dialog_lines(entry)
+            if entry.control is not None:
+                controls.append(entry)
+        lines += found
+    is_last = limit is None or count < limit
+    return LineChanges(tuple(lines), tuple(controls), cursor, generation, is_last)
+
+
+def merge_entries(*lists: Iterable[Entry]) -> list[Entry]:
+    """Return the entries of several lists, each once, in order of position."""
+    by_position = {entry.position: entry for entries in lists for entry in entries}
+    return [by_position[position] for position in sorted(by_position)]
+
+
+def annotate_metadata(
+    text: str | None,
+    *,
+    attributes: Sequence[str],
+    timing: Mapping[str, int] | None,
+    aux: Mapping[str, Any] | None,
+) -> str | None:
+    """Return stored metadata with additions: attributes append, the others overwrite by name.
+
+    Raises:
+        InvalidMessageError: If an addition cannot be kept as JSON.
+    """
+    before: dict[str, Any] = loads(text) if text else {}
+    metadata = Metadata(
+        attributes=(*before.get("a", ()), *attributes),
+        timing={**before.get("t", {}), **(timing or {})},
+        summary_ids=tuple(before.get("s", ())),
+        aux={**before.get("x", {}), **(aux or {})},
+    )
+    return encode_metadata(metadata)
+
+
+# -- ids of messages ----------------------------------------------------------------------------
+
+
+def get_own_id(draft: Draft) -> str | None:
+    """Return the message's own id; an empty one, as some services send, is none."""
+    return (draft.message.id or None) if draft.message is not None else None
+
+
+def read_message_id(entry_id: str, body: str) -> str:
+    """Return the key of a stored message within its thread: its own id, else the entry's."""
+    try:
+        return json.loads(body)["m"]["id"] or entry_id
+    except (ValueError, TypeError, LookupError):
+        # Without a message, without an id, or damaged: such an entry goes by its own id, so that
+        # it can still be forgotten.
+        return entry_id
+
+
+def hash_message_id(message_id: str) -> int:
+    """Return 31 bits that find a message's id in an index without storing the id twice.
+
+    Other ids may share them: compare the id of what was found.
+    """
+    digest = hashlib.blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=4)
+    return int.from_bytes(digest.digest(), "big") >> 1
+
+
+def list_own_ids(batch: Iterable[EncodedDraft]) -> list[str]:
+    """Return the ids that messages of a batch have themselves, in order."""
+    own_ids = (get_own_id(one.draft) for one in batch)
+    return [own_id for own_id in own_ids if own_id is not None]
+
+
+def has_same_payload(first: str, second: str) -> bool:
+    """Return whether two bodies hold the same message, its id aside."""
+    return _drop_id(first) == _drop_id(second)
+
+
+def _drop_id(body: str) -> str:
+    fields = json.loads(body)
+    fields.get("m", {}).pop("id", None)
+    # As text, since True, 1 and 1.0 are equal as values.
+    return json.dumps(fields, sort_keys=True)
+
+
+# -- appending ----------------------------------------------------------------------------------
+
+
+class AppendPlan(NamedTuple):
+    """What one append writes, and which row stands for each draft; made by `plan_append`.
+
+    Attributes:
+        rows: One for each draft, in order: a new one, or the one that was there already.
+        added: The new rows by position, control entries included; empty if all was there.
+        key_hashes: For each new row the hash of its message id; None for a control entry, which
+            goes by no message id.
+        bodies: For each draft what its new row's body reads as; None where an earlier row stands.
+    """
+
+    rows: Sequence[Row]
+    added: Sequence[Row]
+    key_hashes: Sequence[int | None]
+    bodies: Sequence[DecodedBody | None]
+
+    def build_entries(self, key: ThreadKey) -> list[Entry]:
+        """Return one entry for each draft, as it will be read.
+
+        Raises:
+            CorruptEntryError: If a row that was there already cannot be read.
+        """
+        entries = []
+        for row, body in zip(self.rows, self.bodies, strict=True):
+            if body is None:
+                entries.append(decode_entry(key, row))
+            else:  # what is new was decoded when it was encoded
+                metadata = decode_metadata(row.metadata, created_ms=ulid_ms(row.id))
+                entries.append(build_entry(key, row, body, metadata))
+        return entries
+
+
+def _make_ulid(_position: int) -> str:
+    return new_ulid()
+
+
+def plan_append(
+    batch: Sequence[EncodedDraft],
+    stored: Sequence[Row] = (),
+    *,
+    first_position: int,
+    make_id: Callable[[int], str] = _make_ulid,
+) -> AppendPlan:
+    """Return what an append of drafts writes to a thread. No I/O.
+
+    A message whose own id is in the thread, or earlier in the batch, is stored once: with equal
+    payload the row that is there stands for it; with another payload a control entry (`replaced`)
+    retracts that row, and a new one takes its place in its turn. What was retracted does not count.
+
+    Args:
+        batch: The drafts, encoded.
+        stored: Rows of the thread, by ascending position: every version of a message whose own id
+            is among the drafts', and, if there is any, every control entry. Others do no harm.
+        first_position: Of the first new row; the next ones count on.
+        make_id: Returns the id of an entry from its position, ascending; a new ULID by default.
+
+    Raises:
+        CorruptEntryError: If a stored control entry cannot be read.
+    """
+    planner = _Planner(first_position, make_id)
+    if stored:
+        planner.note(stored, frozenset(list_own_ids(batch)))
+    for encoded in batch:
+        planner.put(encoded)
+    return planner.plan
+
+
+class _Planner:
+    """A thread's rows with new ones after them, by message id."""
+
+    def __init__(self, first_position: int, make_id: Callable[[int], str]) -> None:
+        self._rows: list[Row] = []
+        self._added: list[Row] = []
+        self._key_hashes: list[int | None] = []
+        self._bodies: list[DecodedBody | None] = []
+        self.plan = AppendPlan(self._rows, self._added, self._key_hashes, self._bodies)
+        self._next_position = first_position
+        self._make_id = make_id
+        self._versions: dict[str, list[Row]] = {}
+        self._controls: list[Row] = []
+        self._dead: frozenset[str] | None = None
+
+    def note(self, stored: Iterable[Row], wanted: Collection[str]) -> None:
+        for row in stored:
+            if row.role == "control":
+                self._controls.append(row)
+            elif (message_id := read_message_id(row.id, row.body)) in wanted:
+                self._versions.setdefault(message_id, []).append(row)
+
+    def put(self, encoded: EncodedDraft) -> None:
+        draft, body, decoded, metadata = encoded
+        message_id = get_own_id(draft)
+        before = None if message_id is None else self._find_live(message_id)
+        if before is not None and has_same_payload(before.body, body):
+            self._answer(before, None)
+            return
+        turn_id = draft.turn_id
+        if before is not None:
+            turn_id, mark = before.turn_id, self._take_place()
+        entry_id, position = self._take_place()
+        if before is not None:
+            control = Draft(role="control", control=Control((before.id,), "replaced", entry_id))
+            self._add(Row(*mark, mark[0], "control", encode_body(control), None), None)
+        row = Row(entry_id, position, turn_id or entry_id, draft.role, body, metadata)
+        self._add(row, message_id)
+        self._answer(row, decoded)
+
+    def _find_live(self, message_id: str) -> Row | None:
+        """Return the version of a message that no control entry retracts."""
+        versions = self._versions.get(message_id)
+        if not versions:
+            return None
+        if self._dead is None:
+            self._dead = retracted_ids([decode_entry(_ANY_THREAD, row) for row in self._controls])
+        return next((row for row in reversed(versions) if row.id not in self._dead), None)
+
+    def _take_place(self) -> tuple[str, int]:
+        position = self._next_position
+        self._next_position += 1
+        return self._make_id(position), position
+
+    def _add(self, row: Row, message_id: str | None) -> None:
+        self._added.append(row)
+        if row.role == "control":  # the id of a control entry is no message's
+            self._controls.append(row)
+            self._dead = None
+            self._key_hashes.append(None)
+        else:
+            name = message_id or row.id
+            self._versions.setdefault(name, []).append(row)
+            self._key_hashes.append(hash_message_id(name))
+
+    def _answer(self, row: Row, body: DecodedBody | None) -> None:
+        self._rows.append(row)
+        self._bodies.append(body)
+
+
+# -- checking and bounding ----------------------------------------------------------------------
+
+
+def check_scope(scope: Owner | ThreadKey, entry_ids: Collection[str] | None) -> None:
+    """Refuse what would forget something else than was meant.
+
+    Raises:
+        ConfigError: If entry ids come as one text or without their thread.
+    """
+    if entry_ids is not None and not isinstance(scope, ThreadKey):
+        raise ConfigError("entry_ids need the thread they belong to; pass a ThreadKey")
+    if isinstance(entry_ids, str):
+        raise ConfigError(f"entry_ids must be a collection of ids, got the text {entry_ids!r}")
+
+
+def check_ids(message_ids: Collection[str]) -> None:
+    """Refuse one text where several ids are meant: its letters would be taken for ids.
+
+    Raises:
+        ConfigError: If the ids come as one text.
+    """
+    if isinstance(message_ids, str):
+        raise ConfigError(f"message_ids must be a collection of ids, got the text {message_ids!r}")
+
+
+def check_user(user_id: str | None) -> None:
+    """Refuse an id that no user can have, such as an empty one: it must not be taken for None.
+
+    Raises:
+        ConfigError: If it is empty, no text, or no valid Unicode.
+    """
+    if user_id is not None:
+        Owner(user_id=user_id)
+
+
+def cap_bound(number: int | None) -> int:
+    """Return a bound of positions or of a count as an integer that a database takes; None: most."""
+    if number is None:
+        return _LARGEST_INTEGER
+    return max(-_LARGEST_INTEGER, min(number, _LARGEST_INTEGER))
+
+
+def cap_count(wanted: int | None) -> int:
+    """Return how many rows are wanted as a database takes it; a negative limit would be none."""
+    return max(cap_bound(wanted), 0)
+
+
+# -- state documents ----------------------------------------------------------------------------
+
+
+def encode_state(value: Any) -> str:
+    """Return a state document as JSON text.
+
+    Raises:
+        InvalidMessageError: If JSON cannot keep it.
+    """
+    return dumps(value, what="state document")
+
+
+def make_version(before: int | None) -> int:
+    """Return a version greater than `before`, and than any deleted document's version was."""
+    return max((before or 0) + 1, time.time_ns() // 1000)
+
+
+# -- twins --------------------------------------------------------------------------------------
+
+
+def make_twin(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the asynchronous twin of a method: it calls that method off the event loop.
+
+    In the body of a class derived from `AsyncTwins`, `aowners = make_twin(owners)`. Who overrides
+    `owners` overrides both.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self._run_off_loop(getattr(self, name), *args, **kwargs)
+        return result
+
+    _name_twin(call, name, "AsyncTwins")
+    return call
+
+
+def make_sync(job: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], T]:
+    """Return the method that runs a job of steps with direct calls.
+
+    For a log whose driver has both forms: its methods are written once, as steps.
+    """
+
+    @wraps(job)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(job(self, *args, **kwargs))
+
+    # As a caller sees it: not `Steps[T]`, but `T`.
+    signature = inspect.signature(job)
+    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+    vars(call)["__signature__"] = signature.replace(return_annotation=returned)
+    return call
+
+
+def make_async(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the asynchronous twin of a method that `make_sync` made: it awaits the same steps."""
+    job: Callable[Concatenate[S, P], Steps[T]] = vars(method)["__wrapped__"]
+
+    @wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await arun(job(self, *args, **kwargs))
+
+    _name_twin(call, method.__name__, method.__qualname__.rpartition(".")[0])
+    return call
+
+
+def _name_twin(twin: Callable[..., object], name: str, owner: str) -> None:
+    twin.__name__ = f"a{name}"
+    twin.__qualname__ = f"{owner}.a{name}"
+    twin.__doc__ = f"Do what `{name}` does, without blocking the event loop."
+
+
+class AsyncTwins(MessageLog, ThreadState):
+    """Adds the `a...` methods to a log by running the synchronous ones off the event loop.
+
+    Adds the `with` block too, which closes the log at its end.
+
+    A cancelled call that has begun is carried through: what was written stays consistent.
+
+    Attributes:
+        workers: Threads of one log; with one, as by default, calls are made in their order.
+    """
+
+    workers: int = 1
+    _twin_pool: ThreadPoolExecutor | None = None
+    _twin_pid: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    aappend = make_twin(MessageLog.append)
+    aentries = make_twin(MessageLog.entries)
+    afind = make_twin(MessageLog.find)
+    aannotate = make_twin(MessageLog.annotate)
+    athreads = make_twin(MessageLog.threads)
+    achanges = make_twin(MessageLog.changes)
+    aforget = make_twin(MessageLog.forget)
+    aclose = make_twin(MessageLog.close)
+    aget_state = make_twin(ThreadState.get_state)
+    aset_state = make_twin(ThreadState.set_state)
+    adelete_state = make_twin(ThreadState.delete_state)
+
+    async def _run_off_loop(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._get_pool(), partial(call, *args, **kwargs))
+
+    def _get_pool(self) -> ThreadPoolExecutor:
+        # Threads do not survive a fork; a child needs a pool of its own.
+        if self._twin_pool is None or self._twin_pid != os.getpid():
+            self._twin_pool = ThreadPoolExecutor(self.workers, thread_name_prefix="convmem-log")
+            self._twin_pid = os.getpid()
+        return self._twin_pool
+
+    def _stop_workers(self) -> None:
+        """End the threads; for `close`."""
+        if self._twin_pool is not None and self._twin_pid == os.getpid():
+            self._twin_pool.shutdown(wait=False)
+        self._twin_pool = None
+
+
+class TransactionTwins(AsyncTwins, ThreadTransactions):
+    """The same for a log that is a `ThreadTransactions` too."""
+
+    aread_thread = make_twin(ThreadTransactions.read_thread)
+    aappend_planned = make_twin(ThreadTransactions.append_planned)

@@ -1,0 +1,23 @@
+"""What docs/own_log.md shows of the example stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_shows_the_example_as_it_is():
+    page = (PROJECT / "docs" / "own_log.md").read_text()
+    sources = [
+        (PROJECT / "examples" / "redis_log.py").read_text(),
+        (PROJECT / "tests" / "integration" / "test_redis_log.py").read_text(),
+    ]
+    shown = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    assert [code for code in shown if not any(code in source for source in sources)] == []
+
+
+def test_the_example_is_at_most_300_lines():
+    assert len((PROJECT / "examples" / "redis_log.py").read_text().splitlines()) <= 300
