@@ -101,7 +101,7 @@ UNSET: Any = _Unset()
 
 
 class ConversationMemory:
-    """Remembers conversations: what was said, verbatim, in this thread and in earlier ones.
+    """Remembers conversations verbatim, in this thread and in earlier ones.
 
     Thread-safe; one object serves a whole application. Several processes may share a log.
     """
@@ -185,7 +185,7 @@ class ConversationMemory:
                 stores every message as it is.
             rewriter: Makes of a question what to search for; see `LineRecall`.
             reranker: Puts the lines that were found in an order of its own; see `LineRecall`.
-            summarizer: Writes the summaries that take the place of what was said long ago: a chat
+            summarizer: Writes the summaries that replace old messages in views: a chat
                 model, another Runnable or function of messages, or the model-free
                 `offline.ExtractiveSummarizer()`. None: nothing is ever summarised.
             summary_settings: When a thread is compacted, and how far.
@@ -196,7 +196,7 @@ class ConversationMemory:
 
         Raises:
             ConfigError: If the path names no file in an existing directory and no known log, or
-                an option makes no sense.
+                an option makes no valid.
             MissingExtraError: If the log's driver is not installed.
         """
         options: dict[str, Any] = {
@@ -221,7 +221,7 @@ class ConversationMemory:
     # -- Closing and copying ----------------------------------------------------------------------
 
     def close(self, timeout_s: float | None = 10.0) -> None:
-        """Wait for turns under way, finish the summary in the making, release what was opened here.
+        """Wait for running turns, finish the current summary, release what was opened here.
 
         Turns of graphs and agents are runs of LangGraph: wait for these before. Turns that began in
         this thread cannot go on while it waits, and are not waited for. Lines that wait to be
@@ -239,7 +239,7 @@ class ConversationMemory:
             self.log.close()
 
     async def aclose(self, timeout_s: float | None = 10.0) -> None:
-        """Wait for turns under way, and release what was opened here; see `close`.
+        """Wait for running turns and release what was opened here; see `close`.
 
         The event loop runs meanwhile: streams that were left and tasks that were cancelled just
         before store what they had.
@@ -316,21 +316,21 @@ class ConversationMemory:
                 read from.
             recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text (characters / 4).
-            recall_k: Recall exactly so many blocks instead. Neither: what the settings say, which
+            recall_k: Number of blocks to recall instead. Neither: what the settings say, which
                 is a budget of 1,000 by default.
-            history_tokens: Budget of what was said in the thread before; None is all of it. The
+            history_tokens: Budget for earlier messages of the thread; None is unlimited. The
                 oldest exchanges are left out whole; the new message does not count.
             context_tokens: One budget for all that the model gets: system messages, summary,
                 recalled lines, what was said before and the new message. First comes what cannot
                 be cut, then recalled lines, then as many of the latest exchanges as fit.
             reserved_tokens: Of these, so many are left for what stands outside the messages, such
                 as the prompt's own words and the descriptions of tools.
-            remember: Whether turns are stored.
-            queue_timeout_s: How long a turn waits for earlier turns of its thread.
-            profile: Whose rules the messages keep, as in `history.context`; None goes by the chat
+            remember: Whether to store turns.
+            queue_timeout_s: Seconds to wait for earlier turns of the thread.
+            profile: Provider rules for messages, as in `history.context`; None follows the chat
                 models found inside, and where these differ or cannot be seen, by `"strict"`.
             user_id_key: If set, the metadata of runs names the user by a hash under this key, so
-                that traces can be told apart by user without naming anybody.
+                that traces can be told apart by user without revealing who it is.
             input_key: Key of what the user says, in a dict that is passed and in the dict that
                 `inner` gets; `input` by default.
             history_key: Key of what was said before, in both; `history` by default.
@@ -408,9 +408,9 @@ class ConversationMemory:
         media_limits: MediaLimits = UNSET,
         model_kwargs: Mapping[str, Any] = UNSET,
     ) -> Conversation:
-        """Return a conversation whose history is a thread: it goes on where that stands.
+        """Return a conversation that continues a thread of this memory.
 
-        What is asked is stored before the model is called, the rest of the turn in one write when
+        The question is stored before the model is called, the rest of the turn in one write when
         the reply is there. A turn that fails is taken back. What is recalled stands before the
         user's words; the log keeps these alone. A send may set options for itself:
         `config={"configurable": {"memory": {"recall": False}}}`.
@@ -422,14 +422,14 @@ class ConversationMemory:
             recall: Whether to recall lines of earlier conversations; this and the next six as in
                 `wrap`.
             recall_tokens: Budget of the recalled text.
-            recall_k: Recall exactly so many blocks instead.
+            recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said in the thread before.
             context_tokens: One budget for all that the model gets.
             reserved_tokens: Of these, so many are left free.
-            remember: Whether turns are stored.
-            profile: Whose rules the messages keep. None goes by the chat model, and keeps those of
+            remember: Whether to store turns.
+            profile: Provider rules for the messages. None follows the chat model, and uses those of
                 all (`"strict"`) for text engines.
-            config: Settings of the conversation; None takes the engine's defaults. Each of those
+            config: Settings of the conversation; None uses the engine's defaults. Each argument
                 that follow goes before it; `ConversationConfig` says what they mean.
             preface: What stands before the first message.
             template: The chat template of a text engine.
@@ -441,18 +441,18 @@ class ConversationMemory:
             thinking: Whether the model is to think.
             context_kwargs: What extra context means to a chat model.
             auto_tools: Call tools until the model replies without calls.
-            max_tool_rounds: How often tools are called within one turn.
-            on_tool_limit: What becomes of the turn then.
+            max_tool_rounds: The most rounds of tool calls in one turn.
+            on_tool_limit: What to do with the turn then.
             tool_handler: Asked before each call.
             on_tool_result: May rewrite a result.
             parallel_tools: Run the calls of one reply at the same time.
-            on_invalid_tool_call: What becomes of calls that cannot be read.
-            on_pending_tool_calls: What becomes of calls without result when the user speaks.
-            on_divergence: What becomes of a session that has read earlier turns otherwise.
+            on_invalid_tool_call: What to do with invalid calls.
+            on_pending_tool_calls: What to do with pending calls when the user speaks.
+            on_divergence: What to do with a session that diverges from the history.
             on_busy: Wait for earlier turns, or refuse.
             busy_timeout_s: Seconds to wait at most; None waits for ever.
-            on_cancel: What becomes of a turn that is cancelled.
-            on_max_tokens: What becomes of a reply that was cut short.
+            on_cancel: What to do with a cancelled turn.
+            on_max_tokens: What to do with a truncated reply.
             max_output_tokens: The most tokens of a reply.
             media_limits: How large media may be, and where they may lie.
             model_kwargs: Arguments of every call of the model.
@@ -505,11 +505,11 @@ class ConversationMemory:
             recall: Whether to recall lines of earlier conversations; this and the next six as in
                 `wrap`.
             recall_tokens: Budget of the recalled text.
-            recall_k: Recall exactly so many blocks instead.
+            recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said in the thread before.
             context_tokens: One budget for all that the model gets.
             reserved_tokens: Of these, so many are left free.
-            remember: Whether turns are stored.
+            remember: Whether to store turns.
             profile: Whose rules the messages keep; None keeps those of all (`"strict"`).
 
         Raises:
@@ -589,7 +589,7 @@ class ConversationMemory:
         return self.history(fork.thread_id, user_id=fork.user_id)
 
     def stats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
-        """Return a thread in numbers: messages, turns, tokens, times, bytes.
+        """Return statistics of a thread: messages, turns, tokens, times, bytes.
 
         Nothing is counted while turns run: each call reads the whole thread, so ask as often as
         somebody looks, not in every turn.
@@ -601,7 +601,7 @@ class ConversationMemory:
         return run(self._count_steps(ThreadKey(user_id, thread_id)))
 
     async def astats(self, thread_id: str, *, user_id: str | None = None) -> ThreadStats:
-        """Return a thread in numbers; see `stats`."""
+        """Return the statistics of a thread; see `stats`."""
         return await arun(self._count_steps(ThreadKey(user_id, thread_id)))
 
     def _count_steps(self, key: ThreadKey) -> Steps[ThreadStats]:
@@ -674,7 +674,7 @@ class ConversationMemory:
         format: str | None = None,  # noqa: A002 - what it is called everywhere
         progress: Callable[[int, int], None] | None = None,
     ) -> ImportReport:
-        """Store the conversations of a file, and return what became of them.
+        """Import the conversations of a file and return a report.
 
         The file is checked to its last line before the first write, and importing it again doubles
         nothing; a file that has grown adds what is new. The lines are found by the next recall, or
@@ -766,15 +766,15 @@ class ConversationMemory:
             k: Return exactly so many documents, one block of neighbouring lines each.
             max_tokens: Or as many blocks as fit this budget (characters / 4).
             threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-                nothing where the question is not related to anything that was said.
+                nothing if the question is unrelated to anything in the log.
             filter: By name the value that a line must have, or a list of values of which it must
                 have one; see `RecallOptions`.
             since: Only lines from this time on: a datetime with its zone, or milliseconds.
             until: Only lines before this time.
 
         Raises:
-            ConfigError: If the call names nobody, or users in two ways, or the scope makes no
-                sense.
+            ConfigError: If no owner is given, or users in two ways, or the scope is not
+                valid.
         """
         from langchain_convmem.recall import DialogLineRetriever
         from langchain_convmem.recall.options import users
@@ -817,8 +817,8 @@ class ConversationMemory:
         """Return the dialog lines that fit a query best, with the lines around them.
 
         Args:
-            query: What to look for, as it was said. The write hook is asked about it first, since
-                an embedder may be another's; where it leaves nothing, nothing is found.
+            query: The question, verbatim. The write hook sees it first, since
+                an embedder may be a third party; if the hook leaves nothing, nothing is found.
             user_id: Search all threads of this user.
             thread_id: With a user: the current thread, whose live context is left out, since the
                 model sees it anyway. Without: the one thread to search, whole.
@@ -828,7 +828,7 @@ class ConversationMemory:
             k: Return exactly so many blocks, or
             max_tokens: as many as fit this budget (default 1,000; characters / 4).
             threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-                nothing where the question is not related to anything that was said.
+                nothing if the question is unrelated to anything in the log.
             filter: By name the value that a line must have, or a list of values of which it must
                 have one: `speaker`, `role`, `session`, `thread_id`, `user_id`, or a key of the
                 message's `additional_kwargs`.
@@ -836,12 +836,12 @@ class ConversationMemory:
                 epoch.
             until: Only lines before this time.
             remember: Whether what is found enters the relevance buffer of the current thread, where
-                the settings have one. Either way it is in the answer's `buffer`.
+                the settings have one. Either way the answer's `buffer` contains it.
             before: What the user said just before, from which a short follow-up such as "and hers?"
                 borrows its topic.
 
         Raises:
-            ConfigError: If an argument makes no sense; the message names it.
+            ConfigError: If an argument is invalid; the message names it.
         """
         return run(
             self._recall_steps(
@@ -921,7 +921,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, ...]:
-        """Index ahead what was added since, so that the next recall need not.
+        """Index new lines now, so that the next recall does not have to.
 
         Args:
             user_id: Whose lines; or
@@ -933,7 +933,7 @@ class ConversationMemory:
             indexed whole.
 
         Raises:
-            ConfigError: If the call names nobody.
+            ConfigError: If neither a user nor a thread is given.
         """
         return self.line_recall.refresh(_find_owner(user_id, thread_id), progress=progress)
 
@@ -955,7 +955,7 @@ class ConversationMemory:
         all_users: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, ...]:
-        """Embed lines anew after a change of the embedder, and delete the old vectors then.
+        """Re-embed lines after a change of the embedder, then delete the old vectors.
 
         Until then nothing is sent to the new embedder: lines are found by their words, and
         `Recall.problems` says so. Each batch is stored before the next one is sent, so after a
@@ -969,7 +969,7 @@ class ConversationMemory:
             progress: Called with (done, total) segments of one user.
 
         Returns:
-            Problems, one sentence each; empty when every line is indexed whole.
+            Problems, one sentence each; empty if every line is fully indexed.
 
         Raises:
             ConfigError: If the call names nobody, or all users of a log that cannot list them.
@@ -985,7 +985,7 @@ class ConversationMemory:
         all_users: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[str, ...]:
-        """Embed lines anew; see `reindex`. `progress` is called in a worker."""
+        """Re-embed lines; see `reindex`. `progress` is called in a worker."""
         return await arun(self._reindex_steps(user_id, thread_id, all_users, progress))
 
     def _reindex_steps(
@@ -1013,14 +1013,14 @@ class ConversationMemory:
     def embedder_of(
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
-        """Return what embeds somebody's lines, and how many still wait for it.
+        """Return the embedder of an owner's lines and how many lines are pending.
 
         Args:
             user_id: Whose lines; or
             thread_id: the thread of no user.
 
         Raises:
-            ConfigError: If the call names nobody.
+            ConfigError: If neither a user nor a thread is given.
             LogError: If the log cannot be read.
         """
         return self.line_recall.embedder_of(_find_owner(user_id, thread_id))
@@ -1028,7 +1028,7 @@ class ConversationMemory:
     async def aembedder_of(
         self, *, user_id: str | None = None, thread_id: str | None = None
     ) -> EmbedderUse:
-        """Return what embeds somebody's lines; see `embedder_of`."""
+        """Return the embedder of an owner's lines; see `embedder_of`."""
         return await in_worker(partial(self.embedder_of, user_id=user_id, thread_id=thread_id))
 
     # -- Summaries --------------------------------------------------------------------------------
@@ -1041,7 +1041,7 @@ class ConversationMemory:
     def summarize(
         self, thread_id: str, *, user_id: str | None = None, force: bool = False
     ) -> SummaryReport:
-        """Compact a thread now, if that is due.
+        """Compact a thread now if due.
 
         Args:
             thread_id: The thread.
@@ -1049,7 +1049,7 @@ class ConversationMemory:
             force: Cover everything but the question that waits for an answer, due or not.
 
         Returns:
-            What came of it; true if a summary was written.
+            A report; true if a summary was written.
 
         Raises:
             ConfigError: If the memory has no summarizer.
@@ -1061,7 +1061,7 @@ class ConversationMemory:
     async def asummarize(
         self, thread_id: str, *, user_id: str | None = None, force: bool = False
     ) -> SummaryReport:
-        """Compact a thread now, if that is due; see `summarize`."""
+        """Compact a thread now if due; see `summarize`."""
         return await arun(
             self._summaries.compactor.compact_steps(ThreadKey(user_id, thread_id), force=force)
         )
@@ -1073,7 +1073,7 @@ class ConversationMemory:
         user_id: str | None = None,
         summarizer: SummarizerLike | None = None,
     ) -> SummaryReport:
-        """Write the live summary of a thread anew, of all that it covers.
+        """Rewrite the live summary of a thread from everything it covers.
 
         Args:
             thread_id: The thread.
@@ -1092,7 +1092,7 @@ class ConversationMemory:
         user_id: str | None = None,
         summarizer: SummarizerLike | None = None,
     ) -> SummaryReport:
-        """Write the live summary of a thread anew; see `resummarize`."""
+        """Rewrite the live summary of a thread; see `resummarize`."""
         return await arun(self._summaries.rewrite_steps(ThreadKey(user_id, thread_id), summarizer))
 
     def flush(self, timeout_s: float | None = None) -> bool:
@@ -1112,11 +1112,11 @@ class ConversationMemory:
         thread_id: str | None = None,
         entry_ids: Iterable[str] | None = None,
     ) -> ForgetReceipt:
-        """Erase for good: a user with all threads, a thread, or entries of a thread.
+        """Permanently erase a user with all threads, a thread, or entries of a thread.
 
         What recall keeps of it in this process's memory goes too; other processes notice when they
-        next recall for this user. Summaries that tell of it go with it, also those that are written
-        meanwhile, and with a summarizer the thread is compacted anew.
+        next recall for this user. Summaries that cover it are erased too, also those written
+        meanwhile, and with a summarizer the thread is compacted again.
 
         Args:
             user_id: Alone: everything of this user.
@@ -1138,7 +1138,7 @@ class ConversationMemory:
         thread_id: str | None = None,
         entry_ids: Iterable[str] | None = None,
     ) -> ForgetReceipt:
-        """Erase for good; see `forget`."""
+        """Permanently erase; see `forget`."""
         return await arun(self._forget_steps(user_id, thread_id, entry_ids))
 
     def _forget_steps(
@@ -1167,10 +1167,10 @@ class ConversationMemory:
 
 
 def _find_owner(user_id: str | None, thread_id: str | None) -> Owner:
-    """Return whose lines are meant.
+    """Return the owner that the arguments name.
 
     Raises:
-        ConfigError: If the call names nobody.
+        ConfigError: If neither a user nor a thread is given.
     """
     if user_id is None and thread_id is None:
         raise ConfigError("pass user_id, or thread_id for a thread of no user")
@@ -1183,7 +1183,7 @@ def _find_searched(
     """Return whose lines are searched.
 
     Raises:
-        ConfigError: If the call names nobody, or a current thread of none of `user_ids`.
+        ConfigError: If no owner is given, or the current thread's user is not in `user_ids`.
     """
     if user_ids is None:
         return _find_owner(user_id, thread_id)
@@ -1236,11 +1236,11 @@ class TurnServices:
         return self.recaller.recall
 
     def wished_tokens(self, options: TurnOptions) -> int:
-        """Return how many tokens of recalled lines a turn with these options wishes for."""
+        """Return the token budget for recalled lines of a turn with these options."""
         return (options.recall_tokens or self.recaller.default_tokens) if options.recall else 0
 
     def check_options(self, options: TurnOptions) -> None:
-        """Refuse options by which something is left out before it is summarised.
+        """Refuse options that would drop messages before they are summarised.
 
         Raises:
             ConfigError: If threads become due only at more tokens than a budget of messages holds.
@@ -1256,7 +1256,7 @@ class TurnServices:
 
         Args:
             key: Its thread.
-            view: What the model got of the thread; None if that is not at hand.
+            view: The thread as the model saw it; None if not available.
             replies: What was stored of the answer.
         """
         self.recaller.embed_soon(key.owner)
@@ -1402,7 +1402,7 @@ class Summaries:
         """Take what threads are compacted by and when; see `ConversationMemory.open`.
 
         Raises:
-            ConfigError: If a part makes no sense.
+            ConfigError: If a part makes no valid.
         """
         if not callable(when) and when not in ("background", "foreground"):
             msg = f"summarize_when must be 'background', 'foreground' or a function, got {when!r}"
@@ -1579,7 +1579,7 @@ def _is_told(fact: Fact, text: str) -> bool:
 def _erase_entries_steps(
     log: MessageLog, key: ThreadKey, ids: Sequence[str]
 ) -> Steps[ForgetReceipt]:
-    """Erase entries, and the summaries that tell of them, those taken back included."""
+    """Erase entries and the summaries that cover them, retracted ones included."""
     known: list[Entry] = yield step(log, "entries", key)
     named = {entry.id for entry in known if not {entry.id, entry.message_id}.isdisjoint(ids)}
     telling = _list_telling(known, named)
@@ -1597,7 +1597,7 @@ def _erase_entries_steps(
 
 
 def _list_telling(entries: Iterable[Entry], ids: Collection[str]) -> list[str]:
-    """Return the ids of the summaries that tell of entries."""
+    """Return the ids of the summaries that cover entries."""
     return summaries_over([entry for entry in entries if entry.control is None], ids)
 
 
@@ -1672,13 +1672,13 @@ class ThreadStats:
         summaries: Summaries that views show.
         retracted: Entries that views skip: undone, replaced, cleared.
         interrupted: Replies among `messages` that were cut off.
-        input_tokens: Sum of what replies report as read. Every reply of the log counts, also one
-            that was replaced since: it was paid for as well.
-        output_tokens: Sum of what replies report as written; counted alike.
-        unreported: Replies that report nothing.
+        input_tokens: Sum of the input tokens that replies report. Every reply counts, even one
+            that was replaced later: it was paid for.
+        output_tokens: Sum of the output tokens that replies report; counted the same way.
+        unreported: Replies without reported usage.
         own_calls: Calls of models that the memory itself made in turns of `memory.wrap`.
-        own_input_tokens: What these calls report as read.
-        own_output_tokens: What these calls report as written.
+        own_input_tokens: Input tokens of these calls.
+        own_output_tokens: Output tokens of these calls.
         first_ms: Creation of the first entry, milliseconds since the epoch; None without one.
         last_ms: Creation of the last entry.
         bytes: Size of the entries as a log encodes them, in UTF-8; what its storage adds (indexes,
@@ -1703,7 +1703,7 @@ class ThreadStats:
 
 
 def thread_stats(entries: Sequence[Entry]) -> ThreadStats:
-    """Return a thread in numbers.
+    """Return the statistics of a thread.
 
     Args:
         entries: All of its entries by ascending position, control entries included.

@@ -307,7 +307,7 @@ def _build_entry(message: BaseMessage, position: int) -> Entry:
 def compute_digests(start: Sequence[str], messages: Iterable[BaseMessage]) -> list[str]:
     """Return the digest of each beginning of a list: of none of its messages, of one, of two ...
 
-    Ids do not count: a chain may make its messages anew for each call.
+    Ids are ignored: a chain may rebuild its messages for each call.
 
     Args:
         start: The summary that the list continues.

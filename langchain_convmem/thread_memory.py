@@ -65,7 +65,7 @@ class MemoryThread:
         memory: The memory.
         key: The thread.
         options: Budgets, and what is recalled; a send may set its own.
-        profile: Whose rules the messages keep.
+        profile: Provider rules for the messages.
         running: Turns that have begun and are not over.
         edited: Ids of messages that what is asked next is said instead of.
     """
@@ -132,7 +132,7 @@ class MemoryThread:
     def view_steps(self, asked: Sequence[BaseMessage]) -> Steps[ThreadView]:
         """Return the summary, what was said since, and what is asked with recalled lines."""
         look = self._look()
-        with look.trace.internal():
+        with look.trace.mark_internal():
             human, kept = self._find_query(asked)
             if human is not None and not (is_remembered(human) and is_remembered(kept)):
                 # Of a question that is not stored, nothing is: no call, no result, no reply.
@@ -151,7 +151,7 @@ class MemoryThread:
                 return ThreadView(tuple(context.view.messages), (), note)
             query = "" if kept is None else "\n".join(text_pieces(kept))
             context = context.with_recalled((yield from look.recall_steps(context, query)))
-            yield from look.trace.told("convmem.context", context.counts)
+            yield from look.trace.dispatch_event("convmem.context", context.counts)
         return _split_view(context, asked, note)
 
     def _look(self) -> TurnView:
@@ -234,10 +234,10 @@ class MemoryThread:
         """Store the rest of the turn in one write; then compact the thread if that is due."""
         note: _Note = view.note
         trace = note.look.trace
-        with trace.internal():
+        with trace.mark_internal():
             drafts = yield from self._draft_steps(said, note)
             if drafts:
-                known, own = drafts[-1].metadata, trace.own_tokens.counts()
+                known, own = drafts[-1].metadata, trace.own_tokens.to_counts()
                 aux = {**known.aux, OWN_TOKENS: own} if own else known.aux
                 metadata = replace(known, timing=dict(timing), aux=aux)
                 drafts[-1] = replace(drafts[-1], metadata=metadata)
@@ -257,7 +257,7 @@ class MemoryThread:
     def failed_steps(
         self, said: Sequence[BaseMessage], view: ThreadView, reason: Literal["failed", "cancelled"]
     ) -> Steps[None]:
-        """Take back what is stored of the turn: views skip it, the log shows how far it came."""
+        """Retract the turn: views skip it, but the log keeps what was stored."""
         note: _Note = view.note
         try:
             yield from self._retract_steps(said, note, reason)
@@ -310,7 +310,7 @@ class MemoryThread:
     # -- looking back -----------------------------------------------------------------------------
 
     def messages_steps(self) -> Steps[list[BaseMessage]]:
-        """Return copies of all that was said, whatever summaries cover it."""
+        """Return copies of all messages, including those covered by summaries."""
         return [handed_out(entry) for entry in (yield from self._read_said_steps())]
 
     def _read_said_steps(self) -> Steps[list[Entry]]:

@@ -1,8 +1,8 @@
 """`memory.wrap(inner)`: a Runnable that remembers.
 
-The order of a turn is its promise: the user's message is durable before the model is called, the
+A turn guarantees its order: the user's message is durable before the model is called, the
 reply is stored as one message when it is complete, and what a cut stream had brought is stored as
-`interrupted`. A failed write is raised, never logged away.
+`interrupted`. Failed writes are raised, not just logged.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """What a call may carry under `configurable`."""
+        """The keys that a call may set under `configurable`."""
         own = [
             _make_spec("thread_id", str, "The conversation; required, here or as session_id."),
             _make_spec("session_id", str, "Another name of thread_id."),
@@ -227,7 +227,7 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
 
     @property
     def options(self) -> TurnOptions:
-        """What holds for every turn, unless a call sets it."""
+        """Options of every turn unless a call overrides them."""
         return TurnOptions(
             **{field.name: getattr(self, field.name) for field in fields(TurnOptions)}
         )
@@ -257,14 +257,14 @@ class RememberingRunnable(ClosingStreams, RunnableSerializable[Any, Any]):
     def _hold(self, turn: WrappedTurn) -> Iterator[None]:
         """Hold the thread of a turn, and let who closes the memory wait for it."""
         queued = TURN_QUEUE.get_lock(turn.place).hold(self.queue_timeout_s)
-        with queued, turn.memory.active_turns.counted():
+        with queued, turn.memory.active_turns.count():
             yield
 
     @asynccontextmanager
     async def _ahold(self, turn: WrappedTurn) -> AsyncIterator[None]:
         """Hold the thread of a turn without blocking the event loop; see `_hold`."""
         async with TURN_QUEUE.get_lock(turn.place).ahold(self.queue_timeout_s):
-            with turn.memory.active_turns.counted():
+            with turn.memory.active_turns.count():
                 yield
 
     def _stamped(self, config: RunnableConfig | None) -> RunnableConfig:
@@ -342,7 +342,7 @@ class WrappedTurn:
         human = self.incoming.human
         if human is None:
             return
-        with self.trace.internal():
+        with self.trace.mark_internal():
             self.kept = self.memory.drafting.hooked(human)
         if not (is_remembered(human) and is_remembered(self.kept)):
             self.options = replace(self.options, remember=False)
@@ -355,12 +355,12 @@ class WrappedTurn:
     # -- before the model -------------------------------------------------------------------------
 
     def begin(self) -> Steps[Any]:
-        """Store the user's message, then gather what the inner chain is called with.
+        """Store the user's message and return the input of the inner chain.
 
         Raises:
             InvalidMessageError: If the call goes on with a turn that is not open.
         """
-        with self.trace.internal():
+        with self.trace.mark_internal():
             thread = yield from read_live_steps(self.memory.log, self.key)
             if self.incoming.continues:
                 opening = yield from self._continue_steps(thread)
@@ -374,9 +374,9 @@ class WrappedTurn:
             context = yield from view.context_steps(
                 opening.locate, query, thread=thread, note_later=True
             )
-            yield from self.trace.told("convmem.context", context.counts)
+            yield from self.trace.dispatch_event("convmem.context", context.counts)
         self.opening, self.context, self.started_ms = opening, context, now_ms()
-        payload = context.payload(self.incoming.extra)
+        payload = context.build_payload(self.incoming.extra)
         return self.keys.rename(payload) if isinstance(payload, dict) else payload
 
     def _open_steps(self, thread: LiveThread) -> Steps[tuple[LiveThread, Opening]]:
@@ -528,13 +528,13 @@ class WrappedTurn:
     # -- after the model --------------------------------------------------------------------------
 
     def take_chunk(self, reply: ReplyCollector, chunk: Any) -> None:
-        """Take a chunk of the reply, and the time of the first one."""
+        """Add a chunk of the reply; note the time of the first one."""
         reply.add(chunk)
         if self.first_token_ms is None and reply.has_text:
             self.first_token_ms = now_ms()
 
     def finish(self, output: Any, heard: AIMessage | None = None) -> Steps[None]:
-        """Store a whole reply, or one that its provider never finished.
+        """Store a complete reply, or one that its provider never finished.
 
         Args:
             output: What the chain returned.
@@ -549,14 +549,14 @@ class WrappedTurn:
     def complete(self, reply: ReplyCollector, heard: AIMessage | None = None) -> Steps[None]:
         """Store the reply of a stream that came to its end, its provider's last word included."""
         if reply.is_unfinished:
-            yield from self._store_steps(reply.unfinished(self._given), {}, INTERRUPTED)
+            yield from self._store_steps(reply.collect_unfinished(self._given), {}, INTERRUPTED)
         else:
             whole = reply.complete(self._given, heard=heard, output_key=self.keys.output_key)
             yield from self._store_steps(whole.messages, whole.aux)
 
     def cut(self, reply: ReplyCollector) -> Steps[None]:
-        """Store what a stream had brought before it was cut off, marked `interrupted`."""
-        yield from self._store_steps(reply.interrupted(self._given), {}, INTERRUPTED)
+        """Store the part of a stream received before it was cut off, marked `interrupted`."""
+        yield from self._store_steps(reply.collect_interrupted(self._given), {}, INTERRUPTED)
 
     @property
     def _given(self) -> Sequence[BaseMessage]:
@@ -569,8 +569,8 @@ class WrappedTurn:
         context, opening = self.context, self.opening
         if context is None or opening is None or not (messages and self.options.remember):
             return
-        with self.trace.internal():
-            own = self.trace.own_tokens.counts()
+        with self.trace.mark_internal():
+            own = self.trace.own_tokens.to_counts()
             timing = measure_times(self.started_ms, self.first_token_ms)
             drafts = yield from store_reply_steps(
                 self.memory.log,
@@ -597,7 +597,7 @@ class Opening:
     Attributes:
         key: The thread.
         human: What the user says, as the model gets it.
-        kept: What the write hook left of it.
+        kept: The message after the write hook.
         asked: The user's entry; None of a turn that is not stored.
         earlier: Entries of what was said before it and came with the same call.
         loop: Entries that follow it: calls of its earlier rounds, and their results.

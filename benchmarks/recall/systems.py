@@ -161,7 +161,7 @@ class Units:
     def bm25(self, question: str) -> NDArray[np.float64]:
         """Return each piece's BM25 score, with the parameters most systems have."""
         terms = query_terms(question)
-        return self._lexical.scores(terms, k1=1.2, b=0.75).astype(np.float64)
+        return self._lexical.compute_scores(terms, k1=1.2, b=0.75).astype(np.float64)
 
     def hybrid(self, question: str) -> NDArray[np.float64]:
         """Return the sum of both scores in standard deviations, which beats fusing the ranks."""

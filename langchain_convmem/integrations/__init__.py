@@ -1,4 +1,4 @@
-"""What joins this package to others; each part is imported only when asked for.
+"""Integrations with other packages; each module is imported on first use.
 
 `ConversationMemoryMiddleware` needs the extra `agents`; the others need none.
 """

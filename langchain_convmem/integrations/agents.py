@@ -1,6 +1,6 @@
 """Memory for agents made with `langchain.agents.create_agent`.
 
-`ConversationMemoryMiddleware` needs the extra `agents`; `search_dialog_tool` needs nothing more.
+`ConversationMemoryMiddleware` requires the extra `agents`.
 """
 
 from __future__ import annotations
@@ -76,29 +76,29 @@ _StoreResult: TypeAlias = "Callable[[ToolMessage, AgentHook], Steps[ToolMessage]
 
 
 class RememberedState(AgentState[Any]):
-    """The agent's state, and which turn of the log is under way; callers see nothing of that."""
+    """The agent's state plus the current turn of the log, which callers do not see."""
 
     convmem_turn: NotRequired[Annotated[TurnNote, PrivateStateAttr]]
 
 
 class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
-    """Gives an agent a memory, without touching what its state says.
+    """Gives an agent a memory without changing its state.
 
     The model sees the thread as the log has it, valid for its provider, then the turn under way as
     the run has it; lines recalled from elsewhere stand in the user's message, fenced and marked as
-    data. What the user says is stored before the model is called, what the model and the tools
+    data. The user's message is stored before the model is called; what the model and the tools
     say as it comes, all of a turn under one `turn_id`. Of a stream that breaks or is cancelled, the
     words that came are stored, marked `interrupted`; a later attempt takes their place. What
-    another middleware makes of a stored message replaces it. A write that fails is raised.
+    another middleware changes in a stored message replaces it. Failed writes are raised.
 
     Call the agent with `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id`
     is required. The context may name the user instead (`user_id`). A call may set options for
     itself, by the same names: `"memory": {"recall": False}`, also under `configurable`; only
     `remember` is none of an agent, whose state would hold what the log lacks. Without a
-    checkpointer, pass what is new only.
+    checkpointer, pass only new messages.
 
-    Put it last in the list, so that it sees the model that is really called. Thread-safe; one
-    object serves any number of threads.
+    Put it last in the list, so that it sees the model that is actually called. Thread-safe; one
+    instance can serve any number of threads.
     """
 
     state_schema = RememberedState
@@ -119,13 +119,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         """Give agents this memory.
 
         Args:
-            memory: Stays the caller's to close.
+            memory: The memory to use; the caller closes it.
             recall: Whether to recall lines of earlier conversations.
             recall_tokens: Budget of the recalled text (characters / 4).
-            recall_k: Recall exactly so many blocks instead.
+            recall_k: Number of blocks to recall instead.
             history_tokens: Budget of what was said before the turn; None is all of it. The oldest
                 exchanges are left out whole; the turn under way does not count.
-            context_tokens: One budget for all that the model gets; see `ConversationMemory.wrap`.
+            context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
             reserved_tokens: Of these, so many are left for the agent's own prompt and its tools.
             profile: Whose rules the messages keep; None goes by the model of each call.
             keep_state: `all` leaves the agent's messages as they are. `turn` takes those of
@@ -133,7 +133,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
                 checkpoints stop growing, and the agent returns the messages of its turn only.
 
         Raises:
-            ConfigError: If `keep_state` is neither, or an option makes no sense.
+            ConfigError: If `keep_state` is neither, or an option is invalid.
         """
         super().__init__()
         if keep_state not in ("all", "turn"):
@@ -156,13 +156,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     # -- A turn begins and ends -----------------------------------------------------------------
 
     def before_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store what the user says, and what else the log does not have yet."""
+        """Store the user's message and anything else missing from the log."""
         return run(self._run_steps(partial(self._begin, state), runtime))
 
     async def abefore_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Store what the user says; see `before_agent`."""
+        """Store the user's message; see `before_agent`."""
         return await arun(self._run_steps(partial(self._begin, state), runtime))
 
     def _begin(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
@@ -186,13 +186,13 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         return update
 
     def after_agent(self, state: RememberedState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Store what other middleware said last, and take out what was answered again."""
+        """Store the last changes by other middleware and retract answers that were replaced."""
         return run(self._run_steps(partial(self._end, state), runtime))
 
     async def aafter_agent(
         self, state: RememberedState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Store what other middleware said last; see `after_agent`."""
+        """Store the last changes by other middleware; see `after_agent`."""
         return await arun(self._run_steps(partial(self._end, state), runtime))
 
     def _end(self, state: RememberedState, hook: AgentHook) -> Steps[dict[str, Any] | None]:
@@ -211,7 +211,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
-        """Show the model the thread, and store what it says."""
+        """Call the model with the thread and store its reply."""
         asked = run(self._run_steps(partial(self._prepare, request), request.runtime))
         with collect_replies() as heard:
             try:
@@ -228,7 +228,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Show the model the thread, and store what it says; see `wrap_model_call`."""
+        """Call the model with the thread and store its reply; see `wrap_model_call`."""
         asked = await arun(self._run_steps(partial(self._prepare, request), request.runtime))
         with collect_replies() as heard:
             try:
@@ -256,8 +256,8 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         ids = {message.id for message in held}
         aside = find_aside([one for one in shown if one.id in ids], note, sync.context)
         context = yield from _read_context(view, loop, held, shown, aside)
-        loop.own_tokens = trace.own_tokens.counts()
-        yield from trace.told("convmem.context", context.counts)
+        loop.own_tokens = trace.own_tokens.to_counts()
+        yield from trace.dispatch_event("convmem.context", context.counts)
         return AgentCall(_show(request, context.given), loop, now_ms())
 
     # -- Tools ----------------------------------------------------------------------------------
@@ -265,9 +265,9 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolResult]
     ) -> _ToolResult:
-        """Store what a tool returns, whatever becomes of those that run beside it.
+        """Store a tool's result, even if tools that run in parallel fail.
 
-        Tools may return lists of messages and commands, too, whatever LangChain's types say.
+        Tools may also return lists of messages and commands, despite LangChain's types.
         """
         keep = run(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, handler(request), keep)
@@ -279,7 +279,7 @@ class ConversationMemoryMiddleware(AgentMiddleware[RememberedState, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[_ToolResult]],
     ) -> _ToolResult:
-        """Store what a tool returns; see `wrap_tool_call`."""
+        """Store a tool's result; see `wrap_tool_call`."""
         keep = await arun(self._run_steps(partial(_store_call, request), request.runtime))
         storing = partial(_store_results, await handler(request), keep)
         kept: _ToolResult = await carried_through(arun(self._run_steps(storing, request.runtime)))
@@ -356,12 +356,12 @@ def _store_answer(
         return response
     timing = measure_times(asked.started_ms, heard.first_token_ms)
     held = asked.request.state["messages"]
-    said = yield from hook.sync.reply(asked.turn, response.result, held, timing)
+    said = yield from hook.sync.store_reply(asked.turn, response.result, held, timing)
     return replace(response, result=said)
 
 
 def _store_broken(asked: AgentCall, heard: HeardReplies, hook: AgentHook) -> Steps[None]:
-    said = heard.broken()
+    said = heard.collect_broken()
     if asked.turn is not None and said:
         timing = measure_times(asked.started_ms, heard.first_token_ms)
         held = asked.request.state["messages"]
@@ -442,14 +442,14 @@ def _read_context(
     shown: Sequence[BaseMessage],
     aside: CallContext,
 ) -> Steps[ModelContext]:
-    """Return the thread up to the turn, and the turn, with recalled lines in its question.
+    """Build the model's messages: the thread, the turn, and recalled lines in the question.
 
     Args:
         view: How the turn looks at its thread and at others.
         loop: The turn.
         state: The messages of the state.
         shown: What the call would show; other middleware may have changed it.
-        aside: What of it only this call shows.
+        aside: The part of it that only this call shows.
     """
     own = {message.id for message in loop.messages}
     earlier = {message.id for message in state} - own

@@ -1,6 +1,6 @@
 """A memory in LangGraph: the nodes `recall`, `model`, `record` and `summarize`, and a graph.
 
-Needs the extra `langgraph`. The log keeps what was said; a checkpointer keeps where a graph stands.
+Requires the extra `langgraph`. The log keeps messages; a checkpointer keeps graph state.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ if TYPE_CHECKING:
 
 
 class MemoryState(TypedDict, total=False):
-    """Ids and plain values: what a checkpointer keeps of a turn when the log keeps the words.
+    """Ids and plain values that a checkpointer keeps of a turn; the log keeps the text.
 
-    A pydantic model or a dataclass with these fields does as well; all of them need a default.
+    A pydantic model or dataclass with these fields works too; each field needs a default.
 
     Attributes:
-        input: What the user says now: text, content blocks or a `HumanMessage`. `recall` takes it
-            out of the state once it is in the log, and `record` where nothing of it is stored.
-        turn_id: The turn that is answered, or was last.
-        recalled_ids: Which lines the model is reminded of: entry ids, `id#2` for a further line.
+        input: The user's new message: text, content blocks or a `HumanMessage`. `recall` removes it
+            from the state once it is stored; `record` does so if it is not stored at all.
+        turn_id: The current turn, or the last one.
+        recalled_ids: The recalled lines: entry ids, with `id#2` for an entry's second line.
         reply: What the model said, as JSON text, on its way into the log, and whether it is to go
             there; empty afterwards.
         answer: The text of the latest reply.
@@ -114,7 +114,7 @@ def memory_graph(
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     name: str = "memory",
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Return a graph of the nodes `recall`, `model` and `record`, and `summarize` if there is need.
+    """Return a graph of the nodes `recall`, `model`, `record` and, if needed, `summarize`.
 
     It runs by itself, or as a node of another graph whose state has the same keys. Call it with
     `config={"configurable": {"thread_id": ..., "user_id": ...}}`; `thread_id` is required. A call
@@ -122,25 +122,25 @@ def memory_graph(
     `configurable`.
 
     Args:
-        memory: Whose log and recall; stays the caller's to close.
+        memory: The memory to use; the caller closes it.
         model: What `ConversationMemory.wrap` takes: a chat model, a chain or an agent.
         state_schema: A TypedDict, pydantic model or dataclass. With a key `messages` (such as
             LangGraph's `MessagesState`) the state keeps the messages, and the log follows it; with
             the keys of `MemoryState` it holds ids and plain values.
         recall: Whether to recall lines of earlier conversations.
         recall_tokens: Budget of the recalled text (characters / 4).
-        recall_k: Recall exactly so many blocks instead.
-        history_tokens: Budget of what was said in the thread before; None is all of it.
-        context_tokens: One budget for all that the model gets; see `ConversationMemory.wrap`.
-        reserved_tokens: Of these, so many are left for what stands outside the messages.
-        remember: Whether turns are stored.
-        profile: Whose rules the messages keep; None goes by the model.
+        recall_k: Number of blocks to recall instead.
+        history_tokens: Budget for earlier messages of the thread; None is unlimited.
+        context_tokens: One budget for everything the model gets; see `ConversationMemory.wrap`.
+        reserved_tokens: Tokens of it reserved for what is outside the messages.
+        remember: Whether to store turns.
+        profile: Provider rules for the messages; None derives them from the model.
         follow_edits: See `recall_node`.
-        checkpointer: LangGraph's; None takes that of the graph around it, if there is one.
+        checkpointer: LangGraph's; None uses the parent graph's, if any.
         name: The graph's name in traces.
 
     Raises:
-        ConfigError: If an option makes no sense.
+        ConfigError: If an option is invalid.
         MissingExtraError: If langgraph is not installed.
     """
     options: TurnSettings = {
@@ -191,22 +191,22 @@ def recall_node(
     follow_edits: bool = True,
     **options: Unpack[TurnSettings],
 ) -> Runnable[Any, Update]:
-    """Return the node that stores what the user says, and looks for lines that fit it.
+    """Return the node that stores the user's message and recalls related lines.
 
     It comes before the model. It writes `turn_id` and `recalled_ids` to the state, where the state
     has such keys, and takes `input` out of it. Where the graph was told to begin from an earlier
     checkpoint, the thread goes back with it.
 
     Args:
-        memory: Whose log and recall; stays the caller's to close.
-        messages_key: Where a state keeps its messages, if it does.
-        follow_edits: Whether a message that was taken out of the state goes out of the thread's
-            views too. Turn it off where old messages are removed to keep the state small.
+        memory: The memory to use; the caller closes it.
+        messages_key: The state key that holds messages, if any.
+        follow_edits: Whether a message removed from the state is also removed from the thread's
+            views. Turn it off if old messages are removed only to keep the state small.
         **options: `recall`, `recall_tokens` and the others of `TurnOptions`; the same as those of
             the model's node.
 
     Raises:
-        ConfigError: If an option is unknown or makes no sense.
+        ConfigError: If an option is unknown or invalid.
         MissingExtraError: If langgraph is not installed.
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key, follow_edits=follow_edits)
@@ -226,10 +226,10 @@ def record_node(
     brings the reply as the node `model` left it, or under `answer`: text, a message or messages.
 
     Args:
-        memory: Whose log; stays the caller's to close.
-        messages_key: Where a state keeps its messages, if it does.
+        memory: The memory to use; the caller closes it.
+        messages_key: The state key that holds messages, if any.
         follow_edits: See `recall_node`.
-        remember: Whether turns are stored.
+        remember: Whether to store turns.
 
     Raises:
         MissingExtraError: If langgraph is not installed.
@@ -240,14 +240,14 @@ def record_node(
 
 
 def summarize_node(memory: ConversationMemory) -> Runnable[Any, Update]:
-    """Return the node that compacts the thread when that is due.
+    """Return the node that compacts the thread when due.
 
     It comes after `record`. It works by the memory's options: in the node, in the background, or by
-    telling whoever does it; a memory without a summarizer does nothing. What it covers leaves the
+    notifying a worker; without a summarizer it does nothing. What a summary covers leaves the
     model's view, not the log, and not the state of a graph that keeps messages.
 
     Args:
-        memory: Whose log and summarizer; stays the caller's to close.
+        memory: The memory to use; the caller closes it.
 
     Raises:
         MissingExtraError: If langgraph is not installed.
@@ -268,17 +268,17 @@ def model_node(
     """Return the node that calls a model with the thread, read from the log, and recalled lines.
 
     Args:
-        memory: Whose log and recall; stays the caller's to close.
+        memory: The memory to use; the caller closes it.
         model: What `ConversationMemory.wrap` takes: a chat model, a chain, an agent or a function.
-        name: Under whose name the replies stand, where several speak in one graph. Replies that
-            bear a name already keep it.
-        profile: Whose rules the messages keep; None goes by the model.
-        messages_key: Where a state keeps its messages, if it does.
+        name: The name of the replies' speaker, if a graph has several models. Replies that
+            already have a name keep it.
+        profile: Provider rules for the messages; None derives them from the model.
+        messages_key: The state key that holds messages, if any.
         **options: `recall`, `history_tokens` and the others of `TurnOptions`; the same as those of
             `recall_node`.
 
     Raises:
-        ConfigError: If an option is unknown or makes no sense.
+        ConfigError: If an option is unknown or invalid.
         MissingExtraError: If langgraph is not installed.
     """
     nodes = _make_nodes(
@@ -301,22 +301,22 @@ def model_messages(
     messages_key: str = "messages",
     **options: Unpack[TurnSettings],
 ) -> list[BaseMessage]:
-    """Return the messages to call a model with, from a node of one's own.
+    """Return the messages for calling a model from a custom node.
 
     They are the thread up to this turn, valid for the provider, with the recalled lines folded
-    into what the user says. What the state has new is stored first.
+    into the user's message. New messages of the state are stored first.
 
     Args:
         memory: Whose log and recall.
         state: The node's state.
         config: The node's config.
-        profile: Whose rules the messages keep.
-        messages_key: Where a state keeps its messages, if it does.
+        profile: Provider rules for the messages.
+        messages_key: The state key that holds messages, if any.
         **options: See `model_node`.
 
     Raises:
         ConfigError: If the config names no thread, the state holds no turn, or an option is
-            unknown or makes no sense.
+            unknown or invalid.
     """
     nodes = _make_nodes(memory, options, messages_key=messages_key)
     reading = partial(nodes.read_context, shape=_describe_profile(profile))
@@ -346,15 +346,15 @@ def _make_nodes(memory: ConversationMemory, options: TurnSettings, **parts: Any)
 
     Args:
         memory: Whose log and recall.
-        options: What holds for every turn.
+        options: Options of every turn.
         **parts: The others of `MemoryNodes`.
 
     Raises:
-        ConfigError: If an option is unknown or makes no sense.
+        ConfigError: If an option is unknown or invalid.
         MissingExtraError: If langgraph is not installed.
     """
     _require_langgraph()
-    chosen = TurnOptions.of(options, where="a node")
+    chosen = TurnOptions.from_settings(options, where="a node")
     memory.turn_memory.check_options(chosen)
     if parts.get("profile") is not None:
         resolved(parts["profile"])
@@ -445,12 +445,12 @@ class MemoryNodes:
 
     Attributes:
         memory: Whose log and recall.
-        options: What holds for every turn, unless a call sets it.
-        messages_key: Where a state keeps its messages, if it does.
-        follow_edits: Whether what leaves the state leaves the views.
-        model: What the node `model` calls; None where that is a node of the application's.
-        profile: Whose rules the messages keep; None goes by the model.
-        speaker: Under whose name the model's replies stand; None leaves them as they are.
+        options: Options of every turn unless a call overrides them.
+        messages_key: The state key that holds messages, if any.
+        follow_edits: Whether removals from the state apply to the views.
+        model: What the node `model` calls; None if the application provides that node.
+        profile: Provider rules for the messages; None derives them from the model.
+        speaker: The speaker name for replies; None leaves them unchanged.
         keeps_lines: Whether the state keeps which lines were recalled; if not, the node `model`
             recalls them itself, and the node `recall` need not.
     """
@@ -478,7 +478,7 @@ class MemoryNodes:
     # -- Recall ---------------------------------------------------------------------------------
 
     def recall(self, run: NodeRun) -> Steps[Update]:
-        """Store what the user says, and look for lines."""
+        """Store the user's message and recall lines."""
         messages = run.messages
         if messages is None:
             return (yield from self._recall_input(run))
@@ -535,7 +535,7 @@ class MemoryNodes:
     # -- Summarize ------------------------------------------------------------------------------
 
     def summarize(self, run: NodeRun) -> Steps[Update]:
-        """Compact the thread if that is due; the state learns nothing of it."""
+        """Compact the thread if due; the state does not change."""
         if run.options.remember:
             yield from self.memory.after_turn_steps(run.node.key)
         return {}
@@ -551,7 +551,7 @@ class MemoryNodes:
         has_messages = run.messages is not None
         return ModelCall(
             context,
-            context.payload(),
+            context.build_payload(),
             {message.id for message in run.messages or ()} if has_messages else None,
             self.messages_key,
             has_messages or CarriedReply.is_kept_in(run.read("reply")),
@@ -560,7 +560,7 @@ class MemoryNodes:
         )
 
     def read_context(self, run: NodeRun, *, shape: ChainShape) -> Steps[ModelContext]:
-        """Store what is new, and return what there is to answer from."""
+        """Store what is new and return the context to answer from."""
         if run.messages is not None:
             note, synced = yield from self._catch_up(run, run.messages)
             messages = synced.apply_edits(run.messages, run.messages)
@@ -574,7 +574,7 @@ class MemoryNodes:
         context = yield from self._gather_context(
             run, turn, shape=shape, only=run.read("recalled_ids")
         )
-        yield from run.trace.told("convmem.context", context.counts)
+        yield from run.trace.dispatch_event("convmem.context", context.counts)
         return context
 
     def store_tool_calls(self, run: NodeRun, *, update: Update) -> Steps[None]:
@@ -584,15 +584,15 @@ class MemoryNodes:
             yield from self.store_reply(run, update=update)
 
     def store_reply(self, run: NodeRun, *, update: Update) -> Steps[None]:
-        """Store a reply that the state does not have yet."""
+        """Store a reply that is not yet in the state."""
         if run.messages is None:
             yield from self._store_carried(run, update)
         else:
             yield from self._catch_up(run, [*run.messages, *update[self.messages_key]])
 
     def store_broken(self, run: NodeRun, *, asked: ModelCall, heard: HeardReplies) -> Steps[None]:
-        """Store the words of a reply that broke off."""
-        said, timing = heard.broken(), measure_times(asked.started_ms, heard.first_token_ms)
+        """Store the text of an interrupted reply."""
+        said, timing = heard.collect_broken(), measure_times(asked.started_ms, heard.first_token_ms)
         if not (said and asked.is_kept and run.options.remember):
             return
         if run.messages is None:
@@ -667,12 +667,12 @@ class MemoryNodes:
 
 @dataclass(frozen=True)
 class NodeRun:
-    """One execution of a node.
+    """One run of a node.
 
     Attributes:
         state: The state that it got.
         messages_key: Where it keeps its messages, if it does.
-        node: Where in the run of the graph it is, and in which thread.
+        node: Its place in the graph's run, and its thread.
         options: What holds for the turn.
         trace: Its callbacks.
     """
@@ -692,7 +692,7 @@ class NodeRun:
         """The messages of the state, each with an id; None if it keeps none.
 
         Raises:
-            ConfigError: If what is there is no list of messages, or a message has no id.
+            ConfigError: If the value is not a list of messages, or a message has no id.
         """
         return _read_messages(self.state, self.messages_key, self.node)
 
@@ -726,16 +726,16 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A call of the model in the making.
+    """A model call being prepared.
 
     Attributes:
-        context: What there is to answer from.
+        context: The context that the model answers from.
         payload: What the model is called with.
         taken: Ids of the state's messages; None if the state keeps none.
         messages_key: Where the state keeps them.
         is_kept: Whether the turn is stored.
         started_ms: When the call begins.
-        speaker: Under whose name the replies stand that name nobody.
+        speaker: The name for replies that have none.
     """
 
     context: ModelContext
@@ -747,7 +747,7 @@ class ModelCall:
     speaker: str | None = None
 
     def answer(self, output: Any, heard: HeardReplies) -> Update:
-        """Return what the state learns of the model's output, and of what was heard of it."""
+        """Return the state update for the model's output."""
         reply = read_reply(output, self.context.given, heard=heard.message)
         messages = [self._name(message) for message in reply.messages]
         if self.taken is None:
@@ -776,9 +776,9 @@ _ROLE_FIELDS = frozenset({"type", "data"})
 
 
 def _add_note(schema: type[Any]) -> Any:
-    """Return what the nodes of a graph read: its state, and which turn is under way.
+    """Return the input schema of the nodes: the state plus the current turn.
 
-    A state without messages names its turn itself. Callers see nothing of the note.
+    A state without messages names its turn itself. Callers do not see the note.
     """
     keys = get_type_hints(schema, include_extras=True)
     if "messages" not in keys:
@@ -787,7 +787,7 @@ def _add_note(schema: type[Any]) -> Any:
 
 
 def _read_value(state: Any, key: str) -> Any:
-    """Return a value of a state that is a mapping or an object; None if there is none."""
+    """Return a value from a state, either a mapping or an object; None if absent."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
@@ -798,7 +798,7 @@ def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessa
     and the same in every attempt.
 
     Raises:
-        ConfigError: If what is there is no list of messages, or a message has no id.
+        ConfigError: If the value is not a list of messages, or a message has no id.
     """
     found = _read_value(state, key)
     if found is None:
@@ -818,13 +818,13 @@ def _read_messages(state: Any, key: str, context: NodeContext) -> list[BaseMessa
 
 
 def _read_asked(state: Any, context: NodeContext) -> HumanMessage:
-    """Return what the user says in a state without messages, with an id.
+    """Return the user's message from a state without messages, with an id.
 
-    The id is the same in every attempt of this node, so that a retry stores nothing twice.
+    The id is the same in every attempt of the node, so retries store nothing twice.
 
     Raises:
         ConfigError: If the state holds nothing to answer, or several messages.
-        InvalidMessageError: If what it holds is no message, or a blank one.
+        InvalidMessageError: If the input is not a message, or is blank.
     """
     given = _read_value(state, "input") or None
     incoming = read_input(HumanMessage(given) if _is_content(given) else given)
@@ -846,10 +846,10 @@ def _read_asked(state: Any, context: NodeContext) -> HumanMessage:
 
 
 def _check_answerable(messages: Sequence[BaseMessage]) -> None:
-    """Check that somebody says something in a state, other than instructions.
+    """Check that a state holds more than instructions.
 
     Raises:
-        ConfigError: If nobody does.
+        ConfigError: If it holds only system messages, or none.
     """
     if all(role_of(message) == "system" for message in messages):
         found = "system messages alone" if messages else "no messages"
@@ -908,7 +908,7 @@ class CarriedReply:
         """Return the reply as JSON text.
 
         Raises:
-            InvalidMessageError: If a message holds what cannot be stored.
+            InvalidMessageError: If a message cannot be stored.
         """
         fields = {
             "messages": [encode_message(message) for message in self.messages],
@@ -920,10 +920,10 @@ class CarriedReply:
 
     @classmethod
     def read(cls, reply: Any, answer: Any) -> CarriedReply | None:
-        """Return the reply that a state holds: of the node `model`, or of a node of the user's.
+        """Read the reply from a state, written by the node `model` or by a custom node.
 
         Raises:
-            ConfigError: If it is of neither kind.
+            ConfigError: If it has neither form.
         """
         carried = _decode_reply(reply) if reply else None
         if not answer or (carried is not None and carried.messages):
@@ -961,9 +961,9 @@ def _decode_reply(reply: Any) -> CarriedReply:
 def _store_asked(
     memory: TurnMemory, context: NodeContext, asked: HumanMessage, current: str | None
 ) -> Steps[Entry]:
-    """Store what the user says, and go back first where the run was told where to begin.
+    """Store the user's message; rewind first if the run starts from an earlier checkpoint.
 
-    The same text once more, without an id of its own, is the same turn as long as nobody answered.
+    The same text without an id of its own is the same turn until it is answered.
 
     Args:
         memory: Whose log.
@@ -995,7 +995,7 @@ def _store_carried_reply(
 ) -> Steps[None]:
     """Store the reply of a turn, in the place of an earlier one, and report it.
 
-    One that broke off does not take the place of a whole one.
+    An interrupted reply never replaces a complete one.
     """
     log, node, turn_id = memory.log, run.node, run.turn_id
     turn = yield from _read_turn(log, node, turn_id)
@@ -1059,7 +1059,7 @@ class StateTurn:
 
     Attributes:
         key: The thread.
-        known: Ids of the messages of this turn that the log has, be they retracted since.
+        known: Ids of this turn's messages in the log, including retracted ones.
         now: The messages of this turn as the state has them, stored or not; nothing if only the
             log has them.
         aside: What else only this call shows.
@@ -1111,7 +1111,7 @@ _READER = "__convmem_reader"
 
 
 class StreamReader:
-    """Whether somebody still reads, and what is to be done if not. Thread-safe."""
+    """Tracks whether a stream is still read, and what to do if not. Thread-safe."""
 
     def __init__(self) -> None:
         """Begin with somebody who reads, and nothing to do."""
@@ -1121,7 +1121,7 @@ class StreamReader:
 
     @staticmethod
     def find(config: RunnableConfig) -> StreamReader | None:
-        """Return the reader of the run that a node is in; None of one that nobody streams."""
+        """Return the reader of the current run; None if the run is not streamed."""
         reader = config.get("configurable", {}).get(_READER)
         return reader if isinstance(reader, StreamReader) else None
 
@@ -1139,7 +1139,7 @@ class StreamReader:
             self._action = None
 
     def leave(self) -> None:
-        """Note that nobody reads any more."""
+        """Note that the reader has left."""
         with self._lock:
             self._has_left = True
 
@@ -1154,7 +1154,7 @@ class StreamReader:
 def watch_reader(
     graph: CompiledStateGraph[Any, Any, Any, Any], *, last: str
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Make a graph do what its nodes expect of it if the reader of a stream leaves.
+    """Make a graph finish its turn if the reader of a stream leaves.
 
     Args:
         graph: Changed in place, and returned.
@@ -1170,7 +1170,7 @@ def _make_watched_class(last: str) -> type[Any]:
     from langgraph.graph.state import CompiledStateGraph
 
     class WatchedGraph(CompiledStateGraph[Any, Any, Any, Any]):
-        """A graph that sees to the end of a turn whose reader has left."""
+        """A graph that finishes a turn whose reader has left."""
 
         def stream(
             self,

@@ -57,31 +57,31 @@ def search_dialog_tool(
     name: str = "search_dialog",
     description: str = _DESCRIPTION,
 ) -> BaseTool:
-    """Return a tool that searches the dialog lines of the user whom the run is for.
+    """Return a tool that searches the dialog lines of the run's user.
 
     The run's config says whose lines are searched, under `configurable`: all threads of `user_id`,
     or without one the thread `thread_id` alone; a graph's context may name the user instead. What
-    the model says has no part in that. Of the thread that asks, the turn under way is left out,
-    since the model has it before its eyes.
-    The content is what a model reads: verbatim lines, fenced and marked as data. The artifact
+    the model says cannot change that. The current turn of the asking thread is left out,
+    since the model already sees it.
+    The content is for the model: verbatim lines, fenced and marked as data. The artifact
     holds the same as plain values, one map per block of neighbouring lines, best first:
     `similarity`, `relevance`, `thread_id`, and `lines` with `line_id`, `speaker`, `time` (ISO 8601,
     UTC) and `text`. Where the settings keep a relevance buffer, what is found enters that of the
     thread, and the whole buffer is shown, latest find first. Thread-safe.
 
     Args:
-        memory: Stays the caller's to close.
+        memory: The memory to use; the caller closes it.
         user_id: Search the lines of this user, whatever the config says.
         k: Exactly so many blocks; with `max_tokens`, at most so many.
         max_tokens: As many as fit this budget (characters / 4); None is 1,000, unless there is a
             `k`.
         threshold: Leave out lines whose cosine similarity does not surpass this; "auto": find
-            nothing where the question is not related to anything that was said.
-        name: What the model calls the tool.
-        description: What the model is told about it.
+            nothing if the question is unrelated to anything in the log.
+        name: The tool's name.
+        description: The tool's description for the model.
 
     Raises:
-        ConfigError: When it is called and nobody's lines are meant.
+        ConfigError: When called without a user or thread in the config.
     """
     if k is None and max_tokens is None:
         max_tokens = _MAX_TOKENS

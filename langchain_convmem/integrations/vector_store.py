@@ -68,18 +68,18 @@ _EMPTY_STORE = (
 
 
 class VectorStoreRecall(DialogRecall):
-    """Finds dialog lines by the vectors of a store that all users and all servers share.
+    """Finds dialog lines through a vector store that all users and servers share.
 
     The store proposes, filtered by owner inside the store; every word of an answer is read from
     the log, so what a store invents or has not yet deleted is never shown. Before each recall the
-    store follows the log from where it stood.
+    store catches up with the log.
 
-    This process keeps nothing of a user: neither lines nor vectors nor words. The price: only what
-    the store proposes is ranked. Its proposals and the lines around them are then scored as a
+    This process keeps no lines, vectors or terms of a user. In exchange, only what
+    the store proposes is ranked. The proposals and the lines around them are scored as a
     recall in memory scores all lines, so a line that shares words with a question, but lies far
     from it by meaning, is not found unless the store itself searches by words too.
 
-    Thread-safe; recalls of one owner follow the log one after the other. Log and store stay the
+    Thread-safe; recalls of one owner follow the log one at a time. Log and store remain the
     caller's to close.
     """
 
@@ -222,7 +222,7 @@ class VectorStoreRecall(DialogRecall):
     # -- Following the log -------------------------------------------------------------------
 
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Bring the store up to date with the log, which also deletes what the log has forgotten.
+        """Bring the store up to date with the log; also deletes what the log has forgotten.
 
         Args:
             owner: Whose lines; of several owners, one after the other.
@@ -230,11 +230,11 @@ class VectorStoreRecall(DialogRecall):
                 are in all is not known before.
 
         Returns:
-            Nothing to report; what goes wrong is raised.
+            Always empty: problems are raised.
 
         Raises:
             LogError: If the log cannot be read.
-            LineStoreError: If the store or its embedder failed; the next call goes on there.
+            LineStoreError: If the store or its embedder failed; the next call resumes there.
             ConfigError: If the store's vectors were made by another embedder.
         """
         for one in checked_owners(owner):
@@ -266,7 +266,7 @@ class VectorStoreRecall(DialogRecall):
             _log.warning("the vector store still holds what was forgotten: %s", error)
 
     def rebuild(self, owner: Owners, progress: Progress | None = None) -> None:
-        """Write all lines of an owner to the store again, for a store that has lost them.
+        """Write all of an owner's lines to the store again, for a store that lost them.
 
         Args:
             owner: Whose lines; of several owners, one after the other.
@@ -422,7 +422,10 @@ def _rank(
     table = windows.table
     lexical = LexicalIndex()
     lexical.add(
-        [line_terms(table.line_of(number), table.text(number)) for number in range(len(table))]
+        [
+            line_terms(table.find_line(number), table.get_text(number))
+            for number in range(len(table))
+        ]
     )
     # The log has the last word on what is in scope, whatever the store let through.
     allowed = scope.mask(table)
@@ -447,7 +450,7 @@ _NEAR = 32
 
 @dataclass(slots=True)
 class LineWindows:
-    """The lines that were read, as a table like that of a recall in memory.
+    """The lines that were read, in a table like that of an in-memory recall.
 
     Attributes:
         table: Stretches of dialogue. Between two that do not touch stand lines of no meaning, so
@@ -471,7 +474,7 @@ class LineWindows:
                     self.scores[number] = score
 
     def separate(self, last: DialogLine, reach: int) -> None:
-        """Keep what follows apart from `last`, farther than `reach` lines."""
+        """Separate what follows from `last` by more than `reach` lines."""
         for _ in range(reach + 1):
             self.gaps += self.table.add(replace(last, text="-", entry_id=""))
 
@@ -509,7 +512,7 @@ class WindowLoader:
         return one.segment in range(row.counts[one.part])
 
     def expect_lines(self) -> Steps[bool]:
-        """Return whether the store should find anything, by what was noted last."""
+        """Return whether the store should find anything, according to the ledger."""
         head = yield from self._read_head()
         rows = yield from self._read_chunk(len(head.firsts) - 1)
         return any(self._is_allowed(row) for row in rows)
@@ -621,7 +624,7 @@ def _select_said(thread_id: str, rows: Iterable[LedgerRow]) -> list[LedgerRow]:
 
 
 class ProposedVectors(SegmentVectors):
-    """Similarities that a store has computed, in the place of vectors.
+    """Similarities computed by the store, used instead of vectors.
 
     Lines that the store did not propose are at most as similar as the least similar that it did,
     and count as that.

@@ -1,7 +1,7 @@
 """Keeps what a vector store holds of one owner equal to the log.
 
 The order of the writes makes every step repeatable: first the ledger notes what will be written,
-then the store is changed, then the cursor moves on. Whatever stops in between is done again.
+then the store is changed, then the cursor advances. An interrupted step is repeated.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Synchronizer:
         Raises:
             LogError: If the log cannot be read.
             LineStoreError: If the store or its embedder failed, or another server is writing this
-                owner's lines; the next call goes on there.
+                owner's lines; the next call resumes there.
             ConfigError: If the store's vectors were made by another embedder.
         """
         try:
@@ -115,7 +115,7 @@ class Synchronizer:
             yield from self._ledger.commit(replace(head, holder="", until_ms=0))
 
     def start_over(self) -> Steps[None]:
-        """Take the store for empty, once what the log has forgotten is deleted from it."""
+        """Treat the store as empty after deleting what the log has forgotten."""
         yield from self.catch_up()
         old = yield from self._check_head()
         new = replace(old, cursor=0, firsts=(), epoch=new_ulid())
@@ -310,10 +310,10 @@ class LedgerHead:
         cursor: Up to where the log was read.
         generation: Of the log then; None before the first time.
         fingerprint: Of the embedder and the cut that the store's vectors were made with.
-        epoch: Names the chunks; another one whenever everything was compared anew.
+        epoch: Names the chunks; changes whenever everything is compared again.
         firsts: The first position of each chunk, ascending.
-        holder: Who writes to the store; empty if nobody does.
-        until_ms: When others may take over from a holder who is not heard of any more.
+        holder: The current writer; empty if there is none.
+        until_ms: When others may take over from an unresponsive holder.
         version: Of the document; None if there is none.
     """
 
@@ -344,7 +344,7 @@ class LedgerHead:
 
 
 class StoreLedger:
-    """The notes about one owner in one store. Stateless: everything is read when asked for."""
+    """The ledger of one owner in one store. Stateless: everything is read on demand."""
 
     def __init__(self, state: ThreadState, owner: Owner, name: str) -> None:
         """Name the ledger of `owner` for the store called `name`; nothing is read yet."""
@@ -363,7 +363,7 @@ class StoreLedger:
         return LedgerHead(**fields, version=found.version)
 
     def commit(self, head: LedgerHead) -> Steps[LedgerHead | None]:
-        """Write a head over the version it was read as; None if another process was faster."""
+        """Write a head if its version is unchanged; None if another process was faster."""
         written = yield step(
             self._state, "set_state", self._key, _HEAD, head.to_json(), expected=head.version
         )
@@ -490,12 +490,12 @@ _CONTROL = -1
 
 
 def escape_text(text: str) -> str:
-    """Return an id as every store can keep it: escaped where it would have to be in JSON."""
+    """Return an id that every store accepts, with JSON escapes where needed."""
     return json.dumps(encodable(text), ensure_ascii=False)[1:-1]
 
 
 def label_owner(owner: Owner) -> str:
-    """Return the name of an owner; no two share one."""
+    """Return a unique name of an owner."""
     if owner.user_id is None:
         return f"thread:{escape_text(owner.thread_id or '')}"
     return f"user:{escape_text(owner.user_id)}"
@@ -509,7 +509,7 @@ class LedgerRow:
         position: Of the entry, unique with its owner.
         entry_id: Of the entry.
         thread_id: Its thread.
-        counts: Segments of each of its lines; empty for what nobody said, [-1] for a control.
+        counts: Number of segments per line; empty without lines, [-1] for a control entry.
         is_live: Whether it may be recalled. Entries that were retracted stay noted.
     """
 
@@ -645,7 +645,7 @@ class Proposal(NamedTuple):
 
 
 class StoreBorder:
-    """Writes to a vector store and searches it; as thread-safe as the store."""
+    """Writes to and searches a vector store; as thread-safe as the store."""
 
     def __init__(self, store: VectorStore, dialect: StoreDialect) -> None:
         """Use a store; nothing is sent yet."""
@@ -660,7 +660,7 @@ class StoreBorder:
             yield from self._call("lines could not be stored", "add_documents", batch, ids=ids)
 
     def delete(self, ids: Sequence[str]) -> Steps[None]:
-        """Delete documents; those that are not there are skipped."""
+        """Delete documents; missing ones are skipped."""
         for start in range(0, len(ids), _BATCH):
             batch = list(ids[start : start + _BATCH])
             yield from self._call("lines could not be deleted", "delete", batch)
@@ -745,7 +745,7 @@ def _filter_plainly(conditions: Conditions) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class StoreDialect:
-    """What differs between vector stores behind one interface.
+    """What differs between vector stores, behind one interface.
 
     Attributes:
         filtered: From what the metadata of documents must be, `{name: value}` or with operators
@@ -774,7 +774,7 @@ class StoreDialect:
 
 
 def find_dialect(store: VectorStore) -> StoreDialect:
-    """Return the dialect of a store: of one that is known, else the plain one.
+    """Return the dialect of a known store, else the default one.
 
     Known are LangChain's `InMemoryVectorStore`, `QdrantVectorStore` and `PGVector`.
     """

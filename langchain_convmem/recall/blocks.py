@@ -114,7 +114,7 @@ def render(
     is left out. With `now_ms` the header also gives the age of the first line.
     Where a chosen segment is among the `older` ones, it says that too.
     """
-    first = table.line(next(iter(group.lines)))
+    first = table.get_line(next(iter(group.lines)))
     is_older = _is_older(group.lines, older)
     lines = [_line(number, chosen, table, group.passages) for number, chosen in group.lines.items()]
     return "\n".join([_header(first.time_ms, now_ms, is_older=is_older), *lines])
@@ -127,7 +127,7 @@ def _is_older(lines: Mapping[int, set[int]], older: Collection[int]) -> bool:
 def _line(
     number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> str:
-    line = table.line(number)
+    line = table.get_line(number)
     iswhole = len(chosen) == len(table.segments_of(number)) and passages.keys().isdisjoint(chosen)
     return f"{line.speaker}: {line.text if iswhole else _pieces(number, chosen, table, passages)}"
 
@@ -159,7 +159,7 @@ def _distance(days: int) -> str:
 def _pieces(
     line_number: int, chosen: set[int], table: SegmentTable, passages: Mapping[int, Passage]
 ) -> str:
-    return _cut(table.line(line_number).text, tuple(_stretches(chosen, table, passages)))
+    return _cut(table.get_line(line_number).text, tuple(_stretches(chosen, table, passages)))
 
 
 @lru_cache(maxsize=256)
@@ -183,7 +183,7 @@ def _stretches(
     """Return what is shown of a line, those that touch as one."""
     stretches: list[tuple[int, int]] = []
     for number in sorted(chosen):
-        first, last = table.span(number)
+        first, last = table.get_span(number)
         for start, end in passages.get(number, ((0, last - first),)):
             if stretches and stretches[-1][1] == first + start:
                 stretches[-1] = (stretches[-1][0], first + end)
@@ -290,7 +290,7 @@ def _measured(ranked: Iterable[int], table: SegmentTable) -> Iterator[tuple[int,
     """
     left = iter(ranked)
     while some := list(islice(left, _MISSES)):
-        yield from zip(some, table.line_numbers(some), table.lengths(some), strict=True)
+        yield from zip(some, table.line_numbers(some), table.measure_lengths(some), strict=True)
 
 
 class _Filler:
@@ -337,7 +337,7 @@ class _Filler:
         table, passages, ground = self._table, group.passages, self._ground
         chars = 0
         for number, chosen in group.lines.items():
-            line = table.line(number)
+            line = table.get_line(number)
             if not chars:
                 is_older = _is_older(group.lines, ground.older)
                 chars = len(_header(line.time_ms, ground.now_ms, is_older=is_older))
@@ -483,7 +483,7 @@ def hits_of(
     """Return the ranked segments that the threshold lets pass."""
     if query.threshold == "auto":
         kept, loose = related(query.text, ranking, table, lexical, allowed, before=query.before)
-        hits = ranking.having(kept)
+        hits = ranking.select_where(kept)
         hits.loose = loose
         return hits
     return ranking if query.threshold is None else ranking.above(query.threshold)
@@ -561,7 +561,7 @@ def _judge(
     evidence = ranking.columns.evidence[ranking.columns.numbers.searchsorted(hits)]
     best = float(evidence.max())
     near = hits[evidence >= best - (1 - _NEAR_BEST) * abs(best)].tolist()
-    asks, ignorant = lexical.marked("asks"), lexical.marked("ignorant")
+    asks, ignorant = lexical.select_marked("asks"), lexical.select_marked("ignorant")
     saying = [number for number in near if not (asks[number] or ignorant[number])]
     if is_courtesy(query.text):
         return "related"
@@ -578,7 +578,7 @@ def _passages(hits: Ranking, table: SegmentTable) -> Callable[[int], Passage | N
     def find_passage(number: int) -> Passage | None:
         if not (by_user.item(number) and hits.is_loose(number)):
             return None
-        text = table.text(number)
+        text = table.get_text(number)
         # What is shown whole need not be read.
         return _stated(text) if len(text) > _SHORT else None
 
@@ -640,7 +640,7 @@ def _block(group: Group, matches: Sequence[LineMatch], ground: Ground) -> Recall
     """Return a group with its text and those of the hits that stand in it, best first."""
     table = ground.table
     return RecalledBlock(
-        lines=tuple([table.line(number) for number in group.lines]),
+        lines=tuple([table.get_line(number) for number in group.lines]),
         text=render(group, table, ground.now_ms, ground.older),
         matches=tuple(matches),
         relevance=matches[0].relevance,
@@ -659,7 +659,7 @@ def _write_matches(
     term_of: dict[str, str] = {}
     if query.settings.lexical_weight:
         terms = query_terms(query.search_text, lexical, stop_words=query.settings.stop_words)
-        term_of = {terms[term]: term for term in lexical.having(terms)}
+        term_of = {terms[term]: term for term in lexical.find_documents(terms)}
     spans: list[Span] = []
     if query.now_ms is not None and query.settings.date_bonus:
         spans = find_spans(query.text, query.before, query.now_ms)
@@ -678,10 +678,10 @@ def _write_matches(
         )
     )
     words = list(term_of)
-    places = lexical.shared(list(term_of.values()), list(numbers))
+    places = lexical.find_shared(list(term_of.values()), list(numbers))
     found: dict[int, LineMatch] = {}
     for row, number in enumerate(numbers):
-        line = table.line_of(number)
+        line = table.find_line(number)
         reasons = ["meaning"] if meaning[row] >= _TELLING else []
         if places[row]:
             reasons.append(f"words: {', '.join([words[place] for place in places[row]])}")

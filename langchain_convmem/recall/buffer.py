@@ -136,7 +136,7 @@ def _reference(group: Group, block: RecalledBlock, table: SegmentTable) -> Buffe
     hits = {_name(match.line): (match.relevance, match.similarity) for match in block.matches}
     lines: list[BufferedLine] = []
     for number, segments in group.lines.items():
-        line, first = table.line(number), table.segments_of(number).start
+        line, first = table.get_line(number), table.segments_of(number).start
         shown = tuple(sorted(segment - first for segment in segments))
         lines.append(BufferedLine(line.entry_id, line.part, shown, hits.get(_name(line))))
     return tuple(lines)
@@ -155,7 +155,7 @@ def living(blocks: Sequence[BufferedBlock], table: SegmentTable) -> list[Buffere
 
 def _number(line: BufferedLine, table: SegmentTable) -> int | None:
     for number in table.lines_of_entry(line.entry_id):
-        if table.line(number).part == line.part:
+        if table.get_line(number).part == line.part:
             # Cut otherwise by another version, its segments would be other text.
             return number if max(line.segments) < len(table.segments_of(number)) else None
     return None
@@ -270,12 +270,12 @@ def _block(
 ) -> RecalledBlock:
     table = ground.table
     matches = [
-        why.get(_name(table.line(number))) or LineMatch(table.line(number), *hit)
+        why.get(_name(table.get_line(number))) or LineMatch(table.get_line(number), *hit)
         for number, hit in piece.hits.items()
     ]
     matches.sort(key=lambda match: -match.relevance)
     return RecalledBlock(
-        lines=tuple(map(table.line, piece.lines)),
+        lines=tuple(map(table.get_line, piece.lines)),
         text=_text(piece, ground),
         matches=tuple(matches),
         relevance=matches[0].relevance,

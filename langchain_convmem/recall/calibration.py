@@ -174,14 +174,14 @@ class _RankedRows(NamedTuple):
         count, best = len(evidence), float(evidence.max())
         two_sided = len(table.roles) > 1 and count > _FEW
         by_user = table.of_role("user")[numbers] if two_sided else np.ones_like(said)
-        stated = said & by_user & lexical.marked("states")[numbers] if two_sided else said
+        stated = said & by_user & lexical.select_marked("states")[numbers] if two_sided else said
         return cls(
             evidence,
             ranking.of_rows(ranking.columns.relevance),
             said,
             ~by_user,
             stated,
-            ~lexical.marked("courtesy")[numbers],
+            ~lexical.select_marked("courtesy")[numbers],
             two_sided,
             few=count <= _FEW,
             scale=scale_evidence(count),
@@ -337,7 +337,7 @@ def _asked(
 ) -> list[_Word]:
     """Return the telling words of a question; like the index's own lists, not to be kept."""
     words = _telling(query_terms(query, lexical), tuple(table.speakers))
-    lines_of = lexical.having(words)
+    lines_of = lexical.find_documents(words)
     count = int(np.count_nonzero(allowed))
     scope = None if count == len(allowed) else allowed
     # The stems of a word in several languages are one word.
@@ -386,7 +386,7 @@ def _holds_around(
     Of a few segments this takes less time than a column of all of them.
     """
     near = [one for one in (number, *table.find_adjacent(number)) if one >= 0]
-    excess = max(sum(map(lexical.length, near)) / _SHORT_STRETCH, 1.0)
+    excess = max(sum(map(lexical.count_terms, near)) / _SHORT_STRETCH, 1.0)
     missing = wanted * (1.0 + _LENGTH_WEIGHT * math.log(excess))
     for word in asked:
         if any(_holds(word.numbers, one) for one in near):
@@ -415,7 +415,7 @@ def _coverage(
         lexical: How long they are.
         allowed: Which of them count.
     """
-    links = table.links()
+    links = table.get_links()
     held, total = np.zeros(len(table)), 0.0
     for first in range(0, len(asked), _AT_ONCE):
         words = asked[first : first + _AT_ONCE]

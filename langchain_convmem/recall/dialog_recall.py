@@ -31,7 +31,7 @@ QueryHook: TypeAlias = Callable[[str], str]
 
 
 class DialogRecall(ABC):
-    """Finds verbatim dialog lines; a memory, a retriever and a wrapped chain take any of this kind.
+    """Finds verbatim dialog lines; accepted by memories, retrievers and wrapped chains.
 
     Thread-safe. The caller closes the log and the embedder.
     """
@@ -76,7 +76,7 @@ class DialogRecall(ABC):
         return run(self.recall_steps(owner, query, **options))
 
     async def arecall(self, owner: Owners, query: str, **options: Unpack[RecallOptions]) -> Recall:
-        """Recall as `recall` does, without blocking the event loop."""
+        """Recall without blocking the event loop; see `recall`."""
         return await arun(self.recall_steps(owner, query, **options))
 
     def recall_steps(
@@ -119,13 +119,13 @@ class DialogRecall(ABC):
 
     @abstractmethod
     def silent_steps(self, query: RecallQuery) -> Steps[Recall]:
-        """Return the steps that answer a query with its buffer alone, as if nothing was asked."""
+        """Return the steps that answer a query with its buffer alone, as without a question."""
 
     # -- indexes -----------------------------------------------------------------------------
 
     @abstractmethod
     def refresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead what the log has new, so that the next recall need not.
+        """Index new lines now, so that the next recall does not have to.
 
         Args:
             owner: Whose lines; several owners who are searched together may share one index.
@@ -140,29 +140,29 @@ class DialogRecall(ABC):
 
     @abstractmethod
     async def arefresh(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index ahead, without blocking the event loop; `progress` may be called in a worker."""
+        """Index ahead without blocking the event loop; `progress` may be called in a worker."""
 
     @abstractmethod
     def reindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew what another embedder has embedded; where there is nothing such, `refresh`."""
+        """Re-embed what another embedder has embedded; otherwise `refresh`."""
 
     @abstractmethod
     async def areindex(self, owner: Owners, progress: Progress | None = None) -> tuple[str, ...]:
-        """Index anew, without blocking the event loop; `progress` may be called in a worker."""
+        """Re-embed without blocking the event loop; `progress` may be called in a worker."""
 
     def embedder_of(self, owner: Owners) -> EmbedderUse:  # noqa: ARG002 - of other kinds each may
         """Return what embeds the lines of an owner, and how many wait for it."""
         return EmbedderUse(self.embeddings)
 
     def embed_behind(self, owner: Owner) -> None:  # noqa: B027 - most kinds have nothing to do
-        """Have what was just stored of an owner embedded soon; does nothing where none waits."""
+        """Embed an owner's new lines soon; does nothing if none are pending."""
 
     def close(self) -> None:  # noqa: B027 - as above
         """End the work in the background; another recall may start it again. Idempotent."""
 
     @abstractmethod
     def forgotten_steps(self, owner: Owner) -> Steps[None]:
-        """Return the steps that drop what the log has forgotten of an owner; they raise nothing."""
+        """Return the steps that drop what the log has forgotten of an owner; never raises."""
 
 
 class EmbedderUse(NamedTuple):

@@ -109,7 +109,7 @@ class EmbedderChoice:
             return MiniLMEmbeddings()
         return EmbeddedEmbeddings()
 
-    def of(self, owners: tuple[Owner, ...]) -> Chosen:
+    def choose(self, owners: tuple[Owner, ...]) -> Chosen:
         """Return the embedder for an index over these owners.
 
         The sentence encoder only where it is what each of them has, or would get.

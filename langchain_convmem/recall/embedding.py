@@ -59,7 +59,7 @@ class _StaticModel:
         self._ids_of_word = lru_cache(maxsize=_WORDS)(self._encoded)
         self.dim = int(table.shape[1])
 
-    def vector(self, text: str) -> NDArray[np.float32]:
+    def embed(self, text: str) -> NDArray[np.float32]:
         ids = self._token_ids(text)
         if not ids:
             return np.zeros(self.dim, dtype=np.float32)
@@ -104,13 +104,13 @@ class _Lazy:
         self._model: _StaticModel | None = None
         self._fingerprint: str | None = None
 
-    def model(self) -> _StaticModel:
+    def get_model(self) -> _StaticModel:
         with self._lock:
             if self._model is None:
                 self._model = _load_model()
             return self._model
 
-    def fingerprint(self) -> str:
+    def get_fingerprint(self) -> str:
         with self._lock:
             if self._fingerprint is None:
                 self._fingerprint = _hash_files()
@@ -170,16 +170,16 @@ class EmbeddedEmbeddings(Embeddings):
     @property
     def fingerprint(self) -> str:
         """Hash of both data files: equal fingerprints mean equal vectors."""
-        return _SHARED.fingerprint()
+        return _SHARED.get_fingerprint()
 
     @property
     def dim(self) -> int:
         """Components of a vector."""
-        return _SHARED.model().dim
+        return _SHARED.get_model().dim
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, in order."""
-        vector = _SHARED.model().vector
+        vector = _SHARED.get_model().embed
         return [vector(text).tolist() for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
@@ -189,7 +189,7 @@ class EmbeddedEmbeddings(Embeddings):
 
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,)."""
-        return _SHARED.model().vector(text)
+        return _SHARED.get_model().embed(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
@@ -254,7 +254,7 @@ class _Digests(NamedTuple):
     tokenizer: str
 
     @classmethod
-    def of(cls, folder: Path) -> Self:
+    def from_folder(cls, folder: Path) -> Self:
         """Return those of a folder's files; takes about 0.1 s."""
         return cls(*(_sha256(folder / name) for name in (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER)))
 
@@ -307,12 +307,12 @@ class MiniLMEmbeddings(Embeddings):
         Raises:
             MissingExtraError: If custom weights are missing.
         """
-        return _shared(self.folder).fingerprint()
+        return _shared(self.folder).get_fingerprint()
 
     @property
     def dim(self) -> int:
         """Components of a vector."""
-        return _shared(self.folder).network().dim
+        return _shared(self.folder).get_network().dim
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, in order.
@@ -321,7 +321,7 @@ class MiniLMEmbeddings(Embeddings):
             MissingExtraError: If the weights are not installed.
             ConfigError: If the installed files are not the published ones, or not such a model's.
         """
-        vectors: list[list[float]] = _shared(self.folder).documents(texts).tolist()
+        vectors: list[list[float]] = _shared(self.folder).embed_texts(texts).tolist()
         return vectors
 
     def embed_query(self, text: str) -> list[float]:
@@ -331,7 +331,7 @@ class MiniLMEmbeddings(Embeddings):
 
     def embed_query_array(self, text: str) -> NDArray[np.float32]:
         """Return what `embed_query` does as an array of shape (`dim`,); do not write."""
-        return _shared(self.folder).query(text)
+        return _shared(self.folder).embed_question(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text, without blocking the event loop."""
@@ -398,7 +398,7 @@ def _check_published(folder: Path) -> None:
     Raises:
         ConfigError: If one is not; the message names it and the way out.
     """
-    found = _Digests.of(folder)
+    found = _Digests.from_folder(folder)
     for name, got, expected in zip(
         (_ENCODER_WEIGHTS, _ENCODER_TOKENIZER), found, _PUBLISHED, strict=True
     ):
@@ -463,13 +463,13 @@ class _SharedEncoder:
         self._loading = threading.Lock()
         self._latest = _Latest()
 
-    def fingerprint(self) -> str:
+    def get_fingerprint(self) -> str:
         with self._loading:
             if self._fingerprint is None:
-                self._fingerprint = _Digests.of(_checked_folder(self._own)).fingerprint
+                self._fingerprint = _Digests.from_folder(_checked_folder(self._own)).fingerprint
             return self._fingerprint
 
-    def network(self) -> Network:
+    def get_network(self) -> Network:
         with self._loading:
             if self._network is None:
                 self._network = self._load()
@@ -489,26 +489,26 @@ class _SharedEncoder:
                 f"{error}"
             ) from error
 
-    def query(self, text: str) -> Array:
+    def embed_question(self, text: str) -> Array:
         text = encodable(text)
         known = self._latest.get(text)
         if known is not None:
             return known
-        network = self.network()
+        network = self.get_network()
         with _blas().limit(limits=1):
-            vector = _passed(network, {text: network.token_ids(text)})[text]
+            vector = _passed(network, {text: network.tokenize(text)})[text]
         self._latest.put(text, vector)
         return vector
 
-    def documents(self, texts: Sequence[str]) -> Array:
-        network = self.network()
+    def embed_texts(self, texts: Sequence[str]) -> Array:
+        network = self.get_network()
         texts = [encodable(text) for text in texts]
         made: dict[str, Array] = {}
         ids: dict[str, list[int]] = {}
         for text in dict.fromkeys(texts):
             known = self._latest.get(text)
             if known is None:
-                ids[text] = network.token_ids(text)
+                ids[text] = network.tokenize(text)
             else:
                 made[text] = known
         with _blas().limit(limits=1):
@@ -559,7 +559,7 @@ def _passed(network: Network, ids: dict[str, list[int]]) -> dict[str, Array]:
     spoken = [text for text, tokens in ids.items() if len(tokens) > _MARKS]
     made = {text: np.zeros(network.dim, dtype=np.float32) for text in ids}
     if spoken:
-        vectors = network.vectors([ids[text] for text in spoken])
+        vectors = network.embed([ids[text] for text in spoken])
         # Copies, so that one that is remembered does not hold all of them.
         made.update((text, vector.copy()) for text, vector in zip(spoken, vectors, strict=True))
     return made
@@ -717,21 +717,21 @@ class Network:
         self._tokenizer.enable_truncation(MOST_TOKENS)
         self._tokenizer.no_padding()
         read = _Reader(weights)
-        self._words = read.halves("embeddings.word_embeddings.weight")
-        positions = read.tensor("embeddings.position_embeddings.weight")[:MOST_TOKENS]
-        self._positions = positions + read.tensor("embeddings.token_type_embeddings.weight")[0]
-        self._norm = read.norm("embeddings.LayerNorm")
-        self._layers = [read.layer(f"encoder.layer.{n}") for n in range(read.layers)]
+        self._words = read.read_halves("embeddings.word_embeddings.weight")
+        positions = read.read_tensor("embeddings.position_embeddings.weight")[:MOST_TOKENS]
+        self._positions = positions + read.read_tensor("embeddings.token_type_embeddings.weight")[0]
+        self._norm = read.read_norm("embeddings.LayerNorm")
+        self._layers = [read.read_layer(f"encoder.layer.{n}") for n in range(read.layers)]
         self.dim = int(self._words.shape[1])
 
-    def token_ids(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         """Return the ids of a text's tokens between its two marks, `MOST_TOKENS` at most."""
         # One text at a time: the tokenizer's batch call starts a thread pool, which warns and
         # switches itself off in every process forked later.
         ids: list[int] = self._tokenizer.encode(text).ids
         return ids
 
-    def vectors(self, texts: Sequence[Sequence[int]]) -> Array:
+    def embed(self, texts: Sequence[Sequence[int]]) -> Array:
         """Return the unit vectors of texts, shape (texts, dim), in one pass.
 
         Fastest where texts of equal length are adjacent: nothing is padded. What else
@@ -776,11 +776,11 @@ class _Reader:
             names = list(file.keys())
         self.layers = len({name.split(".")[2] for name in names if name.startswith("encoder.")})
 
-    def tensor(self, name: str) -> Array:
+    def read_tensor(self, name: str) -> Array:
         with self._open() as file:
             return np.asarray(file.get_tensor(name), dtype=np.float32)
 
-    def halves(self, name: str) -> NDArray[np.float16]:
+    def read_halves(self, name: str) -> NDArray[np.float16]:
         """Return a tensor in half precision, read a part at a time."""
         with self._open() as file:
             rows, columns = file.get_slice(name).get_shape()
@@ -791,16 +791,16 @@ class _Reader:
                 found[start:end] = file.get_slice(name)[start:end]
         return found
 
-    def norm(self, name: str) -> _Norm:
-        return _Norm(self.tensor(f"{name}.weight"), self.tensor(f"{name}.bias"))
+    def read_norm(self, name: str) -> _Norm:
+        return _Norm(self.read_tensor(f"{name}.weight"), self.read_tensor(f"{name}.bias"))
 
-    def linear(self, name: str) -> _Linear:
-        weight = np.ascontiguousarray(self.tensor(f"{name}.weight").T)
-        return _Linear(weight, self.tensor(f"{name}.bias"))
+    def read_linear(self, name: str) -> _Linear:
+        weight = np.ascontiguousarray(self.read_tensor(f"{name}.weight").T)
+        return _Linear(weight, self.read_tensor(f"{name}.bias"))
 
-    def layer(self, name: str) -> _Layer:
+    def read_layer(self, name: str) -> _Layer:
         query, key, value = (
-            self.linear(f"{name}.attention.self.{part}") for part in ("query", "key", "value")
+            self.read_linear(f"{name}.attention.self.{part}") for part in ("query", "key", "value")
         )
         scale = np.float32(1 / np.sqrt(_HEAD_SIZE))
         return _Layer(
@@ -808,9 +808,9 @@ class _Reader:
                 np.concatenate([query.weight * scale, key.weight, value.weight], axis=1),
                 np.concatenate([query.bias * scale, key.bias, value.bias]),
             ),
-            self.linear(f"{name}.attention.output.dense"),
-            self.norm(f"{name}.attention.output.LayerNorm"),
-            self.linear(f"{name}.intermediate.dense"),
-            self.linear(f"{name}.output.dense"),
-            self.norm(f"{name}.output.LayerNorm"),
+            self.read_linear(f"{name}.attention.output.dense"),
+            self.read_norm(f"{name}.attention.output.LayerNorm"),
+            self.read_linear(f"{name}.intermediate.dense"),
+            self.read_linear(f"{name}.output.dense"),
+            self.read_norm(f"{name}.output.LayerNorm"),
         )

@@ -257,7 +257,7 @@ class OwnerIndex:
     def _is_of(self, owner: Owner, entry_id: str) -> bool:
         """Return whether the entry is the owner's: owners only retract their own entries."""
         lines = self.table.lines_of_entry(entry_id)
-        return bool(lines) and self.table.line(lines[0]).key.owner == owner
+        return bool(lines) and self.table.get_line(lines[0]).key.owner == owner
 
     # -- deriving terms and vectors ------------------------------------------------------------
 
@@ -352,19 +352,19 @@ class OwnerIndex:
         self._embedder.learn(found)
 
     def _terms(self, number: int) -> list[str]:
-        return line_terms(self.table.line_of(number), self.table.text(number))
+        return line_terms(self.table.find_line(number), self.table.get_text(number))
 
     # -- the embedder --------------------------------------------------------------------------
 
     def _embed(self, numbers: Sequence[int], dim: int | None) -> list[Vector | None]:
         if not numbers:
             return []
-        texts = [self.table.text(number) for number in numbers]
-        return self._embedder.vectors(texts, dim, send=self._may_send())
+        texts = [self.table.get_text(number) for number in numbers]
+        return self._embedder.embed_texts(texts, dim, send=self._may_send())
 
-    def known(self, texts: Sequence[str]) -> list[Vector | None]:
+    def find_known(self, texts: Sequence[str]) -> list[Vector | None]:
         """Return the known vectors of texts."""
-        return self._embedder.vectors(texts, self.vectors.dim, send=False)
+        return self._embedder.embed_texts(texts, self.vectors.dim, send=False)
 
     def embed(self, texts: Sequence[str]) -> list[Vector] | None:
         """Return a vector per text, None after a failure; needs no lock but `embedding`."""
@@ -387,7 +387,7 @@ class OwnerIndex:
     def _is_alone(self) -> bool:
         """Return whether no other embedder's vectors are stored; False where that is unknown."""
         if self._others is None:
-            self._others = self._stored.others()
+            self._others = self._stored.list_other_fingerprints()
             self._has_overlooked |= self._others is None
             if self._others and self.embeds_later:  # ours costs nobody anything
                 self._others = [name for name in self._others if not is_made_here(name)]
@@ -489,7 +489,7 @@ class IndexRegistry:
         with self._lock:
             return [index for owners, index in self._indexes.items() if owner in owners]
 
-    def kept(self, owners: tuple[Owner, ...]) -> OwnerIndex | None:
+    def find_kept(self, owners: tuple[Owner, ...]) -> OwnerIndex | None:
         """Return the index over these owners if it is in memory, as the latest used."""
         with self._lock:
             index = self._indexes.get(owners)
@@ -498,15 +498,15 @@ class IndexRegistry:
                 self._make_room()
             return index
 
-    def of(self, owners: tuple[Owner, ...]) -> OwnerIndex:
+    def open(self, owners: tuple[Owner, ...]) -> OwnerIndex:
         """Return the index over these owners, creating it if needed; it may be empty.
 
         For one that is made the log is asked who embedded its lines.
         """
-        index = self.kept(owners)
+        index = self.find_kept(owners)
         if index is not None:
             return index
-        chosen = self._choice.of(owners)
+        chosen = self._choice.choose(owners)
         made = self._made(owners, chosen)
         if not chosen.is_final:
             return made
@@ -695,7 +695,7 @@ class PendingLines:
         for name, text in batch:
             # The log may have forgotten some meanwhile, and the others have other numbers then.
             number = table.number_of(name)
-            if number in missing and table.text(number) == text:
+            if number in missing and table.get_text(number) == text:
                 found[number] = made[text]
         self._index.fill(found)
 
@@ -712,10 +712,10 @@ class PendingLines:
                 numbers = random.sample(sorted(missing), min(self._batch, len(missing)))
             else:
                 numbers = nlargest(self._batch, missing)
-            known = index.known([index.table.text(number) for number in numbers])
+            known = index.find_known([index.table.get_text(number) for number in numbers])
             index.fill(dict(zip(numbers, known, strict=True)))
             return [
-                _Segment(index.table.name_of(number), index.table.text(number))
+                _Segment(index.table.name_of(number), index.table.get_text(number))
                 for number in numbers
                 if number in index.vectors.missing
             ]
@@ -810,7 +810,7 @@ class LineEmbedder:
         if self._known is not None:
             self._known.learn(numbers)
 
-    def vectors(
+    def embed_texts(
         self, texts: Sequence[str], dim: int | None, *, send: bool
     ) -> list[NDArray[np.float16] | None]:
         """Return a rounded vector per text; None where it is pending.
@@ -831,7 +831,7 @@ class LineEmbedder:
         if self.is_free:
             return None
         for known in (self._known, self._before):
-            vector = None if known is None else known.vector(text)
+            vector = None if known is None else known.find_vector(text)
             if vector is not None and dim in (None, len(vector)):
                 return vector
         return None
@@ -865,20 +865,20 @@ class KnownTexts:
             return
         for number in numbers:
             if self._vectors.present[number]:
-                self._numbers[hash(self._table.text(number))] = number
+                self._numbers[hash(self._table.get_text(number))] = number
         while len(self._numbers) > _MOST:
             del self._numbers[next(iter(self._numbers))]
 
-    def vector(self, text: str) -> NDArray[np.float16] | None:
+    def find_vector(self, text: str) -> NDArray[np.float16] | None:
         """Return the vector of a segment with exactly this text, if known."""
         if self._numbers is None:
             self._numbers = {}
             self.learn(range(len(self._vectors)))
         number = self._numbers.get(hash(text))
         # Two texts may share a hash.
-        if number is None or self._table.text(number) != text:
+        if number is None or self._table.get_text(number) != text:
             return None
-        return self._vectors.row(number)
+        return self._vectors.get_row(number)
 
 
 # -- embedding after a recall, in a thread of its own ---------------------------------------------

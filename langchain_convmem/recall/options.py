@@ -470,7 +470,7 @@ class Scope:
 
     def mask(self, table: SegmentTable) -> NDArray[np.bool_]:
         """Return which of the segments are in scope."""
-        return table.allowed(
+        return table.select_allowed(
             self.within,
             self.exclude,
             where=self.where,

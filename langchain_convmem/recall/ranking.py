@@ -269,9 +269,9 @@ class Ranking:
 
     def above(self, similarity: float) -> Ranking:
         """Return the ranking of the segments that are more similar to the question than that."""
-        return self.having(self.columns.similarity[self.rows] > similarity + _COSINE_ROUNDING)
+        return self.select_where(self.columns.similarity[self.rows] > similarity + _COSINE_ROUNDING)
 
-    def having(self, kept: NDArray[np.bool_]) -> Ranking:
+    def select_where(self, kept: NDArray[np.bool_]) -> Ranking:
         """Return the ranking of some of the rows, by a mask over `rows`."""
         rows = kept.nonzero()[0] if self._rows is None else self._rows[kept]
         ranking = Ranking(self.columns, rows, keys=self._keys)
@@ -376,7 +376,7 @@ def _compare(
         return None
     nearness = similarity = vectors.similarities(vector, view.scored)
     if settings.crowding:
-        crowding = vectors.crowding(view.table.line_column)[view.at]
+        crowding = vectors.compute_crowding(view.table.line_column)[view.at]
         nearness = similarity - np.float32(settings.crowding) * crowding
     trust = vectors.trust(vector) if settings.doubt_embedder else 1.0
     present = vectors.present[view.at]
@@ -386,7 +386,7 @@ def _compare(
 def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Parts:
     settings, counted = view.settings, view.counted
     if settings.lexical_weight:
-        words = view.lexical.scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
+        words = view.lexical.compute_scores(terms, k1=settings.k1, b=settings.b, ignored=view.muted)
     else:
         words = np.zeros(len(view.lexical))
     word_part = standardized(
@@ -413,7 +413,7 @@ def _parts(view: _View, cosines: _Cosines | None, terms: Sequence[str]) -> _Part
 def _with_neighbours(
     numbers: NDArray[np.int64], table: SegmentTable, reach: int
 ) -> NDArray[np.int64]:
-    links = table.links()
+    links = table.get_links()
     for _ in range(reach):
         numbers = np.unique(np.concatenate([numbers, links.before[numbers], links.after[numbers]]))
         numbers = numbers[numbers >= 0]
@@ -423,13 +423,13 @@ def _with_neighbours(
 def _score(view: _View, parts: _Parts) -> Columns:
     query, table, settings, at = view.query, view.table, view.settings, view.at
     own = parts.meaning + parts.words
-    starts = table.starts() if view.scored is None else None
+    starts = table.find_session_starts() if view.scored is None else None
     smoothed = _smoothed(view, own, starts)
     speaker = _speaker_bonus(query, table, at)
     evidence = smoothed + speaker
     if settings.date_bonus and query.now_ms is not None:
         for since_ms, until_ms in find_spans(query.text, query.before, query.now_ms):
-            said_then = table.allowed(since_ms=since_ms, until_ms=until_ms)[at]
+            said_then = table.select_allowed(since_ms=since_ms, until_ms=until_ms)[at]
             evidence[said_then.nonzero()[0]] += settings.date_bonus
     bonus = _person_bonus(view)
     person = None if bonus is None else bonus * np.clip(evidence / _SUPPORT, 0.0, 1.0)
@@ -473,7 +473,7 @@ def _smoothed(
     reception = Reception(line, share[view.at], view.settings.within_line)
     if starts is not None:
         return smooth_runs(own, starts, kernel, reception)
-    links, scored = table.links(), view.scored
+    links, scored = table.get_links(), view.scored
     before, after = links.before, links.after
     if scored is not None:
         before, after = _index_in(scored, before[scored]), _index_in(scored, after[scored])
@@ -561,7 +561,7 @@ def _kinds(table: SegmentTable, lexical: LexicalIndex) -> NDArray[np.uint8]:
     """Return of each segment whether the user has said it and what it does, as bits."""
     kinds = table.of_role("user").astype(np.uint8)
     for bit, mark in enumerate(_MARKS, 1):
-        kinds |= lexical.marked(mark).view(np.uint8) << bit
+        kinds |= lexical.select_marked(mark).view(np.uint8) << bit
     return kinds
 
 
@@ -638,11 +638,11 @@ def _muted(
     A reply that the question quotes is what it looks for.
     """
     assistant = table.of_role("assistant")
-    asking = lexical.marked("asks") & ~assistant
-    muted = lexical.marked("ignorant") & assistant
+    asking = lexical.select_marked("asks") & ~assistant
+    muted = lexical.select_marked("ignorant") & assistant
     words, quoted = telling_words(text), fold(text)
     for number in _repeating(terms, lexical, asking | muted):
-        said = table.text(number)
+        said = table.get_text(number)
         muted[number] = (
             _is_alike(words, telling_words(said)) if asking[number] else fold(said) != quoted
         )
@@ -668,11 +668,11 @@ def _repeating(
             break
         telling.append(term)
         left -= rarities[term]
-    having = lexical.having(telling)
+    having = lexical.find_documents(telling)
     holding = [np.array(having[term], dtype=np.intp) for term in telling]
     found = np.unique(np.concatenate([among.nonzero()[0][:0], *holding]))
     numbers: list[int] = found[among[found]].tolist()
-    held_by = lexical.shared(list(rarities), numbers) if numbers else ()
+    held_by = lexical.find_shared(list(rarities), numbers) if numbers else ()
     worth = list(rarities.values())
     return [
         number
@@ -707,7 +707,7 @@ def _lead_with_latest(
         return frozenset()
     lead, others = int(best[0]), best[1:]
     table, numbers = view.table, columns.numbers
-    asks = view.lexical.marked("asks")
+    asks = view.lexical.select_marked("asks")
     if asks[numbers[lead]]:
         return frozenset()
     speakers, lines = table.speaker_column, table.line_column
@@ -769,7 +769,7 @@ def _measure_sameness(
     """
     if len(numbers) == 1:
         return []
-    of_lead, *of_others = view.lexical.shared(terms, numbers)
+    of_lead, *of_others = view.lexical.find_shared(terms, numbers)
     # Floor 3 is not floor 5: what the question numbers, it means.
     numbered = {place for place in of_lead if terms[place].isdigit()}
     rarity = view.lexical.rarities([terms[place] for place in of_lead])
@@ -861,7 +861,7 @@ class Reception:
     share: NDArray[np.float32]
     within: float
 
-    def weights(
+    def compute_weights(
         self, at: NDArray[np.int64] | slice, giving: NDArray[np.int64] | slice
     ) -> NDArray[np.float32]:
         """Return how much the segments `at` take of those at `giving`, pair by pair."""
@@ -898,7 +898,7 @@ def smooth(
         for weight in weights:
             found = links[giving]
             takers, giving = takers[found >= 0], found[found >= 0]
-            received = scores[giving] * reception.weights(takers, giving)
+            received = scores[giving] * reception.compute_weights(takers, giving)
             total[takers] += np.float32(weight) * received
     return total
 
@@ -929,14 +929,14 @@ def smooth_runs(
     for far in range(1, reach + 1):
         here, there = slice(far, None), slice(None, -far)
         np.multiply(scores[there], kernel[middle - far], out=received[here])
-        received[here] *= reception.weights(here, there)
+        received[here] *= reception.compute_weights(here, there)
         for numbers in first[:far]:
             received[numbers] = 0.0
         total += received
     for far in range(1, reach + 1):
         here, there = slice(None, -far), slice(far, None)
         np.multiply(scores[there], kernel[middle + far], out=received[here])
-        received[here] *= reception.weights(here, there)
+        received[here] *= reception.compute_weights(here, there)
         for numbers in last[:far]:
             received[numbers] = 0.0
         total += received

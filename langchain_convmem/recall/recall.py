@@ -149,9 +149,9 @@ class LineRecall(DialogRecall):
         return (yield from self._buffered(index, silent, Recall((), ()), ()))
 
     def _index(self, owners: tuple[Owner, ...]) -> Steps[OwnerIndex]:
-        index = self._indexes.kept(owners)
+        index = self._indexes.find_kept(owners)
         if index is None:
-            index = yield _off_loop(partial(self._indexes.of, owners))
+            index = yield _off_loop(partial(self._indexes.open, owners))
         return index
 
     def _known(self, index: OwnerIndex, query: RecallQuery) -> Steps[_Known]:
@@ -260,7 +260,7 @@ class LineRecall(DialogRecall):
         if not isinstance(self.log, SegmentCache):
             return self.refresh(owners, progress)
         with self._reindexing:
-            kept = self._indexes.kept(owners)
+            kept = self._indexes.find_kept(owners)
             if kept is not None and self._is_at_work(kept):
                 return self._finished(kept, progress)
             if kept is not None:
@@ -323,7 +323,7 @@ class LineRecall(DialogRecall):
             yield _off_loop(partial(_drop_forgotten, index))
 
     def _index_of(self, owner: Owners) -> OwnerIndex:
-        return self._indexes.of(checked_owners(owner))
+        return self._indexes.open(checked_owners(owner))
 
 
 # -- steps -------------------------------------------------------------------------------------
@@ -484,10 +484,10 @@ class Search:
 
 
 def _candidate(number: int, ranking: Ranking, table: SegmentTable) -> Candidate:
-    line, at = table.line_of(number), ranking.row_of(number)
+    line, at = table.find_line(number), ranking.row_of(number)
     document = Document(
         id=line.line_id,
-        page_content=f"{line.speaker}: {table.text(number)}",
+        page_content=f"{line.speaker}: {table.get_text(number)}",
         metadata={
             "line_id": line.line_id,
             "thread_id": line.key.thread_id,

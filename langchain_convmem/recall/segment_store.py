@@ -77,7 +77,7 @@ class SegmentStore:
             return found, True
         is_complete = True
         for owner, some in self._by_owner(numbers).items():
-            first, _, _ = next(self._table.places(some))
+            first, _, _ = next(self._table.list_places(some))
             try:
                 rows = self._cache.load_segments(owner, self.fingerprint, after=first - 1)
             except LogError as error:
@@ -86,7 +86,7 @@ class SegmentStore:
                 continue
             if not self._unsaved[owner]:
                 self._problem_of.pop(owner, None)
-            found.update(_matched(some, self._table.places(some), rows))
+            found.update(_matched(some, self._table.list_places(some), rows))
         return found, is_complete
 
     def put(
@@ -97,7 +97,7 @@ class SegmentStore:
         old: StoredSegment | None,
     ) -> None:
         """Keep a segment until `save`, unless `old` says the same."""
-        [place] = self._table.places([number])
+        [place] = self._table.list_places([number])
         row = StoredSegment(
             *place,
             terms=" ".join(terms),
@@ -110,7 +110,7 @@ class SegmentStore:
     def drop(self, numbers: Iterable[int]) -> None:
         """Leave out segments that were to be stored."""
         for number in numbers:
-            [place] = self._table.places([number])
+            [place] = self._table.list_places([number])
             self._unsaved[self._find_owner(number)].pop(place, None)
 
     def save(self, *, may_wait: bool = False) -> None:
@@ -134,7 +134,7 @@ class SegmentStore:
             unsaved.clear()
             self._problem_of.pop(owner, None)
 
-    def others(self) -> list[str] | None:
+    def list_other_fingerprints(self) -> list[str] | None:
         """Return, sorted, the fingerprints of vectors that others made; None: nobody knows."""
         found: set[str] = set()
         for owner in self._unsaved:
@@ -179,7 +179,7 @@ class SegmentStore:
         return is_free and len(rows) <= _FEW
 
     def _find_owner(self, number: int) -> Owner:
-        return self._only or self._table.line_of(number).key.owner
+        return self._only or self._table.find_line(number).key.owner
 
     def _by_owner(self, numbers: Sequence[int]) -> Mapping[Owner, Sequence[int]]:
         """Return the numbers of each owner's segments, in order."""

@@ -250,7 +250,7 @@ class SegmentTable:
             for line in _as_many(self._lines_of_entry.pop(entry_id, ())):
                 gone += self.segments_of(line)
         for number in gone:
-            self._neighbours.remove(number, self._thread.at(number))
+            self._neighbours.remove(number, self._thread.get_item(number))
             self._live.put(number, False)
         return gone
 
@@ -265,11 +265,11 @@ class SegmentTable:
         line_of = self._line_of_segment
         return [line_of[number] for number in numbers]
 
-    def line(self, line_number: int) -> DialogLine:
+    def get_line(self, line_number: int) -> DialogLine:
         """Return a line by its number."""
         return self._lines[line_number]
 
-    def line_of(self, number: int) -> DialogLine:
+    def find_line(self, number: int) -> DialogLine:
         """Return the line that a segment belongs to."""
         return self._lines[self.line_number(number)]
 
@@ -277,7 +277,7 @@ class SegmentTable:
         """Return the numbers of an entry's lines, in order; none of one that is not there."""
         return _as_many(self._lines_of_entry.get(entry_id, ()))
 
-    def places(self, numbers: Iterable[int]) -> Iterator[Place]:
+    def list_places(self, numbers: Iterable[int]) -> Iterator[Place]:
         """Yield where segments are stored, in the order of `numbers`."""
         for number in numbers:
             at = self._line_of_segment[number]
@@ -286,7 +286,7 @@ class SegmentTable:
 
     def name_of(self, number: int) -> SegmentName:
         """Return the name of a segment."""
-        line = self.line_of(number)
+        line = self.find_line(number)
         first = self.segments_of(self.line_number(number)).start
         return line.entry_id, line.part, number - first
 
@@ -295,7 +295,7 @@ class SegmentTable:
         entry_id, part, segment = name
         for line_number in self.lines_of_entry(entry_id):
             segments = self.segments_of(line_number)
-            if self.line(line_number).part == part and segment < len(segments):
+            if self.get_line(line_number).part == part and segment < len(segments):
                 return segments[segment]
         return None
 
@@ -303,13 +303,13 @@ class SegmentTable:
         """Return the numbers of a line's segments, in order."""
         return range(self._first_segment[line_number], self._first_segment[line_number + 1])
 
-    def text(self, number: int) -> str:
+    def get_text(self, number: int) -> str:
         """Return a segment's text, verbatim."""
         at = self._line_of_segment[number]
         whole: str = self._lines[at].text
         if self._first_segment[at + 1] - self._first_segment[at] == 1:
             return whole
-        return whole[self._start.at(number) : self._end.at(number)]
+        return whole[self._start.get_item(number) : self._end.get_item(number)]
 
     def folded_hash(self, number: int) -> int:
         """Return a hash that is equal for segments with the same text."""
@@ -317,18 +317,18 @@ class SegmentTable:
         if number >= len(hashes):
             hashes.extend([0] * (len(self) - len(hashes)))
         if not hashes[number]:
-            hashes[number] = hash(fold(self.text(number)))
+            hashes[number] = hash(fold(self.get_text(number)))
         return hashes[number]
 
     def says_same(self, number: int, other: int) -> bool:
         """Return whether two segments say the same but for case and blanks."""
-        return fold(self.text(number)) == fold(self.text(other))
+        return fold(self.get_text(number)) == fold(self.get_text(other))
 
-    def span(self, number: int) -> tuple[int, int]:
+    def get_span(self, number: int) -> tuple[int, int]:
         """Return where a segment starts and ends in its line's text."""
-        return self._start.at(number), self._end.at(number)
+        return self._start.get_item(number), self._end.get_item(number)
 
-    def lengths(self, numbers: Sequence[int]) -> list[int]:
+    def measure_lengths(self, numbers: Sequence[int]) -> list[int]:
         """Return how many characters the texts of segments have."""
         at = np.array(numbers, dtype=np.int64)
         found: list[int] = (self._end.view[at] - self._start.view[at]).tolist()
@@ -346,8 +346,8 @@ class SegmentTable:
     ) -> tuple[int | None, int | None]:
         """Return the lines before and after some, in the same session or thread."""
         sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_session
-        at_before = sides.before.at(self._first_segment[first])
-        at_after = sides.after.at(self._first_segment[last + 1] - 1)
+        at_before = sides.before.get_item(self._first_segment[first])
+        at_after = sides.after.get_item(self._first_segment[last + 1] - 1)
         line_of = self._line_of_segment
         return (
             None if at_before < 0 else line_of[at_before],
@@ -357,7 +357,7 @@ class SegmentTable:
     def find_adjacent(self, number: int) -> tuple[int, int]:
         """Return the segments before and after one in its session; -1 for none."""
         sides = self._neighbours.in_session
-        return sides.before.at(number), sides.after.at(number)
+        return sides.before.get_item(number), sides.after.get_item(number)
 
     # -- reading all ---------------------------------------------------------------------------
 
@@ -412,20 +412,20 @@ class SegmentTable:
         """The speaker of each segment, as an index into `speakers`; do not write."""
         return self._speaker.view
 
-    def starts(self) -> NDArray[np.int64] | None:
+    def find_session_starts(self) -> NDArray[np.int64] | None:
         """Return where each session starts if every one is a row of consecutive segments.
 
         None where one is not, or lines were removed: several threads may go on at once. Do not
         write.
         """
-        return self._neighbours.starts()
+        return self._neighbours.find_session_starts()
 
-    def links(self, *, cross_sessions: bool = False) -> Links:
+    def get_links(self, *, cross_sessions: bool = False) -> Links:
         """Return each segment's neighbours in its session, or in its whole thread."""
         sides = self._neighbours.in_thread if cross_sessions else self._neighbours.in_session
         return Links(sides.before.view, sides.after.view)
 
-    def allowed(
+    def select_allowed(
         self,
         within: ThreadKey | None = None,
         exclude: Mapping[ThreadKey, Collection[int]] | None = None,
@@ -476,7 +476,7 @@ class SegmentTable:
         if name == "role":
             return holds_one(self._role.view, numbers_of(self._roles, values))
         mask = np.zeros(len(self), dtype=np.bool_)
-        mask[self._tags.having(name, values)] = True
+        mask[self._tags.find_numbers(name, values)] = True
         return mask
 
 
@@ -505,7 +505,7 @@ class Labels:
         """Label segments; their numbers ascend from call to call."""
         self._numbers.setdefault(_label(name, value), array("q")).extend(numbers)
 
-    def having(self, name: str, values: Iterable[Scalar]) -> NDArray[np.int64]:
+    def find_numbers(self, name: str, values: Iterable[Scalar]) -> NDArray[np.int64]:
         """Return the numbers of the segments that bear one of the values, in any order."""
         found = (self._numbers.get(_label(name, value)) for value in values)
         # Copies: an array that is looked at cannot grow.
@@ -607,12 +607,15 @@ class Neighbours:
         self.in_session.after.gather(after_in)
         for last, number in seams:
             self._join(last, number)
-            before_in[number - first] = self.in_session.before.at(number)
+            before_in[number - first] = self.in_session.before.get_item(number)
         self._starts.gather([at for at, last in enumerate(before_in, first) if last < 0])
 
     def remove(self, number: int, thread: int) -> None:
         """Take out a segment of a thread, which is there: its neighbours become each other's."""
-        before, after = self.in_thread.before.at(number), self.in_thread.after.at(number)
+        before, after = (
+            self.in_thread.before.get_item(number),
+            self.in_thread.after.get_item(number),
+        )
         self._is_in_rows = False
         self._join(before, after)
         if self._last_of_thread[thread] == number:
@@ -623,7 +626,9 @@ class Neighbours:
     def _join(self, before: int, after: int) -> None:
         """Make two segments neighbours; -1 stands for the end of the thread."""
         session = self._session
-        together = before >= 0 and after >= 0 and session.at(before) == session.at(after)
+        together = (
+            before >= 0 and after >= 0 and session.get_item(before) == session.get_item(after)
+        )
         self._is_in_rows &= not together or after == before + 1
         if before >= 0:
             self.in_thread.after.put(before, after)
@@ -639,7 +644,7 @@ class Neighbours:
         """The session of each segment; do not write."""
         return self._session.view
 
-    def starts(self) -> NDArray[np.int64] | None:
+    def find_session_starts(self) -> NDArray[np.int64] | None:
         """Return where each session starts if every one is a row of consecutive segments.
 
         None where one is not, or some were removed: several threads may go on at once. Do not

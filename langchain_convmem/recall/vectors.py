@@ -165,18 +165,18 @@ class SegmentVectors:
         plain = 0 if self._bits == 8 or self._index_name == "faiss" else _PLAIN_ROWS  # noqa: PLR2004
         is_plain = self._index_name == "numpy" or rows <= plain
         if isinstance(self._index, ExactIndex) and not is_plain:
-            self._index = FaissIndex.over(self._index, bits=self._bits)
+            self._index = FaissIndex.from_exact(self._index, bits=self._bits)
         if self._index is not None:
             self._index.reserve(rows)
 
     # -- reading -------------------------------------------------------------------------------
 
-    def row(self, number: int) -> NDArray[np.float16] | None:
+    def get_row(self, number: int) -> NDArray[np.float16] | None:
         """Return the rounded vector at `number`, a removed one too; None where there is none.
 
         Nor is there one where vectors are kept shorter than they were given.
         """
-        row = None if self._index is None else self._index.row(number)
+        row = None if self._index is None else self._index.get_row(number)
         return None if row is None or not row.any() else row.astype(np.float16)
 
     def similarities(
@@ -220,7 +220,7 @@ class SegmentVectors:
         cosine = (float(total @ total) - _LIKE_IT) / (_LIKE_IT * (_LIKE_IT - 1))
         return min((1.0 - cosine) / self._trusted_spread, 1.0)
 
-    def crowding(self, lines: NDArray[np.int64]) -> NDArray[np.float32]:
+    def compute_crowding(self, lines: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return how crowded it is around each vector, 0 where there is none; do not write.
 
         Args:
@@ -229,7 +229,7 @@ class SegmentVectors:
         if self._index is None:
             return np.zeros(len(lines), dtype=np.float32)
         late, self._late = self._late, set()
-        return self._crowding.column(self._index.unit_rows, lines, late)
+        return self._crowding.get_column(self._index.unit_rows, lines, late)
 
 
 # -- how crowded it is around each vector ------------------------------------------------------
@@ -253,7 +253,7 @@ class Crowding:
         self._nearest = np.empty((0, _NEAREST), dtype=np.float32)
         self._column = np.empty(0, dtype=np.float32)
 
-    def column(
+    def get_column(
         self, rows: Rows, lines: NDArray[np.int64], late: Collection[int] = ()
     ) -> NDArray[np.float32]:
         """Return how crowded it is around each vector; do not write.
@@ -421,7 +421,7 @@ class ExactIndex:
         """Every vector by number as it was added, removed ones included; do not write."""
         return self._rows.view
 
-    def row(self, number: int) -> NDArray[np.float32]:
+    def get_row(self, number: int) -> NDArray[np.float32]:
         """Return the vector at `number` as it was added; do not write."""
         result: NDArray[np.float32] = self._rows.view[number]
         return result
@@ -572,7 +572,7 @@ class FaissIndex:
         self._kept = Growable(np.bool_)
 
     @classmethod
-    def over(cls, exact: ExactIndex, *, bits: VectorBits = 16) -> FaissIndex:
+    def from_exact(cls, exact: ExactIndex, *, bits: VectorBits = 16) -> FaissIndex:
         """Return an index of the vectors of `exact`, removed ones included."""
         index = cls(exact.dim, bits=bits)
         for start in range(0, len(exact), _CONVERT_ROWS):
@@ -646,7 +646,7 @@ class FaissIndex:
         found, result = self._compared(asked, wanted)
         return result[found.searchsorted(numbers)]
 
-    def row(self, number: int) -> NDArray[np.float32] | None:
+    def get_row(self, number: int) -> NDArray[np.float32] | None:
         """Return a vector of about unit length as it was added; None if it is kept in bytes."""
         return None if self._in_bytes else self._decoded(number)
 

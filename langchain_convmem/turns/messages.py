@@ -1,4 +1,4 @@
-"""What a call says: the message border of every host of a turn."""
+"""Message coercion: reads the input of a call, for every host of a turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from langchain_convmem.views.tool_calls import calls_of
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """What a call passes, as messages.
+    """The input of a call, as messages.
 
     Attributes:
         instructions: System messages: they steer this call, and are not stored.
@@ -66,7 +66,7 @@ class Incoming:
 def read_input(
     value: Any, *, input_key: str | None = None, history_key: str | None = None
 ) -> Incoming:
-    """Return what a call says, in any of the forms that `read_messages` takes.
+    """Read the input of a call, in any form that `read_messages` accepts.
 
     Args:
         value: The input; `None`, or results of tools alone, go on with a turn whose calls are open.
@@ -76,7 +76,7 @@ def read_input(
         history_key: Key of what was said before; None is `history`.
 
     Raises:
-        InvalidMessageError: If it is nothing that can be answered: no message, one that the
+        InvalidMessageError: If it cannot be answered: it has no message, one that the
             assistant said last, or a blank one of the user.
     """
     extra: Mapping[str, Any] = {}
@@ -90,7 +90,7 @@ def read_input(
     instructions, said = _split_instructions(read_messages(value))
     if not said:
         kind = type(value).__name__
-        msg = f"the input is a {kind} in which nobody says anything; {MESSAGE_FORMS}"
+        msg = f"the input is a {kind} without any message; {MESSAGE_FORMS}"
         raise InvalidMessageError(msg)
     last = said[-1]
     if not isinstance(last, HumanMessage | ToolMessage):
@@ -105,7 +105,7 @@ def read_input(
 
 
 def check_question(message: BaseMessage) -> None:
-    """Refuse a message of the user with which nothing is said.
+    """Refuse a blank message of the user.
 
     Raises:
         InvalidMessageError: If it has neither text nor media.
@@ -194,7 +194,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a list of messages means for a thread.
+    """How a list of messages relates to a thread.
 
     Attributes:
         new: What is to be stored, in order; the last is what the user says.
@@ -223,7 +223,7 @@ def reconcile(
     is_whole: bool = True,
     stored_form: Callable[[BaseMessage], BaseMessage | None] = _as_it_is,
 ) -> Reconciled | None:
-    """Return what the messages of a call mean for a thread.
+    """Work out how the messages of a call relate to a thread.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.
@@ -605,7 +605,7 @@ class Continued:
 
 
 def continue_turn(entries: Sequence[Entry], results: Sequence[ToolMessage]) -> Continued:
-    """Return the open turn of a thread that a call goes on with.
+    """Return the open turn of a thread that a call continues.
 
     Args:
         entries: The thread's entries by ascending position, control entries included.

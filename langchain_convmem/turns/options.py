@@ -1,4 +1,4 @@
-"""What a call sets for its turn: whose thread it is in, and what a model gets of it and of others.
+"""Options of a turn: its thread and user, and what the model gets.
 
 The same at every host: wrapped chains, conversations, graphs and agents.
 """
@@ -61,8 +61,8 @@ class TurnOptions:
         recall: Whether to recall lines of earlier conversations.
         recall_tokens: Budget of the recalled text. None, and no `recall_k`: what the settings of
             recall say, which is a budget of 1,000 by default.
-        recall_k: Recall exactly so many blocks instead.
-        history_tokens: Budget of what was said in the thread before; None is all of it. The oldest
+        recall_k: Number of blocks to recall instead.
+        history_tokens: Budget for earlier messages of the thread; None is unlimited. The oldest
             exchanges are left out whole; the turn itself does not count.
         context_tokens: One budget for all that the model gets: system messages, summary, recalled
             lines, what was said before and the turn itself. First comes what cannot be cut, then
@@ -84,7 +84,7 @@ class TurnOptions:
     remember: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Validate the values."""
         for name in ("recall", "remember"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} must be True or False, got {getattr(self, name)!r:.80}")
@@ -96,15 +96,15 @@ class TurnOptions:
         _ = self.budget
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], *, where: str) -> TurnOptions:
-        """Return the options that a host was given by name.
+    def from_settings(cls, settings: Mapping[str, Any], *, where: str) -> TurnOptions:
+        """Build options from a host's keyword arguments.
 
         Args:
             settings: Values by the names of the options.
             where: What has them, for the error.
 
         Raises:
-            ConfigError: If there is no such option, or a value makes no sense.
+            ConfigError: If there is no such option, or a value is invalid.
         """
         return cls(**_check_names(settings, where))
 
@@ -118,7 +118,7 @@ class TurnOptions:
     def for_call(
         self, configurable: Mapping[str, Any], inner: Runnable[Any, Any] | None = None
     ) -> TurnOptions:
-        """Return the options with what a call sets under `configurable["memory"]`.
+        """Return the options, overridden by the call's `configurable["memory"]`.
 
         `recall` and `remember` may also stand beside that key. A budget of recalled text that the
         call asks for replaces a number of blocks.
@@ -229,7 +229,7 @@ def read_key(configurable: Mapping[str, Any], context: Any = None, *, host: str)
         host: What is called, for the error.
 
     Raises:
-        ConfigError: If no thread is named, or two threads or two users are.
+        ConfigError: If no thread is named, or if two threads or two users are.
     """
     thread_id = read_thread_id(configurable)
     if thread_id is None:
@@ -246,7 +246,7 @@ def read_thread_id(configurable: Mapping[str, Any]) -> Any:
     """Return the thread that a call names as `thread_id` or as `session_id`; None if it does not.
 
     Raises:
-        ConfigError: If it names two.
+        ConfigError: If it names two different threads.
     """
     thread_id, session_id = configurable.get("thread_id"), configurable.get("session_id")
     if thread_id is not None and session_id is not None and thread_id != session_id:
@@ -262,7 +262,7 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
     """Return the user of a call, if config or context names one.
 
     Raises:
-        ConfigError: If they name two.
+        ConfigError: If they name different users.
     """
     said = configurable.get("user_id")
     is_map = isinstance(context, Mapping)
@@ -277,7 +277,7 @@ def read_user_id(configurable: Mapping[str, Any], context: Any) -> Any:
 
 
 def current_context() -> Any:
-    """Return the context of the graph run that is going on here; None outside of one."""
+    """Return the context of the current graph run; None outside of a run."""
     # Inside a run it is loaded; elsewhere nobody must pay for the import.
     runtime = sys.modules.get("langgraph.runtime")
     if runtime is None:

@@ -1,4 +1,4 @@
-"""What a chain answered, as messages to store: from a whole output, or chunk by chunk."""
+"""A chain's reply as messages to store: from its output, or chunk by chunk."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RUN_PREFIX = "lc_run-"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is stored of what a chain returned.
+    """What to store of a chain's output.
 
     Attributes:
         messages: The new messages, in order.
@@ -63,7 +63,7 @@ def read_reply(
     heard: AIMessage | None = None,
     output_key: str | None = None,
 ) -> Reply:
-    """Return what to store of a chain's output, whatever it is.
+    """Return what to store of a chain's output, of any type.
 
     Args:
         output: Text, a message, messages, `{"messages": [...]}`; a dict that holds one of these
@@ -92,7 +92,7 @@ def reply_messages(output: Any, given: Sequence[BaseMessage]) -> list[BaseMessag
 
     Args:
         output: Text, a message, a list of messages, or a dict that holds one under `messages`.
-        given: The messages the chain was called with, the user's last; they are no news when
+        given: The messages the chain was called with, the user's last; they are not new when
             they come back in a list.
 
     Raises:
@@ -379,15 +379,15 @@ class ReplyCollector:
             return read_reply(str(messages[0].text), given, heard=heard)
         return Reply([make_storable(message) for message in messages])
 
-    def unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what a stream brought that ended in good order, but not by its provider's word."""
+    def collect_unfinished(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages of a stream that ended normally, but without a finish reason."""
         messages = settle_unfinished(self._select_new_parts(self._parts, given))
         if messages and _has_calls(messages[-1]):
             messages[-1] = _keep_whole_calls(messages[-1], self._parts[-1].pieces)
         return messages
 
-    def interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return what a stream brought before it was cut off.
+    def collect_interrupted(self, given: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return what a stream produced before it was cut off.
 
         Tool calls of a message that was cut are left out: half a call looks like a whole one.
         """
@@ -488,10 +488,10 @@ class HeardReplies(BaseCallbackHandler):
         """Return the config with which models are called that are to be heard."""
         return merge_configs(config, {"callbacks": [self]})
 
-    def broken(self) -> list[BaseMessage]:
-        """Return what the last reply that was begun and not ended had brought, if anything."""
+    def collect_broken(self) -> list[BaseMessage]:
+        """Return the partial messages of the last unfinished reply, if any."""
         latest = list(self._replies.values())[-1:]
-        return [message for reply in latest for message in reply.interrupted(())]
+        return [message for reply in latest for message in reply.collect_interrupted(())]
 
     def on_chat_model_start(
         self,
@@ -545,7 +545,7 @@ class HeardReplies(BaseCallbackHandler):
 
 @contextmanager
 def collect_replies() -> Iterator[HeardReplies]:
-    """Hear the models that are called meanwhile."""
+    """Listen to the models that are called inside the block."""
     heard = HeardReplies()
     before = var_child_runnable_config.get()
     var_child_runnable_config.set(heard.listen(before))

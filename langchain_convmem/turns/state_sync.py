@@ -1,4 +1,4 @@
-"""A state that keeps messages, and the log: what to store of it, and what to take out of the views.
+"""Sync of a state with messages to the log: what to store, and what to retract.
 
 For graphs and agents alike. A state holds messages by id and the log knows them by id, so whatever
 runs again, a retry, a resumed run, a turn that is tried once more, stores nothing twice. What is in
@@ -62,16 +62,16 @@ _PAGE = 64
 
 @dataclass(frozen=True, slots=True)
 class StateSync:
-    """Keeps a thread of the log in step with a state. Thread-safe as the log is.
+    """Keeps a thread of the log in sync with a state. As thread-safe as the log.
 
     Attributes:
         log: Where the thread is.
         drafting: What is stored of a message.
         context: The node that runs.
-        follows_removals: Whether messages that were taken out of the state go out of the views.
+        follows_removals: Whether messages removed from the state are retracted.
         is_one_turn: Whether all that follows the beginning of a turn belongs to it, as in an agent;
             in a graph, what the user says begins another.
-        trace: Where it is reported what was stored of replies; None reports nothing.
+        trace: Reports what was stored of replies; None reports nothing.
     """
 
     log: MessageLog
@@ -167,7 +167,7 @@ class StateSync:
         return (yield from self.begin(sent)).note
 
     def _check_user(self, note: TurnNote | None) -> None:
-        """Refuse to go on with somebody's state for somebody else.
+        """Refuse to continue one user's state for another user.
 
         A checkpointer knows a thread by its id alone, and the config of a snapshot names no user.
         """
@@ -183,7 +183,7 @@ class StateSync:
     def _find_retries(
         self, spoken: Sequence[BaseMessage], found: Sequence[Entry]
     ) -> Steps[list[str]]:
-        """Return the ids of what says once more, without an id, what nobody has answered."""
+        """Return the ids of unanswered questions that are repeated without an id."""
         context = self.context
         if context.since is not None or context.is_stateless or context.is_sent:
             return []
@@ -495,7 +495,7 @@ class StateSync:
 
     # -- What a model and its tools say, before the state holds it ------------------------------
 
-    def reply(
+    def store_reply(
         self,
         turn: SyncedTurn,
         messages: Sequence[BaseMessage],
@@ -539,7 +539,7 @@ class StateSync:
         """Store what came of a reply that broke off, unless an earlier attempt said all of it."""
         earlier = [entry for entry in turn.known.values() if entry.id in turn.abandoned]
         if all(INTERRUPTED in entry.metadata.attributes for entry in earlier):
-            yield from self.reply(turn, messages, state, timing, (INTERRUPTED,))
+            yield from self.store_reply(turn, messages, state, timing, (INTERRUPTED,))
 
     def store_call(
         self, note: TurnNote, messages: Sequence[BaseMessage], call_id: str | None
@@ -618,14 +618,14 @@ Unit: TypeAlias = Literal["message", "turn", "control"]
 
 
 class TurnNote(TypedDict):
-    """The turn under way, as a state keeps it: plain values, whatever the checkpointer allows."""
+    """The current turn as a state keeps it: plain values that any checkpointer accepts."""
 
     id: str
     """The turn's id in the log, a ULID."""
     first: str
     """Id of the message it begins with."""
     user: str | None
-    """Whose turn it is."""
+    """The user of the turn."""
     generation: NotRequired[int]
     """The log's generation of that user when the note was made; `forget` raises it."""
     settled: NotRequired[str | None]
@@ -637,7 +637,7 @@ class TurnNote(TypedDict):
     aside: NotRequired[list[str]]
     """Ids of messages for this run alone, where its caller sent a chat that the log has already."""
     aside_before: NotRequired[str | None]
-    """The turn that these stand before; None for the turn under way."""
+    """The turn that these precede; None for the current turn."""
     names: NotRequired[dict[str, str]]
     """Ids in the log of messages that the caller sent once more, by those that they have now."""
     run: NotRequired[int | None]
@@ -648,7 +648,7 @@ class TurnNote(TypedDict):
 
 @dataclass(slots=True)
 class SyncedTurn:
-    """A turn under way, stored as far as its messages are to be. Not thread-safe.
+    """A turn in progress, synced to the log. Not thread-safe.
 
     Attributes:
         id: The turn; None where the state holds nothing of one.
@@ -706,7 +706,7 @@ class BegunTurn:
 
 @dataclass(slots=True)
 class StateDiffer:
-    """Tells what the log lacks of a state. Pure; for one comparison, not thread-safe.
+    """Finds what the log lacks of a state. Pure; for one comparison, not thread-safe.
 
     Attributes:
         drafting: What is stored of a message.
@@ -1081,7 +1081,7 @@ def _find_replaced(entries: Sequence[Entry], meant: Reconciled, asked: BaseMessa
 def rewind_turns(
     entries: Sequence[Entry], context: NodeContext, current: str | None
 ) -> list[Draft]:
-    """Return what takes back the turns that a graph left by beginning from a checkpoint.
+    """Return the drafts that retract turns left by starting from a checkpoint.
 
     Args:
         entries: All entries of the thread.
@@ -1141,7 +1141,7 @@ class _Branches:
         What another run stored meanwhile is none of them: this state never held it. So only what
         stood before the newest known one counts, and what came after it if this run can only have
         begun after that was stored. What a `Send` carries was picked out of a state, so what it
-        lacks was not taken out. A run that was told where to begin goes back to there.
+        lacks was not taken out. A run that starts from a checkpoint goes back to it.
         """
         path = self.trace_back(held)
         left: set[str] = set()
@@ -1204,7 +1204,7 @@ def _rewind(
     """Return the control entry that takes entries out, and brings back what this once took out.
 
     Nothing is erased, and a graph that returns to a branch it left finds it again: a later control
-    entry takes back the earlier one. Summaries that tell of what is taken out go as well.
+    entry takes back the earlier one. Summaries that cover retracted entries go as well.
     """
     live = live_entries(entries)
     alive = {entry.id for entry in live}
@@ -1294,11 +1294,11 @@ class NodeContext:
     Attributes:
         key: The thread of the log.
         place: Where in the run it is.
-        since: The checkpoint that the run was told to begin from, if it was told.
+        since: The checkpoint that the run starts from, if one was given.
         is_sent: Whether a `Send` brought the node its state.
         is_stateless: Whether no checkpointer keeps the state: it holds what this run was sent.
         run: A number that is the same in all nodes of a run, and another in the next one of the
-            same state; None if LangGraph does not tell.
+            same state; None if LangGraph does not provide it.
         configurable: What the call set.
     """
 
@@ -1336,7 +1336,7 @@ class NodeContext:
         """Refuse to go back in a thread that the log does not know.
 
         Raises:
-            ConfigError: If the run was told where to begin, and there is no such thread.
+            ConfigError: If the run starts from a checkpoint and the thread does not exist.
         """
         if self.since is not None and self.key.user_id is None and not entries:
             msg = (

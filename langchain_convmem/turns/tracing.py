@@ -1,4 +1,4 @@
-"""What LangChain's callbacks are told of a turn, and what runs in it that is not the user's.
+"""What a turn reports to LangChain's callbacks, and the memory's own runs in it.
 
 Recall is a retriever run under the chain's. Models that the memory itself calls (inside an
 embedder, a write hook, a log) run under tags by which streams leave them out, and their tokens are
@@ -48,7 +48,7 @@ T = TypeVar("T")
 def stamped(
     config: RunnableConfig | None, user_id_key: str | None, *, thread_id: str | None = None
 ) -> RunnableConfig:
-    """Return the config of a call with what its runs are found by: the version and the thread.
+    """Return the config of a call with trace metadata: the version and the thread.
 
     Args:
         config: What the call was given.
@@ -83,7 +83,7 @@ def _hash_user(user_id: str, key: str) -> str:
 
 
 class OwnTokens(BaseCallbackHandler):
-    """Adds up what the models report that the memory itself calls. Thread-safe."""
+    """Counts the tokens of the memory's own model calls. Thread-safe."""
 
     run_inline = True
     ignore_chain = True
@@ -93,7 +93,7 @@ class OwnTokens(BaseCallbackHandler):
     ignore_chat_model = True
 
     def __init__(self) -> None:
-        """Start from nothing."""
+        """Start at zero."""
         self._lock = threading.Lock()
         self.calls = self.input_tokens = self.output_tokens = 0
 
@@ -109,7 +109,7 @@ class OwnTokens(BaseCallbackHandler):
             self.input_tokens += sum(usage.get("input_tokens", 0) for usage in found)
             self.output_tokens += sum(usage.get("output_tokens", 0) for usage in found)
 
-    def counts(self) -> dict[str, int]:
+    def to_counts(self) -> dict[str, int]:
         """Return the counts; empty if no model was called."""
         if not self.calls:
             return {}
@@ -139,8 +139,8 @@ class TurnTrace:
         return isinstance(callbacks, BaseCallbackManager) and callbacks.parent_run_id is not None
 
     @contextmanager
-    def internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
-        """Run what the memory itself calls: tagged, counted, and under the given run."""
+    def mark_internal(self, callbacks: BaseCallbackManager | None = None) -> Iterator[None]:
+        """Mark calls inside the block as the memory's own: tagged, counted, under the given run."""
         parent = self._config.get("callbacks") if callbacks is None else callbacks
         if isinstance(parent, BaseCallbackManager):
             callbacks = parent.copy()
@@ -157,7 +157,7 @@ class TurnTrace:
 
     def run_internal(self, steps: Steps[T]) -> Steps[T]:
         """Run the steps of a host as the memory's own work, and report what its models took."""
-        with self.internal():
+        with self.mark_internal():
             done = yield from steps
             yield from self.report_own_models()
         return done
@@ -168,7 +168,7 @@ class TurnTrace:
             return (yield from recall())
         manager = yield self._make_start(query)
         try:
-            with self.internal(manager.get_child()):
+            with self.mark_internal(manager.get_child()):
                 found = yield from recall()
         except GeneratorExit:
             raise
@@ -197,15 +197,15 @@ class TurnTrace:
 
     def report_stored(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Dispatch what an append of a reply stored."""
-        yield from self.told("convmem.stored", count_stored(drafts))
+        yield from self.dispatch_event("convmem.stored", count_stored(drafts))
 
     def report_own_models(self) -> Steps[None]:
-        """Dispatch what the memory's own models took so far, if any was called."""
-        own = self.own_tokens.counts()
+        """Dispatch the token counts of the memory's own models, if any was called."""
+        own = self.own_tokens.to_counts()
         if own:
-            yield from self.told("convmem.own_models", own)
+            yield from self.dispatch_event("convmem.own_models", own)
 
-    def told(self, name: str, counts: Mapping[str, int]) -> Steps[None]:
+    def dispatch_event(self, name: str, counts: Mapping[str, int]) -> Steps[None]:
         """Dispatch a custom event of the run; its data are counts.
 
         Without a run, as where a conversation stores what its reader left, there is none.

@@ -54,7 +54,7 @@ class TurnMemory(Protocol):
 
     @property
     def log_place(self) -> Hashable:
-        """What tells the log from others in this process."""
+        """Identifies the log in this process."""
         ...
 
     @property
@@ -73,7 +73,7 @@ class TurnMemory(Protocol):
         ...
 
     def wished_tokens(self, options: TurnOptions) -> int:
-        """Return how many tokens of recalled lines a turn with these options wishes for."""
+        """Return the token budget for recalled lines of a turn with these options."""
         ...
 
     def check_options(self, options: TurnOptions) -> None:
@@ -87,11 +87,11 @@ class TurnMemory(Protocol):
     def after_turn_steps(
         self, key: ThreadKey, view: Context | None = None, replies: Sequence[BaseMessage] = ()
     ) -> Steps[None]:
-        """Do what is due after a turn was stored: have it embedded, compact the thread.
+        """Run what is due after a turn: embed it, compact the thread.
 
         Args:
             key: Its thread.
-            view: What the model got of the thread; None if that is not at hand.
+            view: The thread as the model saw it; None if not available.
             replies: What was stored of the answer.
         """
         ...
@@ -107,7 +107,7 @@ SPOKEN: frozenset[Role] = frozenset({"user", "assistant", "tool"})
 def entry_said(
     message: BaseMessage, *, entry_id: str, key: ThreadKey, position: int, turn_id: str
 ) -> Entry:
-    """Return a message as the entry that it is or would be, whatever the log keeps of it."""
+    """Return a message as an entry, stored or not."""
     return Entry(
         id=entry_id,
         key=key,
@@ -120,7 +120,7 @@ def entry_said(
 
 
 def said_before(entries: Sequence[Entry], mine: Entry | None) -> list[Entry]:
-    """Return what was said before a turn began: a retry does not see its own answer."""
+    """Return the entries before a turn began: a retry does not see its own answer."""
     if mine is None:
         return list(entries)
     start = start_of(entries, mine)
@@ -282,7 +282,7 @@ Place: TypeAlias = tuple[Hashable, ThreadKey]
 
 
 class TurnQueue:
-    """Gives threads to turns in order of arrival; synchronous and asynchronous turns share it.
+    """Lets turns of one thread run in order of arrival, synchronous and async alike.
 
     Thread-safe.
     """
@@ -338,7 +338,7 @@ class ActiveTurns:
         self._turns: dict[Hashable, _ActiveTurn] = {}
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def count(self) -> Iterator[None]:
         """Count a turn while it runs."""
         name = object()
         self.begin(name)
@@ -353,7 +353,7 @@ class ActiveTurns:
             self._turns[name] = _ActiveTurn()
 
     def end(self, name: Hashable) -> None:
-        """Count a turn no more. Idempotent."""
+        """Stop counting a turn. Idempotent."""
         with self._lock:
             turn = self._turns.pop(name, None)
         if turn is not None:

@@ -1,4 +1,4 @@
-"""What a model gets in one turn, of the thread and of others: once for every host of a turn.
+"""What a model gets in one turn, for every host: the thread and recalled lines.
 
 The thread's view and the recalled lines share one budget, where there is one.
 """
@@ -53,13 +53,13 @@ _PATIENCE_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """How a turn looks at its thread and at others. Thread-safe: it only holds settings.
+    """Builds what a turn's model sees. Thread-safe: it only holds settings.
 
     Attributes:
         memory: Whose log and recall.
         key: The thread.
         options: Budgets and limits.
-        profile: Whose rules the messages keep.
+        profile: Provider rules for the messages.
         trace: Where recall is reported.
         slots: The variables of the prompt that can be filled; None where it gets messages alone.
     """
@@ -265,9 +265,9 @@ class TurnView:
 
 
 def join_searchable(messages: Iterable[BaseMessage], drafting: Drafting) -> str:
-    """Return what may be searched for of what the user says.
+    """Return the searchable text of the user's messages.
 
-    What the write hook takes out of a message must not reach an embedder either.
+    What the write hook removes must not reach an embedder either.
     """
     kept = [drafting.hooked(message) for message in messages]
     return "\n".join(piece for one in kept if one is not None for piece in text_pieces(one))
@@ -332,8 +332,10 @@ class ModelContext:
                 messages[self.asked] = folded(message, self.recalled)
         return messages
 
-    def payload(self, extra: Mapping[str, Any] | None = None) -> list[BaseMessage] | dict[str, Any]:
-        """Return what a chain is called with: messages, or a dict for one with slots.
+    def build_payload(
+        self, extra: Mapping[str, Any] | None = None
+    ) -> list[BaseMessage] | dict[str, Any]:
+        """Return the input of a chain: messages, or a dict for one with slots.
 
         Args:
             extra: What else the dict holds.
@@ -370,7 +372,7 @@ class ModelContext:
 
 
 def name_line(line: DialogLine) -> str:
-    """Return what names a line in a state: its entry, and which line of it."""
+    """Return the reference of a line in a state: its entry, and the line within it."""
     return line.entry_id if line.part == 0 else f"{line.entry_id}#{line.part + 1}"
 
 
@@ -475,13 +477,13 @@ class RecalledLines:
 
 
 class RecallCache:
-    """What was recalled for the latest turns, so that all calls of one turn read the same.
+    """Recalled lines of the latest turns, so that all calls of a turn see the same.
 
-    Thread-safe. In another process a turn that goes on recalls anew.
+    Thread-safe. A turn that continues in another process recalls again.
     """
 
     def __init__(self, most: int = 256) -> None:
-        """Start empty; so many turns are kept at most."""
+        """Start empty; keep at most this many turns."""
         self._most = most
         self._lock = threading.Lock()
         self._found: OrderedDict[Hashable, RecalledLines] = OrderedDict()
@@ -492,7 +494,7 @@ class RecallCache:
             return self._found.get(name)
 
     def keep(self, name: Hashable, found: RecalledLines) -> None:
-        """Keep what was recalled; the oldest one leaves."""
+        """Keep recalled lines; drop the oldest beyond the limit."""
         with self._lock:
             self._found[name] = found
             while len(self._found) > self._most:
@@ -517,7 +519,7 @@ _NOTICE = (
 
 
 class MessageList(list[BaseMessage]):
-    """Messages that also read well where a prompt formats them as text."""
+    """Messages that also format well as text in a prompt."""
 
     def __str__(self) -> str:
         if len(self) == 1 and isinstance(self[0], HumanMessage):
@@ -529,7 +531,7 @@ class MessageList(list[BaseMessage]):
 
 
 def select_visible(found: Recall, *, has_buffer: bool) -> tuple[tuple[RecalledBlock, ...], bool]:
-    """Return which blocks a model is shown, and whether they come by time, oldest first.
+    """Return the blocks to show a model, and whether to order them by time.
 
     With a relevance buffer these are its blocks, and they come as it has them: latest find first.
     """

@@ -52,7 +52,7 @@ _Words: TypeAlias = tuple[tuple[str, str], ...]
 class Held(Protocol):
     """An index that reports which terms it holds."""
 
-    def having(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
+    def find_documents(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
         """Return the documents of those terms that have any."""
         ...
 
@@ -117,7 +117,7 @@ def query_terms(
         index: What is searched: its languages count. None: that of the question and English.
         stop_words: Keep function words. They stay in any case if there is nothing else.
     """
-    held = () if index is None else index.having(_LANGUAGE_OF)
+    held = () if index is None else index.find_documents(_LANGUAGE_OF)
     words, telling = _query_words(text, tuple(_LANGUAGE_OF[mark] for mark in held))
     return dict(words if stop_words or not telling else telling)
 

@@ -26,7 +26,7 @@ class _Having(Mapping[str, "Sequence[int]"]):
         self._postings = postings
 
     def __getitem__(self, term: str) -> Sequence[int]:
-        parts = [part.numbers for part in self._postings.of(term)]
+        parts = [part.numbers for part in self._postings.find_postings(term)]
         return parts[0] if len(parts) == 1 else joined(parts).data
 
     def __contains__(self, term: object) -> bool:
@@ -76,10 +76,10 @@ class LexicalIndex:
     def remove(self, numbers: Iterable[int]) -> None:
         """Take documents out of every later scoring; the numbers of others stay. Idempotent."""
         for number in numbers:
-            if not self._removed.at(number):
+            if not self._removed.get_item(number):
                 self._removed.put(number, True)
                 self._present -= 1
-                self._total_length -= self._lengths.at(number)
+                self._total_length -= self._lengths.get_item(number)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -93,11 +93,11 @@ class LexicalIndex:
         """How many terms each document has, removed ones included; do not write."""
         return self._lengths.view
 
-    def length(self, number: int) -> int:
+    def count_terms(self, number: int) -> int:
         """Return how many terms a document has."""
-        return int(self._lengths.at(number))
+        return int(self._lengths.get_item(number))
 
-    def having(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
+    def find_documents(self, terms: Iterable[str]) -> Mapping[str, Sequence[int]]:
         """Return the documents, ascending and removed ones included, of those terms that have any.
 
         Do not write, and do not keep.
@@ -105,12 +105,12 @@ class LexicalIndex:
         self.settle()
         return _Having(terms, self._postings)
 
-    def shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
+    def find_shared(self, terms: Sequence[str], numbers: Sequence[int]) -> list[list[int]]:
         """Return which of the terms, by their places, each of some documents was added with."""
         found: list[list[int]] = [[] for _ in numbers]
         self.settle()
         postings = self._postings
-        parts_of = [postings.of(term) if term in postings else () for term in terms]
+        parts_of = [postings.find_postings(term) if term in postings else () for term in terms]
         places = [place for place, parts in enumerate(parts_of) for _ in parts]
         wanted = np.array(numbers, dtype=np.intc)
         nearest = np.empty((len(places), len(wanted)), dtype=np.intc)
@@ -122,7 +122,7 @@ class LexicalIndex:
             found[at].append(places[row])
         return found
 
-    def scores(
+    def compute_scores(
         self,
         terms: Iterable[str],
         *,
@@ -140,7 +140,7 @@ class LexicalIndex:
         """
         self.settle()
         postings = self._postings
-        found = [postings.of(term) for term in dict.fromkeys(terms) if term in postings]
+        found = [postings.find_postings(term) for term in dict.fromkeys(terms) if term in postings]
         if not found or not self._present:
             return np.zeros(len(self))
         parts = list(chain.from_iterable(found))
@@ -157,7 +157,7 @@ class LexicalIndex:
             scores[self._removed.view] = 0.0
         return scores
 
-    def marked(self, mark: str) -> NDArray[np.bool_]:
+    def select_marked(self, mark: str) -> NDArray[np.bool_]:
         """Return which documents bear a mark of `speech.marks`, removed ones included.
 
         Do not write: it is kept until a document is added.
@@ -166,7 +166,7 @@ class LexicalIndex:
 
     def _having_mark(self, name: str) -> NDArray[np.bool_]:
         mask = np.zeros(len(self), dtype=np.bool_)
-        found = self.having([name])
+        found = self.find_documents([name])
         if name in found:
             mask[np.array(found[name], dtype=np.intp)] = True
         return mask
@@ -191,7 +191,7 @@ class LexicalIndex:
         self.settle()
         postings, present = self._postings, self._present
         counts = {
-            term: sum([len(part.numbers) for part in postings.of(term)])
+            term: sum([len(part.numbers) for part in postings.find_postings(term)])
             for term in terms
             if term in postings
         }
@@ -277,7 +277,7 @@ class Postings:
         """Return whether a document has a term."""
         return term in self._terms
 
-    def of(self, term: str) -> list[TermPostings]:
+    def find_postings(self, term: str) -> list[TermPostings]:
         """Return where a term stands, in parts one after another, if `settle` was called.
 
         Do not write, and do not keep: what is looked at cannot grow.
@@ -291,7 +291,7 @@ class Postings:
         number = self._terms.get(term)
         if number is None:
             raise KeyError(term)
-        found = [self._block.postings(number)] if number < self._block.terms else []
+        found = [self._block.get_postings(number)] if number < self._block.terms else []
         later = self._later.get(number)
         if later is not None:
             found.append(TermPostings(*later))
@@ -332,8 +332,8 @@ class Postings:
             for part in parts:
                 self._write_later(part)
         else:
-            before = [self._block.part(), self._later_part()]
-            self._block = _Block.of([*before, *parts], len(self._terms))
+            before = [self._block.to_part(), self._later_part()]
+            self._block = _Block.from_parts([*before, *parts], len(self._terms))
             self._later = _make_later()
         self._written = self._first_unsorted
 
@@ -345,7 +345,7 @@ class Postings:
         keys = np.array(self._unsorted, dtype=np.int64) << bits | places
         keys, counts = np.unique(keys, return_counts=True)
         places = keys & ((1 << bits) - 1)
-        shapes = self.shapes.numbers(counts, lengths[places])
+        shapes = self.shapes.find_numbers(counts, lengths[places])
         numbers = (places + self._first_unsorted).astype(np.intc)
         self._parts.append(_Part((keys >> bits).astype(np.intc), numbers, shapes))
         self._end_unsorted()
@@ -405,7 +405,7 @@ class _Block(NamedTuple):
     shapes: memoryview[int]
 
     @classmethod
-    def of(cls, parts: Sequence[_Part], terms: int) -> _Block:
+    def from_parts(cls, parts: Sequence[_Part], terms: int) -> _Block:
         """Return the block of so many terms; documents of a part follow those of earlier ones."""
         which = np.concatenate([part.terms for part in parts])
         # Stable, so that documents stay in order; what is sorted already is only merged.
@@ -422,12 +422,12 @@ class _Block(NamedTuple):
         """How many terms there are."""
         return len(self.starts) - 1
 
-    def postings(self, term: int) -> TermPostings:
+    def get_postings(self, term: int) -> TermPostings:
         """Return where a term stands."""
         start, end = self.starts[term], self.starts[term + 1]
         return TermPostings(self.numbers[start:end], self.shapes[start:end])
 
-    def part(self) -> _Part:
+    def to_part(self) -> _Part:
         """Return all of it."""
         terms = np.repeat(np.arange(self.terms, dtype=np.intc), np.diff(self.starts))
         return _Part(terms, joined([self.numbers]), joined([self.shapes]))
@@ -453,7 +453,9 @@ class Shapes:
             self.lengths.append(length)
         return found
 
-    def numbers(self, counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.intc]:
+    def find_numbers(
+        self, counts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> NDArray[np.intc]:
         """Return the numbers of many shapes."""
         width = int(lengths.max(initial=0)) + 1
         keys = counts * width + lengths
@@ -512,7 +514,7 @@ class Growable:
         pending, self._pending = self._pending, []
         self.extend(pending)
 
-    def at(self, number: int) -> Any:
+    def get_item(self, number: int) -> Any:
         """Return one number as a Python value."""
         if number < self._length:
             return self._rows.item(number)

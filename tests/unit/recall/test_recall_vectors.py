@@ -153,7 +153,7 @@ def test_an_index_taken_over_keeps_removals_and_zero_vectors(bits):
     exact = ExactIndex(DIM)
     exact.add(rows)
     exact.remove([4])
-    index = FaissIndex.over(exact, bits=bits)
+    index = FaissIndex.from_exact(exact, bits=bits)
     numbers, similarities = index.search(rows[4], 80)
     assert len(index) == 80
     assert set(numbers.tolist()) == set(range(80)) - {4, 9}
